@@ -77,9 +77,7 @@ def _copy_distribution(name: str, content: Path) -> None:
 
 def _compile(content: Path) -> None:
     """Compile kernels and modules, so that the executors compile nothing."""
-    environment = {
-        name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")
-    }
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")}
     subprocess.run(
         [sys.executable, "-m", "tierfold.jobs.verbs.kernel_warmup"],
         cwd=content,

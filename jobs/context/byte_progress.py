@@ -1,7 +1,7 @@
 """A progress bar over bytes, on stderr.
 
-Workers count the bytes that are done; the driver watches the count and signals while the action
-runs in another thread.
+Workers count the bytes that are done. The driver watches the count, and checks for signals, while
+the action runs in another thread.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tierfold.jobs.context.stopping import check, deferred, is_stopping
 _T = TypeVar("_T")
 
 LOOK_EVERY_S = 0.2
-"""How often the driver checks the count and signals."""
+"""How often the driver checks the count, and for signals."""
 
 CANCELLED_WITHIN_S: Final = 60.0
 """How long to wait for a cancelled action."""
 
 
 def byte_bars(console: Console) -> Progress:
-    """Return bars that count bytes; they are hidden if the console is not a terminal."""
+    """Return bars that count bytes, hidden if the console is not a terminal."""
     return Progress(
         TextColumn("{task.description:<8}"),
         BarColumn(),
@@ -52,17 +52,17 @@ class ByteProgress:
 
     console: Console
     bytes_done: Callable[[], int]
-    """Returns how many bytes are done, those of earlier actions included."""
+    """Returns how many bytes are done, including those of earlier actions."""
     cancel: Callable[[], None]
-    """Asks the action to end early; it is called until the action has ended."""
+    """Asks the action to end early; called until the action has ended."""
 
     def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
         """Run `action` in a thread, and return its result.
 
         Without `bytes_total` the bar shows activity but no progress.
 
-        Raises Stopped after a signal, once the action is cancelled and the thread has ended. A
-        thread that still reads at Python's exit would abort the process.
+        Raises Stopped after a signal, once the action is cancelled and the thread has ended: a
+        thread that still reads when Python exits would abort the process.
         """
         before = self.bytes_done()
         results: list[_T] = []
@@ -76,7 +76,7 @@ class ByteProgress:
             finally:
                 ended.set()
 
-        # Python 3.11 takes a thread for ended whose `join` a KeyboardInterrupt ended.
+        # If a KeyboardInterrupt ends `join`, Python 3.11 thinks that the thread has ended.
         ended = threading.Event()
         thread = threading.Thread(target=work, daemon=True)
         with deferred():
@@ -97,7 +97,7 @@ class ByteProgress:
         return results[0]
 
     def _end(self, ended: threading.Event) -> None:
-        """Cancel the action until it has ended; repeat it, because it may not have begun yet."""
+        """Cancel the action until it has ended; repeatedly, because it may not have begun yet."""
         deadline = time.monotonic() + CANCELLED_WITHIN_S
         while not ended.is_set() and time.monotonic() < deadline:
             self.cancel()

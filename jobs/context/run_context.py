@@ -1,6 +1,6 @@
 """The context of a run: the tier, its catalog, the clock, the run's name.
 
-Only this module constructs them.
+Only this module creates them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier
 from tierfold.storage.tiers.tier_uris import open_tier
 
 CATALOG_FOLDER: Final = "_tierfold"
-"""The default folder of a tier's catalog, beside `kafka-tiered-storage`; --catalog overrides it."""
+"""The folder of a tier's catalog, beside `kafka-tiered-storage`, unless --catalog names another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class RunContext:
     now_ms: int
     """When the run began; all decisions are made for this time."""
     clock: Callable[[], int]
-    """Returns the time in epoch milliseconds, `now_ms` at first. Writes are stamped with it."""
+    """Returns the time of a write in epoch milliseconds; `now_ms` at first."""
     run: str
-    """This run's name: its start, and enough of an id to be unique."""
+    """This run's name: its start time and a part of a random id."""
     catalog_words: tuple[str, ...] = ()
-    """The arguments that name the catalog; empty if it lies in the tier."""
+    """The arguments that name the catalog; empty if it is in the tier."""
 
     def place(self, key: PartitionKey) -> str:
-        """The arguments of a verb that name this tier, its catalog and the partition."""
+        """Return the arguments of a verb that name this tier, its catalog and the partition."""
         return shlex.join((self.tier_uri, str(key), *self.catalog_words))
 
 
@@ -52,7 +52,7 @@ def run_context(
 ) -> RunContext:
     """Open the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
-    Raises BadSettings if there is no such tier, or `local_path` refuses a path or URI.
+    Raises BadSettings if there is no such tier, or if `local_path` refuses a path or URI.
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now

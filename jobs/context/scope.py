@@ -1,4 +1,4 @@
-"""Selects partitions by patterns, or one by its name.
+"""Selects partitions by patterns, or one partition by its name.
 
 A name is `orders-0`, or the partition's folder, which also contains the topic's id.
 """
@@ -14,8 +14,6 @@ from typing import Final
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
 
-_ALL_NAMED: Final = "`tierfold status TIER` names all that there is."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -29,10 +27,10 @@ class Scope:
     """The start of the dirty region, instead of the cleaner offset."""
 
     def chosen(self, among: Iterable[PartitionKey]) -> list[PartitionKey]:
-        """Return the partitions that are in scope, in their order.
+        """Return the partitions in scope, in their order.
 
-        A pattern may match nothing. A name that matches nothing is probably mistyped, and the job
-        would silently do nothing: raises BadSettings.
+        A pattern may match nothing. A name without wildcards that matches nothing is probably
+        mistyped: raises BadSettings.
         """
         keys = list(among)
         _refuse_unknown("topic", self.topics, {key.topic for key in keys})
@@ -60,9 +58,9 @@ def _refuse_unknown(what: str, patterns: Iterable[str], names: set[str]) -> None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A sentence with the names closest to a mistyped one, or with where to find all names."""
+    """Return a sentence with the closest name, or where to find all names."""
     found = get_close_matches(name, names, n=1)
-    return f"Did you mean {found[0]}?" if found else _ALL_NAMED
+    return f"Did you mean {found[0]}?" if found else "`tierfold status TIER` lists all partitions."
 
 
 def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionKey:
@@ -76,12 +74,12 @@ def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionK
         return found[0]
     if found:
         raise BadSettings(
-            f"{name!r} is a partition of {len(found)} topics, the name was used again",
+            f"{name!r} is a partition of {len(found)} topics that had this name",
             where=where,
             remedy=f"Choose one by its id: {', '.join(map(_folder, found))}.",
         )
     raise BadSettings(
-        f"{name!r} is no partition in scope",
+        f"no partition {name!r} is in scope",
         where=where,
         remedy=nearest(name, map(str, keys)),
     )

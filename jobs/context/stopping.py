@@ -1,12 +1,12 @@
 """Ctrl-C and SIGTERM: a verb stops between two steps and releases its claims.
 
-Outside `deferred` a signal raises Stopped at once. Within it, while partitions are claimed, the
+Outside of `deferred` a signal raises Stopped at once. Within it, while partitions are claimed, the
 signal is only recorded: `check` raises it at a safe point, and the caller releases its claims.
-Without `stoppable`, for example in a notebook, all of this does nothing.
+Without `stoppable`, for example in a notebook, nothing of this happens.
 
 spark-submit runs Python as a child of its JVM. Ctrl-C in a terminal reaches both. SIGTERM from a
-scheduler reaches only the JVM; when that exits, the container ends and Python with it. So the JVM
-passes the signal on, and exits after this process.
+scheduler reaches only the JVM; when the JVM exits, the container ends, and Python with it. So the
+JVM passes the signal on, and exits after this process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMES: Final = {signal.SIGINT: "Ctrl-C (SIGINT)", signal.SIGTERM: "SIGTERM"}
 
 
 class Stopped(BaseException):
-    """A signal asks the process to stop; not an Exception, so that no error handler catches it."""
+    """A signal asks the process to stop; not an Exception, so no error handler catches it."""
 
     def __init__(self, signum: int) -> None:
         self.by = _NAMES[signal.Signals(signum)]
@@ -32,8 +32,8 @@ class Stopped(BaseException):
         self.exit_code = 128 + signum
         """The exit code by the convention of shells."""
         super().__init__(
-            f"stopped by {self.by}: what was committed stays, the rest is as it was; run again to"
-            " go on"
+            f"stopped by {self.by}: finished work is committed, the rest is unchanged; run again to"
+            " continue"
         )
 
 
@@ -42,7 +42,7 @@ class _Stop:
     """The state of signals in this process."""
 
     asked: int | None = None
-    """The first signal that came."""
+    """The first signal that arrived."""
     deferrals: int = 0
 
 
@@ -72,7 +72,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Only record a signal: `check` raises it, or `stoppable` at its end."""
+    """Record a signal without raising it: `check` raises it, or `stoppable` at its end."""
     _stop.deferrals += 1
     try:
         yield
@@ -93,9 +93,9 @@ def check() -> None:
 
 @contextmanager
 def signals_kept() -> Iterator[None]:
-    """Restore the handler for Ctrl-C after a Spark context is created, which replaces it.
+    """Restore the handler for Ctrl-C, which a new Spark context replaces.
 
-    Its handler for Ctrl-C calls the JVM during other calls, and both fail.
+    Spark's handler calls the JVM during other calls, and both fail.
     """
     yield
     if signal.getsignal(signal.SIGTERM) is _on_signal:
@@ -108,7 +108,7 @@ def under_spark_submit() -> bool:
 
 
 def _on_signal(signum: int, _: FrameType | None) -> None:
-    # The first one counts: under spark-submit Ctrl-C arrives twice, from the terminal and the JVM.
+    # Only the first counts: under spark-submit Ctrl-C arrives twice, from the terminal and the JVM.
     if _stop.asked is None:
         _stop.asked = signum
         if not _stop.deferrals:
@@ -116,7 +116,7 @@ def _on_signal(signum: int, _: FrameType | None) -> None:
 
 
 def _ending(_signum: int, _: FrameType | None) -> None:
-    """Ignore further signals: the process is already ending, with the exit code of the first."""
+    """Ignore further signals: the process already ends with the exit code of the first."""
 
 
 def _ignore_signals() -> None:
@@ -130,7 +130,7 @@ def _outlived_by_jvm() -> None:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
-    with suppress(Py4JError, OSError):  # It has died already: Spark reports that where needed.
+    with suppress(Py4JError, OSError):  # If the JVM has died, Spark reports it where that matters.
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
         jvm: Any = SparkContext._jvm  # noqa: SLF001
         this = jvm.java.lang.ProcessHandle.of(os.getpid()).get()

@@ -39,7 +39,7 @@ class _Cancelled(BaseException):
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use; on some systems, all that there are."""
+    """Return how many cores this process may use; outside Linux, all cores of the machine."""
     if hasattr(os, "sched_getaffinity"):  # Linux only.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -93,7 +93,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
         return lambda: [row for row in rows() if row.kind in kinds]
 
     def joined(self, rows: LazyRows, more: LazyRows) -> LazyRows:
-        """Return both."""
+        """Return the rows of both."""
         return lambda: rows() + more()
 
     def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:

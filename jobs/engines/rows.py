@@ -124,9 +124,9 @@ class SegmentStage(ABC):
 
 
 def pickled(value: object) -> bytes:
-    """Serialize a value for the way between driver and workers.
+    """Serialize a value that driver and workers exchange.
 
-    Pickle, as Spark itself uses: both ends run the same code, and nothing is stored.
+    Spark itself uses pickle, too: both ends run the same code, and nothing is stored.
     """
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 

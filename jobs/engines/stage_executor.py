@@ -38,13 +38,13 @@ from tierfold.jobs.engines.task_assignment import (
 from tierfold.storage.segments.segment_check import CheckOrder
 
 RowsT = TypeVar("RowsT")
-"""An engine's rows, perhaps not computed yet."""
+"""An engine's rows, which may not be computed yet."""
 
 _BITS = frozenset(BIT_OF)
 
 
 class WorkersDied(Exception):
-    """A stage ended early, each time it was tried: a process died, memory ran out, or a bug."""
+    """A stage failed each time it was tried: a process died, memory ran out, or there is a bug."""
 
     def __init__(self, what: str, *, remedy: str = "Run again.", is_over: bool = False) -> None:
         super().__init__(what)
@@ -149,7 +149,7 @@ class StageExecutor(ABC, Generic[RowsT]):
 
     @abstractmethod
     def joined(self, rows: RowsT, more: RowsT) -> RowsT:
-        """Return both."""
+        """Return the rows of both."""
 
     @abstractmethod
     def taken(self, title: str, size_bytes: int, rows: RowsT) -> list[Row]:

@@ -18,7 +18,7 @@ from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.segments.segment_scan import ScanOrder
 
 BUCKET_BYTES: Final = 64 * 2**20
-"""Log bytes per key bucket; their keys need a fraction of a worker's memory."""
+"""Log bytes per key bucket; the keys in them need a fraction of a worker's memory."""
 
 TASK_BYTES: Final = 64 * 2**20
 """Log bytes per task; a larger segment is still one task."""

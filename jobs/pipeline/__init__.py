@@ -4,10 +4,10 @@
     survey             gathers the facts about every partition, and plans it
     originals          finds the segments that brokers wrote, live or replaced
     partition_run      one partition during a run: its plan, its claim, its chunks
-    claiming           checks the plans once more, claims the partitions, begins the rounds
+    claiming           checks the plans again, claims the partitions, begins the rounds
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     check_and_commit   checks the rewritten segments and commits them
-    commits            commits, and resolves those that got no answer
+    commits            commits, and resolves commits that got no answer
     run_loop           claims, executes and commits, chunk by chunk
     partition_report   the outcome of a partition
     run_records        writes the rows of the `runs` table

@@ -1,7 +1,7 @@
 """Stages 7 and 8 of rewritten rounds: check and commit.
 
 The check compares the workers' receipts with each other and with the objects in the tier. A
-partition that fails the check is not committed; the others go on.
+partition that fails it is not committed; the others go on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tierfold.compaction.commits.receipts import listing_violations, receipt_vio
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
+from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.survey import READERS
@@ -28,20 +29,21 @@ def check_and_commit(
     tier: LocalTieredStorage,
     clock: Callable[[], int],
 ) -> list[RoundResult]:
-    """Check every round, commit the valid ones together; return one result per round, in order.
+    """Check every round, and commit the valid ones together; return their results, in order.
 
     `clock` returns the time of the commits in epoch milliseconds.
     """
     with ThreadPoolExecutor(READERS) as pool:
-        checked = list(pool.map(lambda result: _checked(result, tier), rewritten))
+        failures = list(pool.map(lambda result: violation_of(result, tier) or None, rewritten))
     proposed = [
-        result
-        if result.failure is not None
-        else replace(
+        replace(
             result,
-            proposal=proposal_of(result.round, result.receipts, new_commit_id(), clock()),
+            failure=failure,
+            proposal=proposal_of(result.round, result.receipts, new_commit_id(), clock())
+            if failure is None
+            else None,
         )
-        for result in checked
+        for result, failure in zip(rewritten, failures, strict=True)
     ]
     outcomes = committed(catalog, [one.proposal for one in proposed if one.proposal is not None])
     return [_ended(result, outcomes.get(result.round.key)) for result in proposed]
@@ -59,10 +61,10 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
 
 
 def violation_of(rewritten: RoundResult, tier: LocalTieredStorage) -> str:
-    """Stage 7: why the round must not be committed; empty: it may be.
+    """Return why the round must not be committed; empty: it may be.
 
     The receipts must be consistent, and the tier must hold the new objects as they were written.
-    The partition's folder is listed once.
+    Lists the partition's folder once.
     """
     if rewritten.failure is not None:
         return rewritten.failure
@@ -74,8 +76,8 @@ def violation_of(rewritten: RoundResult, tier: LocalTieredStorage) -> str:
     )
     if violations:
         return (
-            f"{rewritten.round.key}: the results contradict each other, nothing was committed: "
-            f"{'; '.join(violations)}. This is a bug; please report it."
+            f"{rewritten.round.key}: the results contradict each other, nothing was committed:"
+            f" {'; '.join(violations)}. {REPORT_BUG}"
         )
     if not any(receipt.staged for receipt in rewritten.receipts):
         return ""
@@ -92,12 +94,7 @@ def violation_of(rewritten: RoundResult, tier: LocalTieredStorage) -> str:
     return ""
 
 
-def _checked(rewritten: RoundResult, tier: LocalTieredStorage) -> RoundResult:
-    return replace(rewritten, failure=violation_of(rewritten, tier) or None)
-
-
 def _ended(result: RoundResult, outcome: Outcome | None) -> RoundResult:
-    """The result with the outcome of its commit, and the row that the commit wrote."""
     proposal = result.proposal
     if proposal is None or not isinstance(outcome, Committed):
         return replace(result, outcome=outcome)

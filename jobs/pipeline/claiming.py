@@ -1,4 +1,4 @@
-"""Stage 3: checks the chunks of a wave once more, claims their partitions, begins the rounds."""
+"""Stage 3: checks the chunks of a wave again, claims their partitions, begins the rounds."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.partition_plan import PartitionPlan, plan_violations
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline.partition_report import (
-    claim_report,
-    failure_report,
-    planned_report,
-)
+from tierfold.jobs.engines.rows import REPORT_BUG
+from tierfold.jobs.pipeline.partition_report import claim_report, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import READERS
+from tierfold.storage.catalog.catalog import Claim
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
 
 
 def begun_rounds(
     context: RunContext, runs: Sequence[PartitionRun]
 ) -> tuple[list[PartitionRun], list[Round]]:
-    """Claim the partitions whose chunks begin; return all runs, and the rounds of those still open.
+    """Claim the partitions whose chunks begin; return all runs, and a round for each open one.
 
     A chunk that cannot begin ends its run with a reason.
     """
@@ -59,20 +57,19 @@ def _prepared(context: RunContext, run: PartitionRun) -> tuple[PartitionRun, int
     chunk = run.begun
     wrong = plan_violations(chunk, context.now_ms)
     if wrong:
-        why = f"the plan contradicts the view: {'; '.join(wrong)}. Please report this bug."
-        return run.ending(failure_report(planned_report(chunk), why)), None
+        return run.failing(f"the plan contradicts the view: {'; '.join(wrong)}. {REPORT_BUG}"), None
     try:
         run = replace(run, aborted=_aborted(context, run))
         return run, _transactions_end(context, chunk)
     except TierfoldError as error:
-        return run.ending(failure_report(planned_report(chunk), str(error))), None
+        return run.failing(str(error)), None
 
 
 def _aborted(context: RunContext, run: PartitionRun) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions of every segment in view, also above the round.
+    """The aborted transactions of every segment in view, also above the round, for their markers.
 
-    Markers may lie there. Segments beyond the previous chunk were already read for that one. Raises
-    TierfoldError, also if an index that the metadata promises is missing.
+    The previous chunk has already read the segments beyond it. Raises TierfoldError, also if the
+    metadata names an index that is missing.
     """
     first_dirty = run.plan.compact.first_dirty
     is_first = not run.chunks
@@ -87,9 +84,9 @@ def _aborted(context: RunContext, run: PartitionRun) -> tuple[AbortedTransaction
 
 
 def _transactions_end(context: RunContext, chunk: PartitionPlan) -> int | None:
-    """Where the chunk's transactions are decided, by producer snapshots.
+    """The offset below which the chunk's transactions end, from producer snapshots.
 
-    Reading the transaction batches of the whole rest of the log would be too slow per chunk.
+    Reading the transaction batches of the whole rest of the log for each chunk would be too slow.
     """
     if chunk.compact.is_last:
         return None
@@ -108,7 +105,7 @@ def _segments(plan: PartitionPlan) -> tuple[Segment, ...]:
 
 
 def _claimed(context: RunContext, runs: Sequence[PartitionRun]) -> list[PartitionRun]:
-    """One commit opens the next epoch of every partition that is new."""
+    """Open the next epoch of every unclaimed partition, in one commit."""
     new = [run for run in runs if run.is_open and run.state is None]
     rows = [state_with_new(run.plan.view) for run in new if run.plan.view is not None]
     if not rows:
@@ -117,17 +114,13 @@ def _claimed(context: RunContext, runs: Sequence[PartitionRun]) -> list[Partitio
         claims = context.catalog.claim(rows, context.run, at_ms=context.clock())
     except (CorruptLog, UnreadableObject) as error:
         # Do not raise: the commits of earlier waves must still be reported.
-        ended = {
-            run.key: run.ending(failure_report(planned_report(run.begun), str(error)))
-            for run in new
-        }
+        claimed = {run.key: run.failing(str(error)) for run in new}
     else:
-        ended = {}
-        for run in new:
-            claim = claims[run.key]
-            if isinstance(claim.outcome, Committed):
-                ended[run.key] = replace(run, state=claim.state)
-            else:
-                report = claim_report(planned_report(run.begun), claim.outcome)
-                ended[run.key] = run.ending(report)
-    return [ended.get(run.key, run) for run in runs]
+        claimed = {run.key: _with_claim(run, claims[run.key]) for run in new}
+    return [claimed.get(run.key, run) for run in runs]
+
+
+def _with_claim(run: PartitionRun, claim: Claim) -> PartitionRun:
+    if isinstance(claim.outcome, Committed):
+        return replace(run, state=claim.state)
+    return run.ending(claim_report(planned_report(run.begun), claim.outcome))

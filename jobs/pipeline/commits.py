@@ -15,13 +15,11 @@ from tierfold.storage.clock import pause
 
 READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
 """Waits before each attempt to read back a commit without an answer: enough for a store to restart
-or a network to fail over. After that the user is asked to run again."""
+or a network to fail over. Then the report asks the user to run again."""
 
 
-def committed(
-    catalog: Catalog, proposals: Sequence[CommitProposal]
-) -> dict[PartitionKey, Outcome]:
-    """Commit and return the outcomes; all are `Unknown` if the catalog cannot be read."""
+def committed(catalog: Catalog, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
+    """Commit; return the outcomes, which are all `Unknown` if the catalog cannot be read."""
     try:
         return catalog.commit(proposals)
     except (CorruptLog, UnreadableObject) as error:

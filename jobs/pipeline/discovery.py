@@ -1,11 +1,10 @@
 """Reads a partition of the tier and decides which segments belong to the log.
 
-    facts_of     reads the row, the listing, and the ends and leader epochs of unknown segments
-    facts_from   the same, from an existing listing
-    viewed       compares overlaps and returns the decision of `compaction.discovery`
+    facts_of    reads the listing, and the ends and leader epochs of unknown segments
+    view_from   compares overlaps, and returns the decision of `compaction.discovery`
 
-Nothing is written. An overlap is compared on each run until a claim stores in the row that the
-segments agree.
+Nothing is written. Each run compares an overlap until a claim stores in the row that the segments
+agree.
 """
 
 from __future__ import annotations
@@ -22,20 +21,13 @@ from tierfold.storage.segments.segment_inspection import inspected
 
 
 def facts_of(
-    context: RunContext, key: PartitionKey, state: PartitionState | None
-) -> PartitionFacts:
-    """Read all facts about a partition, before any decision; raises TierfoldError."""
-    return facts_from(context, key, state, context.tier.listing(key))
-
-
-def facts_from(
     context: RunContext,
     key: PartitionKey,
     state: PartitionState | None,
-    listed: Sequence[ListedSegment],
+    listed: Sequence[ListedSegment] | None = None,
 ) -> PartitionFacts:
-    """Read all facts about a partition that has this listing; raises TierfoldError."""
-    classified = classify(listed, state)
+    """Read all facts about a partition; raises TierfoldError. `listed`: its listing, if known."""
+    classified = classify(context.tier.listing(key) if listed is None else listed, state)
     return PartitionFacts(
         key=key,
         state=state,

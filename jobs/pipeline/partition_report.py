@@ -1,8 +1,8 @@
-"""The outcome of each partition as one value, for tables and for JSON."""
+"""The outcome of each partition as one value, for tables and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ RESTORED: Final = "restored"
 FORGOTTEN: Final = "forgotten"
 """The row is empty; it only fences earlier runs."""
 LEFT: Final = "left"
-"""Due, but this run's budget is spent or another run holds it; left for the next run."""
+"""Due, but left for the next run: the budget is spent, or another run holds the partition."""
 VACUUMED: Final = "vacuumed"
 """Everything due is deleted or retired."""
 NOTHING_TO_DO: Final = "nothing_to_do"
@@ -84,13 +84,13 @@ class PartitionReport:
 
 
 def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
-    """Kafka's metric: by how much the most overdue partition is over `max.compaction.lag.ms`."""
+    """Return Kafka's metric: how far the most overdue partition is past `max.compaction.lag.ms`."""
     delays_ms = (report.ratio.delay_ms for report in reports if report.ratio is not None)
     return max(delays_ms, default=0) // 1000
 
 
 def planned_report(partition: PartitionPlan) -> PartitionReport:
-    """Report the plan; this is the final report unless the partition is then compacted."""
+    """Report the plan; the report is final unless the partition is then compacted."""
     return replace(
         _planned(partition),
         epoch=partition.epoch,
@@ -134,45 +134,45 @@ def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
 
 def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
     """Report a claim that was not committed: nothing was begun."""
+    report = outcome_report(planned, outcome)
     if not isinstance(outcome, Unknown):
-        return outcome_report(planned, outcome)
+        return report
     reason = (
-        f"the claim got no answer ({outcome.cause}), so nothing was begun: run again, the next run"
-        " claims the partition whatever became of this claim"
+        f"the claim got no answer ({outcome.cause}), so nothing was begun; run again: the next run"
+        " claims the partition, whether this claim was written or not"
     )
-    return replace(planned, outcome=UNKNOWN, reason=reason, bytes_out=0)
+    return replace(report, reason=reason)
 
 
 def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
     """Report the outcome of the commit of a planned round."""
     match outcome:
-        case Fenced():
-            reason = f"{fenced_by(outcome)}; nothing was committed; run again"
-            return replace(planned, outcome=FENCED, reason=reason, bytes_out=0)
-        case LostRace():
-            reason = "another run changed the partition first; run again"
-            return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
-        case Unknown():
-            return replace(planned, outcome=UNKNOWN, reason=_unknown(outcome), bytes_out=0)
         case Committed(epoch=epoch):
             return replace(planned, outcome=COMPACTED, epoch=epoch)
+        case Fenced():
+            name, reason = FENCED, f"{fenced_by(outcome)}; nothing was committed; run again"
+        case LostRace():
+            name, reason = LOST_RACE, "another run changed the partition first; run again"
+        case _:
+            name, reason = UNKNOWN, _unknown(outcome)
+    return replace(planned, outcome=name, reason=reason, bytes_out=0)
 
 
 def fenced_by(outcome: Fenced) -> str:
-    """A clause: which run holds the partition now, or held it."""
+    """Return which run took the partition over, as part of a sentence."""
     if outcome.by_run:
         return f"run {outcome.by_run} holds epoch {outcome.by_epoch}"
-    return f"another run took the partition over, under epoch {outcome.by_epoch}, and is done"
+    return f"another run took the partition over with epoch {outcome.by_epoch} and has ended"
 
 
 def _unknown(outcome: Unknown) -> str:
-    """The reason for `UNKNOWN`; the next run claims the row, which settles the outcome."""
     since = "the catalog could not be read since"
     if outcome.is_untraced:
-        since = "the row does not show it, but a write may still arrive late"
+        since = "the row does not show it, but the write may still arrive"
+    # The next run claims the row; after that the write can no longer arrive.
     return (
-        f"commit {outcome.commit_id} got no answer ({outcome.cause}), and {since}: run again, the"
-        " next run finds out, and shuts out what has not arrived by then"
+        f"commit {outcome.commit_id} got no answer ({outcome.cause}), and {since}; run again: the"
+        " next run finds out, and prevents a late write"
     )
 
 
@@ -190,57 +190,51 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
         if receipt.result is GroupResult.UNCHANGED
     )
-    notes = planned.notes
-    if result.unindexed:
-        notes = (
-            *notes,
-            f"{result.unindexed} aborted transactions have only their marker, no index "
-            "lists them: their records were dropped",
-        )
     counts = sum(
         (receipt.counts for receipt in result.receipts),
         Counts(malformed_versions=result.scan.malformed_versions),
     )
-    if counts.malformed_versions:
-        header = result.round.rules.compaction_strategy_header
-        notes = (
-            *notes,
-            f"{counts.malformed_versions} of {counts.records_in} records have a {header} header"
-            " that is no version, null or not of 8 bytes: they counted as without one",
-        )
-    if counts.without_key:
-        notes = (
-            *notes,
-            f"{counts.without_key} of {counts.records_in} records have no key and were dropped: is "
-            "this topic meant to be compacted?",
-        )
     return replace(
         report,
         segments_out=len(result.receipts),
         bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
         objects_written=len(written),
         counts=counts,
-        notes=notes,
+        notes=(*planned.notes, *_result_notes(result, counts)),
     )
+
+
+def _result_notes(result: RoundResult, counts: Counts) -> Iterator[str]:
+    if result.unindexed:
+        yield (
+            f"{result.unindexed} aborted transactions have only their marker, no index lists them:"
+            " their records were dropped"
+        )
+    if counts.malformed_versions:
+        header = result.round.rules.compaction_strategy_header
+        yield (
+            f"{counts.malformed_versions} of {counts.records_in} records have a {header} header"
+            " that is not a version (8 bytes): they count as records without the header"
+        )
+    if counts.without_key:
+        yield (
+            f"{counts.without_key} of {counts.records_in} records have no key and were dropped: is"
+            " this topic meant to be compacted?"
+        )
 
 
 def left_report(planned: PartitionReport, why: str) -> PartitionReport:
     """Report a partition that was not begun because the run's budget is spent."""
+    segments, size = planned.segments_in, planned.bytes_in
     reason = f"left for the next run: {why}"
-    return replace(
-        planned,
-        outcome=LEFT,
-        reason=reason,
-        segments_out=planned.segments_in,
-        bytes_out=planned.bytes_in,
-    )
+    return replace(planned, outcome=LEFT, reason=reason, segments_out=segments, bytes_out=size)
 
 
 def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> PartitionReport:
-    """Merge the reports of all chunks of a partition, at least one, in their order.
+    """Merge the reports of a partition's chunks, at least one, in their order.
 
-    Each chunk reads the output of the previous one again; that counts once. `left`: why the run
-    ended before the last chunk.
+    Each chunk reads the output of the previous one again; that output counts once. `left`: why the
+    run ended before the last chunk.
     """
     done = [report for report in chunks if report.outcome == COMPACTED]
     last = chunks[-1]
@@ -274,7 +268,7 @@ def _summed(done: Sequence[PartitionReport], taken: str, left: str) -> int:
 
 
 def _handed_on(counts: Counts) -> Counts:
-    """Negative counts that cancel the records which the next chunk reads again."""
+    """Negative counts of the records that the next chunk reads again."""
     return Counts(
         records_in=-counts.kept,
         kept=-counts.kept,

@@ -12,6 +12,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.pipeline.partition_report import (
     FAILED,
     PartitionReport,
+    failure_report,
     left_report,
     planned_report,
     result_report,
@@ -27,11 +28,11 @@ class PartitionRun:
     plan: PartitionPlan
     """The remaining work, on the current view."""
     chunk: PartitionPlan | None = None
-    """The part of it that was begun last; None: nothing was begun."""
+    """The part of `plan` that began last; None: nothing has begun."""
     state: PartitionState | None = None
     """The row under this run's epoch; None before the claim."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """The aborted transactions that the last chunk knew."""
+    """The aborted transactions known to the last chunk."""
     chunks: tuple[PartitionReport, ...] = ()
     """One report per tried chunk."""
     is_open: bool = True
@@ -50,7 +51,7 @@ class PartitionRun:
 
     @property
     def begun(self) -> PartitionPlan:
-        """The chunk that was begun last; raises LookupError before the first."""
+        """The chunk that began last; raises LookupError before the first."""
         if self.chunk is None:
             raise LookupError(f"{self.key}: no chunk has begun")
         return self.chunk
@@ -65,7 +66,7 @@ class PartitionRun:
 
     @property
     def is_given_back(self) -> bool:
-        """The run holds the claim but ends before the last chunk: a budget or bad data stops it."""
+        """The run still holds its claim, but a budget or bad data ended it early."""
         has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
         return self.state is not None and (bool(self.left) or has_failed)
 
@@ -81,10 +82,14 @@ class PartitionRun:
         """Return the run, ended by a chunk that did not succeed."""
         return replace(self, chunks=(*self.chunks, report), is_open=False)
 
-    def taking(self, result: RoundResult) -> PartitionRun:
-        """Return the run with the result of its chunk; plan the rest from the row it wrote.
+    def failing(self, why: str) -> PartitionRun:
+        """Return the run, ended because its chunk could not begin."""
+        return self.ending(failure_report(planned_report(self.begun), why))
 
-        A result that replaces the unanswered one of the same chunk replaces its report, too.
+    def taking(self, result: RoundResult) -> PartitionRun:
+        """Return the run with the result of its chunk; plan the rest from the row that it wrote.
+
+        A second result of a chunk whose commit got no answer replaces the first one's report.
         """
         chunk = self.begun
         report = result_report(planned_report(chunk), result)

@@ -1,7 +1,7 @@
-"""Stages 4 to 6 of claimed rounds: scan, reduce, rewrite, whatever engine runs them.
+"""Stages 4 to 6 of claimed rounds: scan, reduce and rewrite, on any engine.
 
-Nothing is visible before the commit: a run that is killed leaves only orphans. A failure stops its
-own partition; the others go on.
+Nothing is visible before the commit: a killed run leaves only orphans. A failure stops its own
+partition; the others go on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RoundResult:
 
     round: Round
     scan: ScanSummary = field(default=_NOT_SCANNED, repr=False)
-    """What its segments hold."""
+    """The summary of its segments."""
     transactions: TransactionStatus = field(default=NO_TRANSACTIONS, repr=False)
     unindexed: int = 0
     """Aborted transactions that have a marker but no index entry."""
@@ -104,9 +104,7 @@ def _scanned_again(
     executor: StageExecutor[RowsT], results: Sequence[RoundResult]
 ) -> list[RoundResult]:
     """Scan rounds with unindexed aborts again, now with these aborts known."""
-    doubtful = {
-        one.round.index: one for one in results if one.failure is None and one.unindexed
-    }
+    doubtful = {one.round.index: one for one in results if one.failure is None and one.unindexed}
     if not doubtful:
         return [*results]
     rounds = [
@@ -125,7 +123,7 @@ def _scanned_again(
 def _within_keyless_max(result: RoundResult) -> RoundResult:
     """Stop a round that exceeds `compact.keyless.max`, before anything of it is written.
 
-    Aborted records are known by now; they are dropped anyway, and do not count.
+    Aborted records are known by now. They do not count, because they are dropped anyway.
     """
     if result.failure is not None:
         return result
@@ -134,9 +132,7 @@ def _within_keyless_max(result: RoundResult) -> RoundResult:
     return replace(result, failure=f"{work.key}: {why}") if why else result
 
 
-def _rewritten(
-    executor: StageExecutor[RowsT], results: Sequence[RoundResult]
-) -> list[RoundResult]:
+def _rewritten(executor: StageExecutor[RowsT], results: Sequence[RoundResult]) -> list[RoundResult]:
     """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
     wanted = {
         one.round.index: list(
@@ -145,11 +141,9 @@ def _rewritten(
         for one in results
         if one.failure is None
     }
-    results = _with_receipts(executor, results, wanted)
-    joined = [_joined(one) for one in results]
-    return _with_receipts(
-        executor, [one for one, _ in joined], {one.round.index: tasks for one, tasks in joined}
-    )
+    joined = [_joined(one) for one in _with_receipts(executor, results, wanted)]
+    again = {one.round.index: tasks for one, tasks in joined}
+    return _with_receipts(executor, [one for one, _ in joined], again)
 
 
 def _with_receipts(
@@ -168,21 +162,21 @@ def _with_receipts(
     return [
         replace(
             one,
-            receipts=tuple(
-                sorted(
-                    (*one.receipts, *receipts[one.round.index]), key=lambda one: one.group_index
-                )
-            ),
+            receipts=_in_order((*one.receipts, *receipts[one.round.index])),
             failure=one.failure or failures.get(one.round.index),
         )
         for one in results
     ]
 
 
-def _joined(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
-    """Merge empty groups with their neighbours; return what is to be rewritten again.
+def _in_order(receipts: Sequence[GroupReceipt]) -> tuple[GroupReceipt, ...]:
+    return tuple(sorted(receipts, key=lambda receipt: receipt.group_index))
 
-    Groups that differ from before or stay empty are; the others keep their receipts.
+
+def _joined(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
+    """Merge empty groups with their neighbours; return the result, and the groups to rewrite again.
+
+    Groups that have changed or are still empty are rewritten; the others keep their receipts.
     """
     if result.failure is not None:
         return result, []

@@ -1,9 +1,9 @@
 """Runs waves of chunks: claim, execute, commit, then plan the next wave.
 
-A wave is one pass over the data for the chunks of many partitions; each chunk is committed on its
-own. A partition is claimed with its first chunk and keeps that epoch until its last; the next chunk
-is planned from the row that the previous commit wrote. A partition that fails leaves the loop. So
-does one whose commit got no answer; its row is read back after all other work.
+A wave is one pass over the data for the chunks of many partitions; each chunk has its own commit. A
+partition is claimed with its first chunk and keeps that epoch until its last. The next chunk is
+planned from the row that the previous commit wrote. A partition that fails leaves the loop. So does
+a partition whose commit got no answer; its row is read back after all other work.
 """
 
 from __future__ import annotations
@@ -24,19 +24,15 @@ from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.commits import committed
-from tierfold.jobs.pipeline.partition_report import (
-    PartitionReport,
-    failure_report,
-    planned_report,
-)
+from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 
 WAVE_BYTES: Final = 8 * 2**30
-"""Maximum source bytes of a wave of several partitions if `--max-duration` bounds the run: some
-tens of seconds of work, after which the clock is checked."""
+"""Maximum source bytes of a wave of several partitions if `--max-duration` is set: some tens of
+seconds of work, after which the clock is checked."""
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Records the outcomes of numbered chunks; also takes the wave's start, epoch milliseconds."""
@@ -53,12 +49,12 @@ class Waves:
     record: Record
     spent_bytes: int = 0
     runs: dict[PartitionKey, PartitionRun] = field(default_factory=dict)
-    """The partitions of this run, each as far as it got, in the order of their work."""
+    """How far each partition got, in the order of their work."""
 
     def run(self, due: Sequence[PartitionPlan]) -> list[PartitionReport]:
         """Compact the partitions in the given order; return one report per partition.
 
-        After a signal the current chunks are dropped, and the rest is left for the next run.
+        A signal drops the current chunks and leaves the rest for the next run.
         """
         self.runs = {plan.key: PartitionRun(plan=plan) for plan in due}
         chosen = [*self.runs][: self.budget.max_partitions]
@@ -114,7 +110,7 @@ class Waves:
                 self._update((self.runs[result.round.key].taking(result),))
                 tried.append(result.round.key)
         finally:
-            # A signal may come when half of the rounds are committed.
+            # A signal may arrive when half of the rounds are committed.
             self._record([key for key in tried if self.runs[key].unanswered is None])
 
     def _read_back(self, keys: Sequence[PartitionKey]) -> None:
@@ -138,13 +134,12 @@ class Waves:
 
     def _release(self) -> None:
         """Release unfinished claims, except those that another run has taken over."""
-        states = [run.state for run in self.runs.values() if run.is_given_back]
         proposals = [
-            release_of(state, new_commit_id(), self.context.clock())
-            for state in states
-            if state is not None
+            release_of(run.state, new_commit_id(), self.context.clock())
+            for run in self.runs.values()
+            if run.state is not None and run.is_given_back
         ]
-        if proposals:  # The outcome does not matter: the next run takes over a claim that stays.
+        if proposals:  # Ignore the outcome: the next run takes over a claim that stays.
             committed(self.context.catalog, proposals)
 
     def _update(self, runs: Iterable[PartitionRun]) -> None:
@@ -158,15 +153,14 @@ class Waves:
 
 
 def _with_space(run: PartitionRun, free: int) -> PartitionRun:
-    """The run, ended where its chunk might not fit into the tier."""
+    """Return the run, ended if its chunk might not fit into the tier."""
     compact = run.begun.compact
     if compact.bytes_in <= free:
         return run
-    why = (
-        f"{run.key}: the next chunk may write {compact.bytes_in} bytes beside its"
-        f" sources, and the tier has {free} bytes free. Make room there, then run again."
+    return run.failing(
+        f"{run.key}: the next chunk may write {compact.bytes_in} bytes beside its sources, but the"
+        f" tier has {free} bytes free. Make room there, then run again."
     )
-    return run.ending(failure_report(planned_report(run.begun), why))
 
 
 def results_of(
@@ -174,9 +168,9 @@ def results_of(
 ) -> Iterator[RoundResult]:
     """Run the rounds; if a worker dies, run them in halves until the bad round is isolated.
 
-    A worker that dies, for example out of memory, ends the job of all partitions; bad data must
-    stop only their own partition. The results of one half are yielded before the next half begins,
-    because a signal may end that one.
+    A worker that dies ends the job of all partitions, but bad data must stop only their own
+    partition. The results of one half are yielded before the next half begins, because a signal may
+    end that one.
     """
     if not rounds:
         return

@@ -1,6 +1,6 @@
 """Records a run: one row per partition and chunk in the catalog's `runs` table.
 
-A partition that was not tried gets one row too, so repeated refusals are visible.
+A partition that was not tried gets a row too, so that repeated refusals are visible.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keep_record(
     try:
         record_run(context, chunks, started_at_ms, command)
     except TierfoldError as error:
-        console.print(Text(f"The run's record could not be kept: {error}", style="yellow"))
+        console.print(Text(f"This run could not be recorded: {error}", style="yellow"))
 
 
 def record_run(
@@ -45,8 +45,8 @@ def record_run(
 ) -> None:
     """Append the outcome of each chunk; raises TierfoldError.
 
-    A run that began nothing creates no catalog: if the catalog is missing, a new folder in its
-    place would block the restore of a backup.
+    A run that began nothing creates no catalog: if the catalog was lost, a new folder in its place
+    would block the restore of a backup.
     """
     if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return

@@ -1,7 +1,7 @@
 """Stages 1 and 2: gather the facts about the partitions, then plan them, from metadata alone.
 
 A segment is opened once, when it is discovered, and only its ends are read; the catalog stores the
-result. `inspected` gathers what every verb needs of a partition; the survey also reads the newest
+result. `inspected` gathers the facts that every verb needs. The survey also reads the newest
 producer snapshot, and `compaction.planning.partition_plan` decides. Nothing is written.
 """
 
@@ -27,13 +27,14 @@ from tierfold.compaction.planning.partition_plan import (
 from tierfold.compaction.planning.plan import rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, named
+from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
 READERS: Final = 16
-"""Threads that read metadata in parallel; they mostly wait for the store."""
+"""Threads that read metadata in parallel; they mostly wait for storage."""
 
 
 def survey(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionPlan]:
@@ -64,15 +65,12 @@ def survey_of(
 ) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
+
+    def surveyed(partition: KnownPartition) -> PartitionPlan:
+        return _surveyed(context, partition, rules[partition.key.topic], first_dirty)
+
     with ThreadPoolExecutor(READERS) as pool:
-        return list(
-            pool.map(
-                lambda partition: _surveyed(
-                    context, partition, rules[partition.key.topic], first_dirty
-                ),
-                known,
-            )
-        )
+        return list(pool.map(surveyed, known))
 
 
 def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:
@@ -99,10 +97,10 @@ def known_by_name(
 def known_among(
     everywhere: Sequence[PartitionKey], keys: Sequence[PartitionKey], rows: RowsRead
 ) -> list[KnownPartition]:
-    """Return each of `keys` with its row; `everywhere` are the partitions that the tier lists.
+    """Return each of `keys` with its row; `everywhere`: the partitions that the tier lists.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
-    same partition, so both are refused. A partition whose row is invalid is refused too.
+    same partition, so both are refused. A partition with an invalid row is refused, too.
     """
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -129,16 +127,16 @@ def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
         return None
     return Refusal(
         reason=RefusalReason.OVERLAP,
-        detail=f"topic id {key.topic_id} stands for {' and for '.join(sorted(names))}, in the tier"
-        " or in the catalog: an id is one topic's",
+        detail=f"the partitions {' and '.join(sorted(names))}, in the tier or in the catalog, have"
+        f" the same topic id {key.topic_id}",
         remedy="Move the folder that no broker wrote out of the tier.",
     )
 
 
 def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Refusal:
-    """Gather what the tier and the catalog hold of a partition; raises nothing.
+    """Gather a partition's facts from the tier and the catalog; raises nothing.
 
-    An error in reading or decoding is the partition's refusal.
+    An error in reading or decoding becomes the partition's refusal.
     """
     try:
         return known.refusal or viewed(context, known.key, known.state)
@@ -159,9 +157,7 @@ def _surveyed(
     try:
         is_forced = first_dirty is not None
         is_needed = needs_producers(view, context.now_ms, is_forced=is_forced)
-        producers = (
-            read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ()
-        )
+        producers = (read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ())
         view = with_row_notes(view, known.state, rules)
         plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
@@ -173,7 +169,7 @@ def _surveyed(
 def refusal_of(error: Exception, where: str) -> Refusal:
     """Turn an error in reading or decoding into the partition's refusal.
 
-    `where` is the place of an error that names none itself.
+    `where`: the place, for errors that do not name it.
     """
     if isinstance(error, TierfoldError):
         return Refusal(
@@ -184,5 +180,5 @@ def refusal_of(error: Exception, where: str) -> Refusal:
     return Refusal(
         reason=RefusalReason.UNREADABLE,
         detail=f"{where}: {unexpected(error)}",
-        remedy="This is a bug; please report it.",
+        remedy=REPORT_BUG,
     )

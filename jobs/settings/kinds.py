@@ -41,9 +41,7 @@ def whole_number(least: int, most: int, unit: str) -> SettingKind:
             raise ValueError(text)
         return int(text)
 
-    return SettingKind(
-        allowed=f"a whole number from {least} to {most}", unit=unit, parse=parse
-    )
+    return SettingKind(allowed=f"a whole number from {least} to {most}", unit=unit, parse=parse)
 
 
 def limit(least: int, most: int, unit: str) -> SettingKind:

@@ -17,17 +17,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
 from tierfold.jobs.settings.broker_names import is_of_brokers
-from tierfold.jobs.settings.definitions import (
-    BY_BROKER_NAME,
-    BY_TOPIC_NAME,
-    SETTINGS,
-    Spelling,
-)
+from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.kinds import POLICY_LIST
 
 DEFAULTS_FILE: Final = "conf/defaults.toml"
@@ -93,9 +88,7 @@ NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
 def shipped_defaults() -> Layer:
     """Return the packaged defaults."""
     return {
-        setting.field: SettingValue(
-            value=setting.kind.parse(setting.default), source=DEFAULTS_FILE
-        )
+        setting.field: SettingValue(value=setting.kind.parse(setting.default), source=DEFAULTS_FILE)
         for setting in SETTINGS
         if setting.default is not None
     }
@@ -278,16 +271,12 @@ def _table(value: object, where: str) -> Mapping[str, object]:
 
 def _value(spelling: Spelling, value: object, where: str) -> object:
     """Parse a TOML value; it becomes text first, so that one parser serves all sources."""
-    if _is_policy_list(value, spelling):
-        return _parsed(spelling, ",".join(value), where)
-    if isinstance(value, str | int) and not isinstance(value, bool):
+    if isinstance(value, list) and spelling.kind is POLICY_LIST:
+        if all(isinstance(name, str) for name in value):
+            return _parsed(spelling, ",".join(value), where)
+    elif isinstance(value, str | int) and not isinstance(value, bool):
         return _parsed(spelling, str(value), where)
     raise _not_allowed(spelling, _TYPES.get(type(value), "a date or a time"), where)
-
-
-def _is_policy_list(value: object, spelling: Spelling) -> TypeGuard[list[str]]:
-    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return is_list and spelling.kind is POLICY_LIST
 
 
 def _parsed(spelling: Spelling, text: str, where: str) -> object:

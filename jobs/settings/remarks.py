@@ -22,7 +22,7 @@ from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.resolution import Settings
 
 TOPICS_MAX: Final = 5
-"""A sentence names so many topics at most, and counts the others."""
+"""A sentence names at most this many topics, and counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

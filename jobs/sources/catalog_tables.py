@@ -38,7 +38,7 @@ def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
-    """One row per topic-partition that was ever claimed: the columns of `PARTITIONS`.
+    """Return one row per partition that was ever claimed, with the columns of `PARTITIONS`.
 
     Raises UnreadableObject if there is no catalog or the session has no Delta, and BadSettings if
     `catalog_uri` is neither a path nor a `file:` URI of this machine.
@@ -47,7 +47,7 @@ def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
 
 
 def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
-    """One row per live segment: its partition, its place in offset order, then `SEGMENT`.
+    """Return one row per live segment: its partition, its place in offset order, then `SEGMENT`.
 
     `position` counts from 0. Raises as `partitions` does.
     """
@@ -60,7 +60,7 @@ def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
 
 
 def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
-    """One row per run, partition and chunk: the columns of `RUNS`, named as `RUNS_RENAMED` says.
+    """Return one row per run, partition and chunk: the columns of `RUNS`, by `RUNS_RENAMED`.
 
     Raises as `partitions` does.
     """
@@ -68,9 +68,7 @@ def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
     return found.withColumnsRenamed(RUNS_RENAMED)
 
 
-def _table(
-    spark: SparkSession, catalog_uri: str, name: str, columns: Sequence[str]
-) -> DataFrame:
+def _table(spark: SparkSession, catalog_uri: str, name: str, columns: Sequence[str]) -> DataFrame:
     # Spark resolves a bare path on its default file system, HDFS on many clusters.
     uri = f"file://{local_path(catalog_uri, of='catalog')}/{name}"
     try:
@@ -79,12 +77,12 @@ def _table(
         raise UnreadableObject(
             f"Spark cannot read the table: {_reason(error)}",
             where=uri,
-            remedy="The first run of `tierfold compact` makes it; a session needs `with_delta`; a"
-            " column that is missing is another version's.",
+            remedy="The first run of `tierfold compact` creates it, and a session needs"
+            " `with_delta`. If a column is missing, another version of tierfold wrote the table.",
         ) from error
 
 
 def _reason(error: PySparkException | Py4JJavaError) -> str:
     """The first line of the JVM's error, without the stack trace."""
-    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    return str(said).partition("\n")[0].rstrip(".")
+    text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(text).partition("\n")[0].rstrip(".")

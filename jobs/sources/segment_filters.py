@@ -1,12 +1,13 @@
-"""Applies a query's filters on topic, partition and offset before Spark does.
+"""Applies a query's filters on topic, partition and offset before bytes are read.
 
-Spark passes the parts of a filter that it can express, joined by AND, and applies those that are
-returned itself. A part is taken only if it is applied exactly.
+Spark passes a list of filters, joined by AND, and applies those that are returned to it. A filter
+is taken only if it is applied exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,6 +33,18 @@ from tierfold.compaction.model.units import OffsetSpan
 _TOPIC: Final = ("topic",)
 _OFFSET: Final = ("offset",)
 _NAMES: Final[dict[tuple[str, ...], type]] = {_TOPIC: str, ("partition",): int, _OFFSET: int}
+_COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
+    EqualTo: operator.eq,
+    EqualNullSafe: operator.eq,
+    GreaterThan: operator.gt,
+    GreaterThanOrEqual: operator.ge,
+    LessThan: operator.lt,
+    LessThanOrEqual: operator.le,
+    In: lambda own, values: own in values,
+    StringStartsWith: str.startswith,
+    StringEndsWith: str.endswith,
+    StringContains: operator.contains,
+}
 _EVERYTHING: Final = OffsetSpan(start=0, end=2**63 - 1)
 _NOTHING: Final = OffsetSpan(start=0, end=0)
 
@@ -90,21 +103,13 @@ def _is_understood(filter_: Filter) -> bool:
         case IsNotNull():
             return True
         case In(value=values):
-            # With NULL among them NOT IN matches nothing: left to Spark.
+            # A list with NULL is left to Spark: NOT IN then matches nothing.
             return all(type(value) is _NAMES[attribute] for value in values)
-        case (
-            EqualTo(value=value)
-            | EqualNullSafe(value=value)
-            | GreaterThan(value=value)
-            | GreaterThanOrEqual(value=value)
-            | LessThan(value=value)
-            | LessThanOrEqual(value=value)
-        ):
-            return type(value) is _NAMES[attribute]
         case StringStartsWith() | StringEndsWith() | StringContains():
             return attribute == _TOPIC
         case _:
-            return False
+            is_comparison = type(filter_) in _COMPARISONS
+            return is_comparison and type(_value(filter_)) is _NAMES[attribute]
 
 
 def _attribute(filter_: Filter) -> tuple[str, ...]:
@@ -113,46 +118,33 @@ def _attribute(filter_: Filter) -> tuple[str, ...]:
     return found
 
 
+def _value(filter_: Filter) -> Any:  # noqa: ANN401 - a column's own type
+    return getattr(filter_, "value", None)
+
+
 def _is_true(filter_: Filter, key: PartitionKey) -> bool:
-    """Whether an understood filter is true; without nulls it is either true or false."""
-    own: Any = key.topic if _attribute(filter_) == _TOPIC else key.partition
-    match filter_:
-        case Not(child=child):
-            return not _is_true(child, key)
-        case EqualTo(value=value) | EqualNullSafe(value=value):
-            return bool(own == value)
-        case GreaterThan(value=value):
-            return bool(own > value)
-        case GreaterThanOrEqual(value=value):
-            return bool(own >= value)
-        case LessThan(value=value):
-            return bool(own < value)
-        case LessThanOrEqual(value=value):
-            return bool(own <= value)
-        case In(value=values):
-            return own in values
-        case StringStartsWith(value=value):
-            return key.topic.startswith(value)
-        case StringEndsWith(value=value):
-            return key.topic.endswith(value)
-        case StringContains(value=value):
-            return value in key.topic
-        case _:
-            return True  # IS NOT NULL: topic and partition are never null.
+    """Whether an understood filter is true; these columns are never null."""
+    if isinstance(filter_, Not):
+        return not _is_true(filter_.child, key)
+    if isinstance(filter_, IsNotNull):
+        return True
+    own = key.topic if _attribute(filter_) == _TOPIC else key.partition
+    return _COMPARISONS[type(filter_)](own, _value(filter_))
 
 
 def _narrowed(span: OffsetSpan, filter_: Filter) -> OffsetSpan:
+    """Return the part of the span in which an understood filter on the offset is true."""
+    start, end, value = span.start, span.end, _value(filter_)
     match filter_:
-        case EqualTo(value=value) | EqualNullSafe(value=value):
+        case EqualTo() | EqualNullSafe():
             start, end = value, value + 1
-        case GreaterThan(value=value):
-            start, end = value + 1, span.end
-        case GreaterThanOrEqual(value=value):
-            start, end = value, span.end
-        case LessThan(value=value):
-            start, end = span.start, value
-        case LessThanOrEqual(value=value):
-            start, end = span.start, value + 1
-        case _:
-            return span  # IS NOT NULL: every record has an offset.
+        case GreaterThan():
+            start = value + 1
+        case GreaterThanOrEqual():
+            start = value
+        case LessThan():
+            end = value
+        case LessThanOrEqual():
+            end = value + 1
+    # IS NOT NULL keeps the span: every record has an offset.
     return OffsetSpan(start=max(span.start, start), end=min(span.end, end))

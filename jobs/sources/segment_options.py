@@ -1,7 +1,7 @@
 """The columns and options of `kafka-segments`.
 
-Columns that Spark's Kafka source also has use its names and types, so that a query works with both;
-`leader_epoch`, which it lacks, is spelled as in the catalog.
+Columns of Spark's Kafka source have the same names and types here, so that a query works with both.
+The name of `leader_epoch`, which Spark's source lacks, is the catalog's.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class ReaderColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOption:
-    """An option of `spark.read.format("kafka-segments")`; names ignore case."""
+    """An option of `spark.read.format("kafka-segments")`; the case of names does not matter."""
 
     name: str
     default: str
-    """Empty: there is none."""
+    """Empty: none."""
     doc: str
 
 
@@ -76,33 +76,33 @@ COLUMNS: Final = (
     ReaderColumn(
         name="timestamp",
         kind=TimestampType(),
-        doc="The producer's time or, under LogAppendTime, the broker's, to the millisecond;"
-        " null: it has none.",
+        doc="The producer's time or, under LogAppendTime, the broker's, in milliseconds. Null: the"
+        " record has none.",
     ),
     ReaderColumn(name="key", kind=BinaryType(), doc="The key, as its producer serialized it."),
     ReaderColumn(name="value", kind=BinaryType(), doc="The value; null: a tombstone."),
     ReaderColumn(
         name="headers",
         kind=ArrayType(_HEADER),
-        doc="In their order, a name may come twice; null: there are none.",
+        doc="In their order; a name can occur twice. Null: there are none.",
     ),
     ReaderColumn(
         name="leader_epoch",
         kind=IntegerType(),
-        doc="The leader epoch of the record's batch; null in legacy batches, converted or not.",
+        doc="The leader epoch of the record's batch. Null in legacy batches, converted or not.",
     ),
     ReaderColumn(
         name="value_digest",
         kind=BinaryType(),
-        doc="16 bytes that tell values apart, made where the value is read; null: a tombstone."
-        " Only where it is named; another version of tierfold may make others.",
+        doc="16 bytes that identify the value, computed where it is read. Null: a tombstone. Read"
+        " only if named. Another version of tierfold may compute other digests.",
         is_extra=True,
     ),
     ReaderColumn(
         name="version",
         kind=LongType(),
-        doc="What `compaction.strategy` compares: the offset, the timestamp in ms, or the header's"
-        " version; null: the header holds none. Only where it is named.",
+        doc="The value that `compaction.strategy` compares: the offset, the timestamp in ms, or the"
+        " header's version. Null: the header has none. Read only if named.",
         is_extra=True,
     ),
 )
@@ -115,53 +115,53 @@ OPTIONS: Final = (
     ReaderOption(
         name="path",
         default="",
-        doc="The tier: the folder that holds `kafka-tiered-storage`; what `load(…)` is given.",
+        doc="The tier: the folder that contains `kafka-tiered-storage`; the argument of `load(…)`.",
     ),
     ReaderOption(
         name="catalog",
         default="_tierfold in the tier",
-        doc="The catalog that says which segments live.",
+        doc="The catalog, which lists the live segments.",
     ),
     ReaderOption(
         name="topics",
         default="*",
-        doc="Shell patterns, separated by commas; a name must be there.",
+        doc="Shell patterns, separated by commas. A name without wildcards must exist.",
     ),
     ReaderOption(
-        name="partitions", default="*", doc="Shell patterns over the number, separated by commas."
+        name="partitions", default="*", doc="Shell patterns for the number, separated by commas."
     ),
     ReaderOption(
         name="isolation.level",
         default=READ_COMMITTED,
-        doc="`read_committed` leaves out aborted data and what lies at or beyond the first open"
-        " transaction; `read_uncommitted` reads it.",
+        doc="`read_committed` omits aborted records, and all records from the first open"
+        " transaction on; `read_uncommitted` reads them.",
     ),
     ReaderOption(
         name="assign",
         default="",
-        doc="Instead of `topics` and `partitions`: which ones exactly, as in Spark's Kafka source,"
-        ' `{"orders":[0,1],"payments":[4]}`.',
+        doc="Instead of `topics` and `partitions`: the exact partitions, as in Spark's Kafka"
+        ' source, `{"orders":[0,1],"payments":[4]}`.',
     ),
     ReaderOption(
         name="segments",
         default=LIVE,
-        doc="`original` reads, instead of the live segments, those that brokers wrote, the replaced"
-        " ones too, while all are still there.",
+        doc="`original` reads the segments that brokers wrote, also the replaced ones, instead of"
+        " the live ones. All of them must still exist.",
     ),
     ReaderOption(
         name="compaction.strategy",
         default=CompactionStrategy.OFFSET.value,
-        doc=f"What the column `version` holds: {', '.join(_STRATEGIES)}.",
+        doc=f"The source of the column `version`: {', '.join(_STRATEGIES)}.",
     ),
     ReaderOption(
         name="compaction.strategy.header",
         default="",
-        doc="For the strategy `header`: the header's name.",
+        doc="The header's name, for the strategy `header`.",
     ),
     ReaderOption(
         name="columns",
         default="all but `value_digest` and `version`",
-        doc="The columns to read, separated by commas; `.schema(…)` says the same in Spark's way.",
+        doc="The columns to read, separated by commas; Spark's `.schema(…)` does the same.",
     ),
 )
 """All options."""
@@ -199,7 +199,7 @@ def request_of(options: Mapping[str, str]) -> Request:
         raise BadSettings(
             "no tier is named",
             where=FORMAT,
-            remedy="Write .load(path) with the folder that holds kafka-tiered-storage.",
+            remedy="Write .load(path) with the folder that contains kafka-tiered-storage.",
         )
     level = _one_of(given, "isolation.level", (READ_COMMITTED, READ_UNCOMMITTED))
     columns = _listed(given, "columns") or USUAL_COLUMNS
@@ -227,10 +227,9 @@ def schema_of(columns: tuple[str, ...]) -> StructType:
     known = {column.name: column for column in COLUMNS}
     for i, name in enumerate(columns):
         if name not in known or name in columns[:i]:
-            what = f"column {name} is named twice" if name in known else f"no column is {name!r}"
-            raise BadSettings(
-                what, where=FORMAT, remedy=f"The columns are {', '.join(known)}, once each."
-            )
+            is_twice = name in known
+            what = f"column {name} is named twice" if is_twice else f"there is no column {name!r}"
+            raise BadSettings(what, where=FORMAT, remedy=f"Name each once, of {', '.join(known)}.")
     # All columns are nullable: Spark does not check what a Python reader returns.
     return StructType([StructField(name, known[name].kind) for name in columns])
 
@@ -239,31 +238,33 @@ def check_schema(schema: StructType) -> None:
     """Raise BadSettings for a column that is unknown or has the wrong type."""
     if not schema.fields:
         raise BadSettings(
-            "the schema names no column", where=FORMAT, remedy="To count, read one: partition."
+            "the schema names no column",
+            where=FORMAT,
+            remedy="To count records, read a small column, such as partition.",
         )
     expected = schema_of(tuple(schema.names))
     known = {column.name: column for column in COLUMNS}
     for asked, ours in zip(schema.fields, expected.fields, strict=True):
         if asked.dataType.simpleString() != ours.dataType.simpleString():
             raise BadSettings(
-                f"column {asked.name} is asked for as {asked.dataType.simpleString()}",
+                f"the schema has column {asked.name} as {asked.dataType.simpleString()}",
                 where=FORMAT,
-                remedy=f"It is read as {ours.dataType.simpleString()}; cast it afterwards.",
+                remedy=f"Name it as {ours.dataType.simpleString()}, and cast it afterwards.",
             )
         if not asked.nullable and known[asked.name].is_nullable:
             raise BadSettings(
-                f"column {asked.name} is asked for as NOT NULL, and records may lack it",
+                f"the schema has column {asked.name} as NOT NULL, but records may lack it",
                 where=FORMAT,
-                remedy="Leave NOT NULL out.",
+                remedy="Omit NOT NULL.",
             )
 
 
 def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """The option's value, the first of `values` by default; raises BadSettings for any other."""
+    """The option's value, by default the first of `values`; raises BadSettings for another."""
     value = given.get(name, values[0])
     if value not in values:
         raise BadSettings(
-            f"{name} is {value!r}", where=FORMAT, remedy=f"It is {' or '.join(values)}."
+            f"{name} is {value!r}", where=FORMAT, remedy=f"Write {' or '.join(values)}."
         )
     return value
 
@@ -276,7 +277,7 @@ def _versions(given: Mapping[str, str]) -> VersionSource:
         raise BadSettings(
             f"compaction.strategy is {strategy.value}, compaction.strategy.header is {header!r}",
             where=FORMAT,
-            remedy="Name a header for the strategy header, and for no other.",
+            remedy="Name a header for the strategy header only.",
         )
     return VersionSource(strategy=strategy, header=header)
 
@@ -288,7 +289,7 @@ def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
     wrong = BadSettings(
         f"assign is {given['assign']!r}",
         where=FORMAT,
-        remedy='Write JSON such as {"orders":[0,1]}, and neither topics nor partitions beside it.',
+        remedy='Write JSON such as {"orders":[0,1]}, and omit the options topics and partitions.',
     )
     if given.keys() & {"topics", "partitions"}:
         raise wrong
@@ -296,16 +297,17 @@ def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
         named = json.loads(given["assign"])
     except ValueError as error:
         raise wrong from error
-    if not isinstance(named, dict) or not named:
+    is_valid = isinstance(named, dict) and all(
+        isinstance(numbers, list) and all(type(number) is int for number in numbers)
+        for numbers in named.values()
+    )
+    if not is_valid or not named:
         raise wrong
-    for numbers in named.values():
-        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            raise wrong
     return frozenset((topic, number) for topic, numbers in named.items() for number in numbers)
 
 
 def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """The parts of a value, separated by commas; raises BadSettings if there is none."""
+    """The parts of a value that are separated by commas; raises BadSettings if one is empty."""
     if name not in given:
         return ()
     parts = tuple(part.strip() for part in given[name].split(","))
@@ -313,6 +315,6 @@ def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:
         raise BadSettings(
             f"{name} is {given[name]!r}",
             where=FORMAT,
-            remedy="Write names with commas between them, or leave the option out.",
+            remedy="Write names separated by commas, or omit the option.",
         )
     return parts

@@ -1,4 +1,4 @@
-"""`spark.read.format("kafka-segments")`: the records of a tier's live segments, as a DataFrame.
+"""`spark.read.format("kafka-segments")`: the records of a tier's live segments as a DataFrame.
 
     from tierfold.jobs.sources.segment_source import register
 
@@ -61,10 +61,10 @@ _OPEN_BYTES: Final = 4 * 2**20  # The cost of opening a log in bytes, as in Spar
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:
-    """In a Spark worker, raise expected errors without a traceback.
+    """Raise expected errors in a Spark worker without a traceback.
 
-    PySpark's setting for that would also hide the tracebacks of a user's functions. The worker ends
-    with its first error, so nothing else is hidden.
+    PySpark's own setting would also hide the tracebacks of a user's functions. A worker ends with
+    its first error, so nothing else is hidden here.
     """
     try:
         yield
@@ -74,9 +74,9 @@ def _one_sentence() -> Iterator[None]:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format with `spark`, and enable filters for Python data sources there.
+    """Register the format with `spark`, and enable filters for its Python data sources.
 
-    Without that setting a query returns the same records but reads more bytes.
+    Without filters a query returns the same records but reads more bytes.
     """
     with workers_used_once(spark):  # Spark first searches for data sources by itself.
         spark.dataSource.register(KafkaSegments)
@@ -113,10 +113,10 @@ class KafkaSegments(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _WhereAllowed:
-    """`pushFilters`, which Spark calls only if its setting allows that.
+    """`pushFilters`, which Spark calls only if its setting allows filters.
 
     While the setting is off, Spark refuses a reader that overrides the method, because filters
-    could be lost. Here none is lost: Spark applies the filters that are not pushed.
+    could be lost. None is lost here: without a call, Spark applies them all.
     """
 
     take: Callable[[list[Filter]], Iterable[Filter]]
@@ -148,8 +148,8 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the pieces of the live segments, assigned to tasks in offset order.
 
-        Raises CorruptLog if a partition in scope cannot be understood, UnreadableObject if it
-        cannot be read; partitions that a filter excludes are not inspected.
+        Raises CorruptLog if a partition in scope is corrupt, UnreadableObject if it cannot be read.
+        Partitions that a filter excludes are not inspected.
         """
         known = [partition for partition in self._in_scope() if self._wanted.holds(partition.key)]
         with ThreadPoolExecutor(READERS) as pool:
@@ -163,7 +163,7 @@ class SegmentReader(DataSourceReader):
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         tier = self._context.tier
-        # Without any task Spark makes up one that has no value.
+        # If there are no tasks, Spark invents one without a value.
         for piece in partition.value or ():
             segment = piece.segment
             where = tier.uri(piece.key, segment.segment_id, segment.own_start_offset, Part.LOG)
@@ -184,7 +184,7 @@ class SegmentReader(DataSourceReader):
             raise BadSettings(
                 f"there is no partition {topic}-{partition}",
                 where=FORMAT,
-                remedy="`tierfold status TIER` names all that there is.",
+                remedy="`tierfold status TIER` lists all partitions.",
             )
         return [
             partition
@@ -219,12 +219,11 @@ class SegmentReader(DataSourceReader):
         found = originals_of(self._context, view)
         if isinstance(found, str):
             raise UnreadableObject(
-                found, where=str(view.key), remedy="Read the live segments: leave the option out."
+                found, where=str(view.key), remedy="Omit the option, to read the live segments."
             )
         return found
 
     def _last_stable_offset(self, view: PartitionView) -> int:
-        """A consumer of committed data reads up to this offset."""
         if not view.segments:
             return view.next_offset
         newest = read_snapshot(self._context.tier, view.key, view.segments[-1])
@@ -234,7 +233,7 @@ class SegmentReader(DataSourceReader):
     def _aborted(
         self, key: PartitionKey, segments: Sequence[Segment]
     ) -> tuple[AbortedTransaction, ...]:
-        """Aborts from all segments: a marker may lie in a later segment than its data."""
+        """Aborts of all segments: a marker may be in a later segment than its data."""
         return tuple(
             transaction
             for segment in segments

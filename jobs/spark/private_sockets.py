@@ -1,8 +1,8 @@
 """Private folders for Spark's Unix sockets.
 
 Spark does not authenticate connections to them. Anyone who connects can run code as this user: the
-daemon forks a worker, the accumulators' server unpickles what it receives. Spark leaves their
-permissions to the umask, so the folder around them must keep other users out.
+daemon forks a worker, and the accumulators' server unpickles what it receives. The umask decides
+the sockets' permissions, so the folder around them must keep other users out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ as that of a YARN container, leaves too few."""
 
 
 def private_folder() -> str:
-    """Create a folder that only this user may enter, whatever the umask; it is removed at exit.
+    """Create a folder that only this user may enter, whatever the umask; remove it at exit.
 
     Raises OSError if that fails.
     """
@@ -35,7 +35,7 @@ def private_folder() -> str:
 def removed_with_jvm(context: SparkContext, folder: str) -> None:
     """Remove a folder when the JVM of `context` ends, which also happens if Python is killed.
 
-    Not when the context stops: the JVM passes the setting on to every later session of the process.
+    It must outlive the context: the JVM passes the setting on to later sessions of the process.
     """
     jvm = context._jvm  # noqa: SLF001 - PySpark has no public way to its JVM
     assert jvm is not None, "a context that has started has a JVM"  # noqa: S101

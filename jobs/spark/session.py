@@ -1,8 +1,8 @@
 """The Spark session and all its settings.
 
 Spark's defaults suit large SQL jobs: 200 shuffle partitions, adaptive merging of small ones, a web
-UI. Here a shuffle row is a packed block, rows are assigned to tasks by bytes beforehand, and a
-small job should not wait for a web server.
+UI. Here a row is a packed block, rows are assigned to tasks by bytes beforehand, and a small job
+should not wait for a web server.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ With plain `local[*]` a job fails as soon as one worker dies.
 """
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
-"""What an action raises if Spark's workers die; the last two if its JVM has died."""
+"""Errors of an action whose workers died; the last two if the JVM has died."""
 
 CAUSE_MAX: Final = 300
 """Maximum number of characters quoted from Spark's messages."""
 
-_EXCEPTION_TOLD: Final = re.compile(r"\S+Exception: \S.*")
+_EXCEPTION_LINE: Final = re.compile(r"\S+Exception: \S.*")
 
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
 """For executors and their archive: kernels for every CPU of the platform.
@@ -88,7 +88,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    # Without it Spark uses the first python on the PATH, which may lack our packages.
+    # Otherwise Spark uses the first python on the PATH, which may lack our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if builder is None:
         builder = SparkSession.builder
@@ -96,7 +96,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     for name, value in SPARK_SETTINGS.items():
         builder = builder.config(name, value)
     sockets = private_folder()
-    # It replaces a user's own setting, because that folder may be open to others.
+    # This replaces a user's own setting, because that folder may be open to others.
     builder = builder.config("spark.python.unix.domain.socket.dir", sockets)
     if not under_spark_submit():
         builder = _local(builder)
@@ -106,7 +106,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise BadSettings(
-            "Java could not be started; its own words stand above", where="Spark", remedy=NO_JAVA
+            "Java could not be started; see its message above", where="Spark", remedy=NO_JAVA
         ) from error
     removed_with_jvm(session.sparkContext, sockets)
     session.sparkContext.setLogLevel("ERROR")
@@ -115,9 +115,9 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
 
 
 def _started(builder: SparkSession.Builder) -> SparkSession:
-    """Start the session with signals deferred; else its JVM could outlive this process.
+    """Start the session with signals deferred; otherwise its JVM could outlive this process.
 
-    The context is created first, on its own: it installs a handler for Ctrl-C, which is undone.
+    The context is created first, because it installs a handler for Ctrl-C, which is then undone.
     """
     conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - no other way
     with deferred():
@@ -129,7 +129,7 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
 
 
 def announced_session(console: Console) -> SparkSession:
-    """As `tierfold_session`; prints to `console` that a new session starts, which takes a while."""
+    """Return `tierfold_session`; print to `console` if a new one starts, which takes a while."""
     if SparkSession.getActiveSession() is None:
         console.print("Starting Spark…")
     return tierfold_session()
@@ -137,23 +137,20 @@ def announced_session(console: Console) -> SparkSession:
 
 @contextmanager
 def spark_answers() -> Iterator[None]:
-    """Turn a failure of Spark to start into one sentence, up to the first task.
-
-    Raises BadSettings.
-    """
+    """Raise BadSettings, one sentence, if Spark fails before its first task."""
     try:
         yield
     except (Py4JError, OSError, EOFError) as error:
         raise BadSettings(
-            f"Spark could not be started, or its process (java) has died since ({cause_of(error)})",
+            f"Spark could not be started, or its process (java) has died ({cause_of(error)})",
             where="Spark",
-            remedy="Its own words may stand above; if it was killed, the system's log says why"
-            " (dmesg; often memory ran out). Nothing was begun; run again.",
+            remedy="See its messages above. If it was killed, the system's log says why (dmesg;"
+            " often memory ran out). Nothing was changed; run again.",
         ) from error
 
 
 def has_died(session: SparkSession) -> bool:
-    """Return whether the session's JVM is gone, so that no call can succeed."""
+    """Whether the session's JVM is gone, so that no call can succeed."""
     try:
         return not session.version
     except SPARK_FAILURES:
@@ -161,11 +158,8 @@ def has_died(session: SparkSession) -> bool:
 
 
 def cause_of(failure: Exception) -> str:
-    """Return the line of a Spark failure that describes it, at most `CAUSE_MAX` characters.
-
-    In a chain of causes it is the innermost one with a message.
-    """
-    messages = _EXCEPTION_TOLD.findall(str(failure))
+    """Return the innermost message of a Spark failure, at most `CAUSE_MAX` characters."""
+    messages = _EXCEPTION_LINE.findall(str(failure))
     return redacted(str(messages[-1] if messages else repr(failure)).strip())[:CAUSE_MAX]
 
 
@@ -177,8 +171,10 @@ def _prepare_executors(context: SparkContext) -> None:
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """The settings that spark-submit would pass, for a session on this machine."""
-    if shutil.which("java") is None and not _java_home_has_java():
+    """Return `builder` with the settings that spark-submit would pass, for this machine."""
+    java_home = os.environ.get("JAVA_HOME")
+    has_java = java_home is not None and (Path(java_home) / "bin" / "java").exists()
+    if not has_java and shutil.which("java") is None:
         raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
     # The JVM starts the workers, which must find the same packages as the driver.
     root = str(Path(tierfold.__file__).resolve().parents[1])
@@ -194,8 +190,3 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
             "spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
         )
     )
-
-
-def _java_home_has_java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    return home is not None and (Path(home) / "bin" / "java").exists()

@@ -1,8 +1,8 @@
 """Filters useless lines of Spark's launcher and of native code from stderr.
 
-The JVM prints a warning at each start about a module that Spark uses. A writer of delta-rs that
-meets a full disk or a forbidden folder also panics in its own thread; Python raises the resulting
-error, which is reported in a sentence. Neither output can be turned off at its source.
+The JVM prints a warning at each start about a module that Spark uses. If a disk is full or a folder
+is forbidden, a writer of delta-rs panics in its own thread; Python raises the resulting error too,
+and reports it in one sentence. Neither output can be turned off at its source.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ STDERR: Final = 2
 def chatter_hidden() -> Iterator[None]:
     """Filter the lines that others write to stderr; Python still writes to it directly.
 
-    Children that are started meanwhile keep the filter until this process ends. If stderr was
-    replaced by another stream, nothing is changed.
+    Children that start meanwhile keep the filter until this process ends. If another stream has
+    replaced stderr, nothing is changed.
     """
     python = sys.stderr
     is_original = python is sys.__stderr__
-    # Python has none where the shell closed it.
+    # There is none if the shell closed it.
     if python is None or not is_original or python.fileno() != STDERR:
         yield
         return
     real = os.dup(STDERR)
-    heard, said = os.pipe()
-    os.dup2(said, STDERR)
-    os.close(said)
+    reading, writing = os.pipe()
+    os.dup2(writing, STDERR)
+    os.close(writing)
     sys.stderr = os.fdopen(
         real, "w", buffering=1, encoding=python.encoding, errors=python.errors, closefd=False
     )
-    # The message of native code that aborts this process stays unread in the pipe: print at least
-    # where it happened.
+    # If native code aborts this process, its message stays unread in the pipe. This prints at least
+    # where that happened.
     faulthandler.enable(sys.stderr)
     ended = threading.Event()
-    threading.Thread(target=_pass_on, args=(heard, real, ended), daemon=True).start()
+    threading.Thread(target=_pass_on, args=(reading, real, ended), daemon=True).start()
     try:
         yield
     finally:
@@ -59,28 +59,28 @@ def chatter_hidden() -> Iterator[None]:
         os.dup2(real, STDERR)
 
 
-def _pass_on(heard: int, real: int, ended: threading.Event) -> None:
+def _pass_on(reading: int, real: int, ended: threading.Event) -> None:
     chatter = Chatter()
-    with os.fdopen(heard, "rb") as lines:
+    with os.fdopen(reading, "rb") as lines:
         for line in lines:
-            said = line.removesuffix(_END)
+            text = line.removesuffix(_END)
             # Read on even if stderr is gone or its disk is full: the writers must not fail.
             with suppress(OSError):
-                if said and not chatter.hides(said):
-                    os.write(real, said)
-            if said != line:
+                if text and not chatter.hides(text):
+                    os.write(real, text)
+            if text != line:
                 ended.set()
 
 
 class Chatter:
-    """Decides line by line, in order, which lines are chatter."""
+    """Decides for one line after the other which are chatter."""
 
     def __init__(self) -> None:
         self._panic_lines = 0
-        """The lines of the current panic so far."""
+        """How many lines of the current panic were read."""
 
     def hides(self, line: bytes) -> bool:
-        """Return whether the line is chatter."""
+        """Whether the line is chatter."""
         if _PANIC.match(line):
             self._panic_lines = 1
         elif self._panic_lines == 1 or (self._panic_lines and _OF_PANIC.match(line)):

@@ -1,13 +1,13 @@
-"""PySpark's worker daemon, without a traceback when Spark closes the connection.
+"""Runs PySpark's worker daemon, without a traceback when Spark closes the connection.
 
     python -m tierfold.jobs.spark.worker_daemon
 
 Spark closes the socket of an idle worker after a minute and at the end of the session. The worker
-cannot write its last message to a closed Unix socket, and PySpark's daemon prints a traceback about
-that during a successful run.
+cannot write its last message to the closed socket, and PySpark's daemon prints a traceback although
+the run succeeds.
 
-Spark plans Python data sources with PySpark's own daemon, which no setting replaces:
-`silent_planning` is for the workers of that daemon.
+Spark plans Python data sources with PySpark's own daemon, which no setting replaces. For its
+workers there is `silent_planning`.
 
 The daemon listens in its own private folder, not in `spark.python.unix.domain.socket.dir`. That
 folder is the driver's: an executor on another machine lacks it, and one that runs as another user
@@ -35,9 +35,7 @@ HUNG_UP: Final = 1
 _REUSED: Final = "spark.python.worker.reuse"
 
 
-def silent(
-    worker: Callable[[socket.socket, bool], int],
-) -> Callable[[socket.socket, bool], int]:
+def silent(worker: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
     """Return PySpark's `daemon.worker` without an error when the socket is already closed."""
 
     def until_hung_up(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - as theirs
@@ -60,7 +58,7 @@ def silent_planning() -> None:
 def workers_used_once(spark: SparkSession) -> Iterator[None]:
     """Make `spark` plan with workers that end after one task.
 
-    For workers that load no module of tierfold, so that `silent_planning` cannot reach them.
+    `silent_planning` cannot reach workers that load no module of tierfold.
     """
     if is_remote():  # Spark Connect plans in the server, whose settings are its own.
         yield

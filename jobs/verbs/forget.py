@@ -39,7 +39,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.commits import committed, settled
-from tierfold.jobs.pipeline.discovery import facts_from, view_from
+from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
     LOST_RACE,
@@ -98,7 +98,7 @@ def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | N
     """Return what would be done, from the row and the tier."""
     try:
         listed = context.tier.listing(key)
-        facts = facts_from(context, key, state, listed)
+        facts = facts_of(context, key, state, listed)
         if divergence(facts) is None:
             return Forgot(report=_not_cut_off(context, facts))
         obstacles = in_the_way(facts, _unlike_live(context, facts))
@@ -108,7 +108,7 @@ def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | N
         everything = row_without(
             key, state, [listed_segment.segment_id for listed_segment in listed]
         )
-        bare = facts_from(context, key, everything, listed)
+        bare = facts_of(context, key, everything, listed)
         view = view_from(context, bare)
         doubt = None if isinstance(view, Refusal) else _doubt(context, facts, view)
     except TierfoldError as error:

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from tests.jobs.tiers import flip_last_byte
 from tierfold.storage.kafka.checksums import crc32c
 
 CRC_AT: Final = 17
@@ -28,12 +29,6 @@ class Damage:
     """Said where no run has seen the segment whole."""
     known: tuple[str, ...] | None
     """Said where it lives by the catalog; None: a round needs no such part, and makes it anew."""
-
-
-def _flip_last(log: Path) -> None:
-    content = bytearray(log.read_bytes())
-    content[-1] ^= 1
-    log.write_bytes(content)
 
 
 def _cut(part: str, bytes_left: int) -> Callable[[Path], None]:
@@ -79,7 +74,7 @@ def _rot(part: str) -> Callable[[Path], None]:
 DAMAGES: Final = (
     Damage(
         name="flipped-byte",
-        corrupt=_flip_last,
+        corrupt=flip_last_byte,
         without_row=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
         known=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
     ),

@@ -122,6 +122,12 @@ def updated_tier(folder: Path, keys: Sequence[PartitionKey], segments: int) -> P
     return folder
 
 
+def flip_last_byte(path: Path) -> None:
+    """Change the last byte of a file, so that its last batch has a bad CRC."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
 def latest_updates(segments: int) -> dict[bytes, bytes]:
     """What survives of so many segments of updates."""
     base = segments * RECORDS_PER_SEGMENT - len(KEYS)

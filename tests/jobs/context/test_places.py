@@ -54,7 +54,7 @@ def _tables_below_root() -> list[str]:
 
 @pytest.mark.parametrize("text", WRONG)
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_takes_it(verb: str, text: str, tier: Path) -> None:
+def test_every_verb_refuses_a_wrong_path(verb: str, text: str, tier: Path) -> None:
     before, roots = files_below(tier), _tables_below_root()
     for words in ((tier, "--catalog", text), (text,)):
         ran = tierfold(verb, words[0], *VERBS[verb], *words[1:])
@@ -67,7 +67,7 @@ def test_no_verb_takes_it(verb: str, text: str, tier: Path) -> None:
 
 @pytest.mark.parametrize("text", WRONG)
 @pytest.mark.parametrize("option", ["path", "catalog"])
-def test_no_option_of_the_reader_takes_it(option: str, text: str, tier: Path) -> None:
+def test_the_reader_refuses_a_wrong_path(option: str, text: str, tier: Path) -> None:
     options = {"path": str(tier)} | {option: text}
     said = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
     with pytest.raises(BadSettings, match=said):
@@ -77,7 +77,7 @@ def test_no_option_of_the_reader_takes_it(option: str, text: str, tier: Path) ->
 
 @pytest.mark.parametrize("text", WRONG)
 @pytest.mark.parametrize("table", ["partitions", "segments", "runs"])
-def test_no_table_of_a_catalog_takes_it(spark: object, table: str, text: str) -> None:
+def test_the_catalogs_tables_refuse_a_wrong_path(spark: object, table: str, text: str) -> None:
     with pytest.raises(BadSettings, match=WRONG[text]):
         getattr(catalog_tables, table)(spark, text)
 

@@ -33,7 +33,7 @@ ON_PARTITION = ("history", "restore", "forget")
 
 
 def ctrl_c() -> None:
-    """SIGINT comes, and the main thread, where Python handles signals, has seen it."""
+    """Send SIGINT, and wait until the main thread, where Python handles signals, has seen it."""
     signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
     while threading.get_ident() != MAIN_THREAD and not is_stopping():
         time.sleep(0.001)
@@ -41,7 +41,7 @@ def ctrl_c() -> None:
 
 @pytest.fixture(autouse=True)
 def pytests_own_handlers() -> Iterator[None]:
-    """A verb that was stopped ends its process, and so leaves no handler as it was."""
+    """Restore the handlers: a stopped verb expects its process to end, and does not."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for signum, handler in before.items():
@@ -91,9 +91,7 @@ def uncompacted(tmp_path: Path) -> Path:
     return updated_tier(tmp_path / "new", [ORDERS], 4)
 
 
-def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
-    uncompacted: Path
-) -> None:
+def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(uncompacted: Path) -> None:
     with scripted(at("commit 1", ctrl_c)):
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
     assert ran.code == 130, ran.stderr
@@ -106,9 +104,7 @@ def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
     assert compact(uncompacted).outcomes == {("orders", 0): "compacted"}
 
 
-def test_compact_drops_the_chunk_that_it_has_claimed(
-    uncompacted: Path
-) -> None:
+def test_compact_drops_the_chunk_that_it_has_claimed(uncompacted: Path) -> None:
     with scripted(at("claim", ctrl_c, is_done=True)):
         ran = compact(uncompacted)
     assert ran.code == 130, ran.stderr
@@ -119,13 +115,13 @@ def test_compact_drops_the_chunk_that_it_has_claimed(
 
 
 @pytest.mark.parametrize("step", ["claim 1", "commit 1", "look 2", "delete 1", "delete 8"])
-def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) -> None:
+def test_vacuum_deletes_no_more_and_releases_its_claim(tier: Path, step: str) -> None:
     with scripted(at(step, ctrl_c)) as script:
         ran = vacuum(tier)
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
     assert not told(ran.partitions["orders", 0]["reason"], "told to stop", "the next run goes on")
-    # Only what was begun goes on to its end: five parts, and the name of the unfinished one.
+    # Only the deletion that has begun is finished: five parts, and the unfinished one's name.
     assert len(script.of("delete")) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
     assert not script.of("clean_up")
     assert row(tier).owner_run == ""
@@ -133,7 +129,7 @@ def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) 
     assert ids_in(tier) == live_ids(tier)
 
 
-def test_what_one_commit_does_is_done_and_reported(tier: Path, tmp_path: Path) -> None:
+def test_a_verb_with_one_commit_finishes_and_reports_it(tier: Path, tmp_path: Path) -> None:
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     to = lines[-1]["committed_at"]
     with scripted(at("claim", ctrl_c, is_done=True)):
@@ -150,7 +146,7 @@ def test_what_one_commit_does_is_done_and_reported(tier: Path, tmp_path: Path) -
         assert [row.owner_run for row in rows] == [""]
 
 
-def test_a_job_is_cancelled_though_it_begins_only_after_the_signal(spark: SparkSession) -> None:
+def test_a_job_that_begins_after_the_signal_is_cancelled(spark: SparkSession) -> None:
     def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         time.sleep(3600)
         yield from batches
@@ -171,29 +167,21 @@ def test_a_job_is_cancelled_though_it_begins_only_after_the_signal(spark: SparkS
     assert spark.range(3).count() == 3
 
 
-def test_what_a_process_was_started_to_ignore_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with stoppable():
-            ctrl_c()
-    finally:
-        signal.signal(signal.SIGINT, before)
+def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with stoppable():
+        ctrl_c()
 
 
 def test_a_second_signal_is_ignored_also_while_the_process_ends() -> None:
-    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with pytest.raises(Stopped) as stopped, stoppable(), deferred():
-            ctrl_c()
-            signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(Stopped) as stopped, stoppable(), deferred():
+        ctrl_c()
         signal.raise_signal(signal.SIGTERM)
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+    signal.raise_signal(signal.SIGTERM)
     assert stopped.value.exit_code == 130
 
 
-def test_handlers_are_restored_where_no_signal_came() -> None:
+def test_handlers_are_restored_if_no_signal_arrived() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with stoppable():
         assert signal.getsignal(signal.SIGINT) != before[0]

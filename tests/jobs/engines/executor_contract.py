@@ -66,49 +66,41 @@ class ExecutorContract(ABC):
         put_updates(tier, PAYMENTS, 0)
         return tier
 
-    def test_a_scan_returns_what_each_round_holds(self, executor: Executor, tier: Path) -> None:
-        _, rounds = claimed_rounds(tier)
-        found = executor.scan(rounds)
-        assert [summary_in(found, index).records for index in (0, 1)] == [
-            2 * RECORDS_PER_SEGMENT,
-            RECORDS_PER_SEGMENT,
-        ]
-        assert self.bytes_done(executor) == sum(work.scan_bytes for work in rounds)
+    @pytest.fixture
+    def rounds(self, tier: Path) -> list[Round]:
+        """A claimed round of orders, and one of payments."""
+        return claimed_rounds(tier)[1]
 
-    def test_a_segment_that_cannot_be_scanned_fails_its_round_alone(
-        self, executor: Executor, tier: Path
+    def test_a_scan_counts_records_and_a_rewrite_keeps_the_latest_of_each_key(
+        self, executor: Executor, tier: Path, rounds: list[Round]
     ) -> None:
-        _, rounds = claimed_rounds(tier)
-        victim = logs_of(tier, ORDERS)[1]
-        victim.unlink()
         found = executor.scan(rounds)
-        assert str(victim) in str(found[0])
+        assert summary_in(found, 0).records == 2 * RECORDS_PER_SEGMENT
         assert summary_in(found, 1).records == RECORDS_PER_SEGMENT
-        (index, receipt) = executor.rewrite(tasks_of(rounds[1]))[0]
-        assert (index, kept_by(receipt)) == (1, len(latest_updates(1)))
-
-    def test_a_rewrite_keeps_the_latest_record_of_each_key(
-        self, executor: Executor, tier: Path
-    ) -> None:
-        _, rounds = claimed_rounds(tier)
-        executor.scan(rounds)
-        before = self.bytes_done(executor)
-        groups = [task for work in rounds for task in tasks_of(work)]
-        receipts = dict(executor.rewrite(groups))
+        scanned_bytes = self.bytes_done(executor)
+        assert scanned_bytes == sum(work.scan_bytes for work in rounds)
+        assert executor.rewrite([]) == []
+        receipts = dict(executor.rewrite([task for work in rounds for task in tasks_of(work)]))
         assert kept_by(receipts[0]) == len(latest_updates(2))
         assert kept_by(receipts[1]) == len(latest_updates(1))
         assert written_values(tier, ORDERS, receipts[0]) == latest_updates(2)
-        assert self.bytes_done(executor) - before == sum(work.size_bytes for work in rounds)
+        rewritten_bytes = self.bytes_done(executor) - scanned_bytes
+        assert rewritten_bytes == sum(work.size_bytes for work in rounds)
 
-    def test_a_group_that_cannot_be_rewritten_fails_its_round_alone(
-        self, executor: Executor, tier: Path
+    @pytest.mark.parametrize("stage", ["scan", "rewrite"])
+    def test_a_missing_log_fails_its_round_alone(
+        self, executor: Executor, tier: Path, rounds: list[Round], stage: str
     ) -> None:
-        _, rounds = claimed_rounds(tier)
-        executor.scan(rounds)
-        victim = logs_of(tier, ORDERS)[0]
-        victim.unlink()
-        receipts = dict(executor.rewrite([t for work in rounds for t in tasks_of(work)]))
-        assert str(victim) in str(receipts[0])
+        victim = logs_of(tier, ORDERS)[1]
+        if stage == "scan":
+            victim.unlink()
+        found = executor.scan(rounds)
+        assert (str(victim) in str(found[0])) == (stage == "scan")
+        assert summary_in(found, 1).records == RECORDS_PER_SEGMENT
+        victim.unlink(missing_ok=True)
+        scanned = [work for work in rounds if isinstance(found[work.index], ScanSummary)]
+        receipts = dict(executor.rewrite([task for work in scanned for task in tasks_of(work)]))
+        assert str(victim) in str(receipts.get(0, found[0]))
         assert kept_by(receipts[1]) == len(latest_updates(1))
 
     def test_a_second_scan_of_one_round_replaces_the_result_of_that_round_alone(
@@ -138,32 +130,25 @@ class ExecutorContract(ABC):
         ((index, receipt),) = executor.rewrite(tasks_of(merged))
         assert index == 0
         assert written_values(tier, ORDERS, receipt) == latest_updates(2)
-        # What was assigned first still fits the groups it was made for.
+        # The first assignment still fits its own groups.
         ((_, of_payments),) = executor.rewrite(tasks_of(rounds[1]))
         assert kept_by(of_payments) == len(latest_updates(1))
 
-    def test_without_groups_nothing_is_rewritten(self, executor: Executor, tier: Path) -> None:
-        _, rounds = claimed_rounds(tier)
-        executor.scan(rounds)
-        assert executor.rewrite([]) == []
-
     def test_a_released_round_cannot_be_rewritten_until_it_is_scanned_again(
-        self, executor: Executor, tier: Path
+        self, executor: Executor, rounds: list[Round]
     ) -> None:
-        _, rounds = claimed_rounds(tier)
         executor.scan(rounds)
         executor.release()
         assert executor.rewrite(tasks_of(rounds[0])) == []
-        # Another number of the same round: nothing is left of the first scan.
+        # The same round under another number: nothing of the first scan is left.
         other = replace(rounds[0], index=5)
         assert list(executor.scan([other])) == [5]
         ((index, receipt),) = executor.rewrite(tasks_of(other))
         assert (index, kept_by(receipt)) == (5, len(latest_updates(2)))
 
     def test_verify_checks_each_segment_and_compares_each_key(
-        self, executor: Executor, tier: Path
+        self, executor: Executor, tier: Path, rounds: list[Round]
     ) -> None:
-        _, rounds = claimed_rounds(tier)
         victim = logs_of(tier, PAYMENTS)[0]
         victim.unlink()
         rows = executor.verify([orders_of(work) for work in rounds], {})

@@ -26,7 +26,7 @@ ENGINES: Final[Mapping[str, Engine]] = {"spark": on_spark, "local": in_process(2
 NOW_MS: Final = 1_800_000_000_000
 
 Result = dict[str, object]
-"""What was found, by what it is of."""
+"""Values by a description of what they are."""
 
 
 def check_same_result(
@@ -34,8 +34,8 @@ def check_same_result(
 ) -> list[PartitionReport]:
     """Compact copies of the tier on each engine; return the reports.
 
-    Raises AssertionError, with what differs, unless the reports, the rows and all objects of the
-    live segments are equal; ids of segments and names of runs aside. The tier is left as it is.
+    Raises AssertionError, with the differences, unless the reports, the rows and all objects of the
+    live segments are equal, apart from ids of segments and names of runs. The tier is unchanged.
     """
     with copies_of(tier) as copies:
         results: dict[str, Result] = {}
@@ -86,11 +86,11 @@ def result_of(tier: Path, key: PartitionKey, state: PartitionState) -> Result:
 
 
 def in_offset_order(retired: Sequence[RetiredSegment]) -> list[RetiredSegment]:
-    """Sort by start and size: what chunks wrote and replaced has random ids."""
+    """Sort by start and size: segments that chunks wrote and replaced have random ids."""
     return sorted(retired, key=lambda entry: (entry.segment.start_offset, entry.segment.size_bytes))
 
 
 def unnamed(segment: Segment) -> Segment:
-    """The segment without its id; of its run only whether there is one is kept."""
+    """The segment without its id, and with a fixed name of its run, if it has one."""
     is_written = bool(segment.written_by_run)
     return replace(segment, segment_id="", written_by_run="run" if is_written else "")

@@ -67,7 +67,7 @@ def test_the_bound_is_the_input_of_the_whole_run(
         pytest.param(("--max-bytes", "1"), id="a budget of bytes"),
     ],
 )
-def test_what_the_run_leaves_does_not_count(tier: Path, narrower: tuple[str, str]) -> None:
+def test_partitions_that_the_run_leaves_do_not_count(tier: Path, narrower: tuple[str, str]) -> None:
     limit = ("--local-max", str(segment_bytes(tier)))
     assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limit).code == 2
     assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limit, *narrower).code == 0
@@ -105,6 +105,6 @@ def test_a_chunk_does_not_count_what_lies_beyond_it(tmp_path: Path, max_bytes: s
     assert ran.code == (2 if max_bytes is None else 0), ran.stderr
 
 
-def test_nothing_to_do_is_no_input(tier: Path) -> None:
+def test_without_due_partitions_there_is_no_input(tier: Path) -> None:
     assert tierfold("compact", tier, *ALWAYS, *LOCAL).code == 0
     assert tierfold("compact", tier, *ALWAYS, *LOCAL, "--local-max", "1").code == 0

@@ -52,7 +52,7 @@ def a_pair(rng: random.Random) -> tuple[bytes | None, bytes | None]:
 
 
 def settings_of(tier: Path, rng: random.Random) -> Settings:
-    """Each topic under a strategy of its own; in a file beside the tier."""
+    """Each topic with its own strategy, in a file beside the tier."""
     config = tier.with_name(f"{tier.name}.toml")
     strategies = rng.sample([CompactionStrategy.OFFSET, CompactionStrategy.TIMESTAMP], 2)
     config.write_text(
@@ -68,7 +68,7 @@ def settings_of(tier: Path, rng: random.Random) -> Settings:
 def test_drawn_logs_become_the_same_segments(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    # Several buckets to a partition, so that keys part ways.
+    # Several key buckets per partition.
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
     rng = random.Random(seed)
     tier = made_tier(tmp_path / "tier")

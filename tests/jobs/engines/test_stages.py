@@ -13,14 +13,7 @@ import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import a_row
-from tests.jobs.tiers import (
-    KEYS,
-    RECORDS_PER_SEGMENT,
-    folder_of,
-    key_of,
-    made_tier,
-    put_updates,
-)
+from tests.jobs.tiers import KEYS, RECORDS_PER_SEGMENT, folder_of, key_of, put_updates, updated_tier
 from tierfold.compaction.cleaning.key_blocks import deserialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import Round
@@ -47,17 +40,13 @@ ORDERS: Final = key_of("orders")
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    tier = made_tier(tmp_path / "tier")
-    for number in range(2):
-        put_updates(tier, ORDERS, number)
+    tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=2)
     put_updates(tier, key_of("payments"), 0)
     return tier
 
 
-def ran(
-    tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = None
-) -> list[Row]:
-    """What one task makes of the rows, sorted; the bytes that it counts are added to `done`."""
+def ran(tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = None) -> list[Row]:
+    """Return the result of one task, sorted; add the bytes that it counts to `done`."""
     counted: list[int] = [] if done is None else done
     worker = Worker(tier=open_tier(str(tier)), advance=counted.append)
     found = stage(worker, rows)
@@ -69,9 +58,7 @@ def scanned(tier: Path, rounds: Sequence[Round], done: list[int] | None = None) 
     return ran(tier, stage, scan_rows(rounds, cores=2)[0], done)
 
 
-def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
-    tier: Path,
-) -> None:
+def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: Path) -> None:
     done: list[int] = []
     _, rounds = claimed_rounds(tier)
     rows = scanned(tier, rounds, done)
@@ -81,7 +68,7 @@ def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
         for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED)
     ]
     keys, own_lost, scan = rows[:3]
-    # Its own key and the five of which the later update competes on.
+    # Its own key, and the later updates of the five others.
     assert len(deserialize(keys.payload).columns) == 1 + len(KEYS)
     lost = np.unpackbits(np.frombuffer(own_lost.payload, np.uint8), count=RECORDS_PER_SEGMENT)
     assert np.flatnonzero(lost).tolist() == [1, 2, 3, 4, 5]
@@ -92,7 +79,7 @@ def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
     assert [row.task for row in rows] == [0] * 6 + [1] * 3
 
 
-def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(tier: Path) -> None:
+def test_a_segment_that_cannot_be_read_becomes_one_row_with_the_reason(tier: Path) -> None:
     _, rounds = claimed_rounds(tier)
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[0]
     victim.unlink()
@@ -104,11 +91,11 @@ def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(tier: Path) -> N
     assert str(victim) in unpickled(only.payload)
     others = {(row.partition_index, row.segment_index) for row in rows if row is not only}
     assert others == {(0, 1), (1, 0)}
-    # The bar comes to its end all the same.
+    # The progress bar still reaches its end.
     assert sum(done) == sum(work.scan_bytes for work in rounds)
 
 
-def test_the_reduce_names_what_another_segment_supersedes(tier: Path) -> None:
+def test_the_reduce_finds_records_that_another_segment_supersedes(tier: Path) -> None:
     before = scanned(tier, claimed_rounds(tier)[1])
     destinations = {(0, 0): 3, (0, 1): 1}
     after = ran(tier, ReduceStage(buckets={0: 1, 1: 1}, task_of=destinations), before)
@@ -116,11 +103,11 @@ def test_the_reduce_names_what_another_segment_supersedes(tier: Path) -> None:
     assert (lost.partition_index, lost.segment_index) == (0, 0)
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
     assert ordinals.tolist() == [6, 7, 8, 9, 10]
-    # What is no key passes, each row once.
+    # Rows without keys pass through once.
     passed = [row for row in before if row.kind is not RowKind.KEYS]
     unsent = [replace(row, task=0) for row in after if row.kind is not RowKind.SUPERSEDED]
     assert unsent == [replace(row, task=0) for row in passed]
-    # All leave for the task that rewrites their segment.
+    # Every row goes to the task that rewrites its segment.
     assert {(r.partition_index, r.segment_index): r.task for r in after} == {
         **destinations,
         (1, 0): 0,
@@ -184,7 +171,7 @@ def test_the_summaries_of_a_rounds_segments_add_up() -> None:
     ],
     ids=lambda stage: type(stage).__name__,
 )
-def test_a_stage_travels_to_a_worker(stage: Stage) -> None:
+def test_a_stage_survives_pickling(stage: Stage) -> None:
     assert unpickled(pickled(stage)) == stage
 
 
@@ -203,7 +190,7 @@ def test_a_stage_without_memory_ends_and_reports_no_bug() -> None:
     )
 
 
-def test_errors_travel_between_processes_whole() -> None:
+def test_errors_survive_pickling() -> None:
     error = unpickled(pickled(CorruptLog("it is torn", where="a.log", remedy="Restore it.")))
     assert isinstance(error, CorruptLog)
     assert (error.what, error.where, error.remedy) == ("it is torn", "a.log", "Restore it.")

@@ -76,9 +76,7 @@ def test_a_segment_gets_only_the_aborts_that_reach_into_it(rounds: list[Round]) 
     assert [task.aborted for task in scans(rows)] == [(first, middle), (middle,), ()]
 
 
-def test_of_segments_beside_a_round_only_the_transactions_are_read(
-    rounds: list[Round],
-) -> None:
+def test_of_segments_beside_a_round_only_the_transactions_are_read(rounds: list[Round]) -> None:
     whole = rounds[0]
     segments = whole.state.segments
     partial = with_plan(

@@ -1,4 +1,4 @@
-"""Stages 7 and 8 commit what is sound; an object that changed keeps its partition uncommitted."""
+"""Stages 7 and 8 commit valid rounds; a changed object keeps its partition uncommitted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.commands import told
-from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
-from tests.storage.call_scripts import Script, fails
+from tests.jobs.tiers import files_below, folder_of, key_of, updated_tier
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
 from tierfold.compaction.cleaning.rounds import Round
-from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.jobs.context.run_context import RunContext
@@ -32,7 +31,7 @@ ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_IND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Claimed rounds whose groups are rewritten, and nothing is published yet."""
+    """Claimed rounds whose groups are rewritten; nothing is committed yet."""
 
     context: RunContext
     tier: Path
@@ -46,14 +45,14 @@ class Staged:
         return {result.round.key.topic: result for result in results}
 
     def path_of(self, part: Part) -> Path:
-        """An object of the new segment of orders."""
+        """The path of an object of the new segment of orders."""
         (segment,) = (r.segment for r in self.rewritten[0].receipts if r.segment is not None)
         (path,) = folder_of(self.tier, ORDERS).glob(f"*-{segment.segment_id}.{part}")
         return path
 
 
 def rewritten_by(context: RunContext, work: Round) -> RoundResult:
-    """The round's groups, rewritten where nothing lost its key."""
+    """Rewrite the round's groups; no record is superseded."""
     receipts = tuple(
         rewrite_group(context.tier, task, lambda _, records: np.zeros(records, np.uint8))
         for task in tasks_of(work)
@@ -68,28 +67,23 @@ def rewritten_by(context: RunContext, work: Round) -> RoundResult:
 
 @pytest.fixture
 def staged(tmp_path: Path) -> Staged:
-    tier = made_tier(tmp_path / "tier")
-    for key in (ORDERS, PAYMENTS):
-        put_updates(tier, key, 0)
-        put_updates(tier, key, 1)
-    live, rounds = claimed_rounds(tier, "index.interval.bytes=1")
-    return Staged(
-        context=live, tier=tier, rewritten=[rewritten_by(live, a_round) for a_round in rounds]
-    )
+    tier = updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=2)
+    context, rounds = claimed_rounds(tier, "index.interval.bytes=1")
+    rewritten = [rewritten_by(context, work) for work in rounds]
+    return Staged(context=context, tier=tier, rewritten=rewritten)
 
 
-def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None:
+def test_valid_rounds_are_committed_and_the_results_have_the_rows(staged: Staged) -> None:
     results = staged.check_and_commit()
     assert all(isinstance(result.outcome, Committed) for result in results.values())
-    assert {
-        result.round.key: result.state for result in results.values()
-    } == staged.context.catalog.read()
+    states = {result.round.key: result.state for result in results.values()}
+    assert states == staged.context.catalog.read()
     assert {result.failure for result in results.values()} == {None}
 
 
 @pytest.mark.parametrize("part", ALWAYS_THERE)
 @pytest.mark.parametrize("corrupt", ["gone", "shorter", "longer", "empty"])
-def test_an_object_that_changed_since_it_was_written_is_not_published(
+def test_a_round_with_an_object_that_has_changed_is_not_committed(
     staged: Staged, part: Part, corrupt: str
 ) -> None:
     before = staged.context.catalog.read()[ORDERS]
@@ -103,20 +97,18 @@ def test_an_object_that_changed_since_it_was_written_is_not_published(
     assert isinstance(results["payments"].outcome, Committed)
 
 
-def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: Staged) -> None:
-    # The grace period of what it retires counts from there: a run may take longer than that.
+def test_a_commit_has_the_time_of_its_write_not_of_the_runs_start(staged: Staged) -> None:
+    # The grace period of retired segments starts then: a run may take longer than that.
     hours_later_ms = staged.context.now_ms + 30 * 3_600_000
     check_and_commit(
         staged.rewritten, staged.context.catalog, staged.context.tier, lambda: hours_later_ms
     )
     for row in staged.context.catalog.read().values():
         assert row.committed_at_ms == hours_later_ms
-        assert {entry.retired_at_ms for entry in row.retired} == {
-            hours_later_ms
-        }
+        assert {entry.retired_at_ms for entry in row.retired} == {hours_later_ms}
 
 
-def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
+def test_a_round_whose_folder_cannot_be_listed_is_not_committed(staged: Staged) -> None:
     error = UnreadableObject("no permission", where="the folder", remedy="Allow it.")
     tier = LocalTieredStorage(ScriptedStore(staged.tier, Script(fails("list", error))))
     before = staged.context.catalog.read()
@@ -125,23 +117,13 @@ def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None
     assert staged.context.catalog.read() == before
 
 
-def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
+def test_if_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
     def unchanged(rewritten: RoundResult) -> RoundResult:
-        groups = tuple(
-            replace(g, segments=(s,)) for g in rewritten.round.groups for s in g.segments
-        )
-        receipt = GroupReceipt(
-            group_index=0,
-            result=GroupResult.UNCHANGED,
-            segment=None,
-            counts=rewritten.receipts[0].counts,
-            bytes_read=1,
-            bytes_written=0,
-        )
-        work = rewritten.round
-        compact = replace(
-            work.compact, groups=groups[:1], next_offset=groups[0].end_offset + 1
-        )
+        work, written = rewritten.round, rewritten.receipts[0]
+        group = replace(work.groups[0], segments=work.groups[0].segments[:1])
+        unstaged = replace(written, segment=None, staged=(), bytes_written=0)
+        receipt = replace(unstaged, result=GroupResult.UNCHANGED)
+        compact = replace(work.compact, groups=(group,), next_offset=group.end_offset + 1)
         one = replace(work, plan=replace(work.plan, choice=compact))
         return replace(rewritten, round=one, receipts=(receipt,))
 
@@ -154,7 +136,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
 
 
 @pytest.mark.parametrize("what", ["records", "record_bytes"])
-def test_what_the_scan_counted_otherwise_is_not_published(staged: Staged, what: str) -> None:
+def test_a_round_whose_scan_counted_otherwise_is_not_committed(staged: Staged, what: str) -> None:
     first = staged.rewritten[0]
     scan = replace(first.scan, **{what: getattr(first.scan, what) + 1})
     staged.rewritten[0] = replace(first, scan=scan)
@@ -164,9 +146,7 @@ def test_what_the_scan_counted_otherwise_is_not_published(staged: Staged, what: 
     assert isinstance(results["payments"].outcome, Committed)
 
 
-def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
-    staged: Staged,
-) -> None:
+def test_failed_rounds_are_passed_on_without_the_catalog(staged: Staged) -> None:
     staged.rewritten[:] = [replace(partition, failure="it broke") for partition in staged.rewritten]
     before = files_below(staged.tier / "_tierfold")
     results = staged.check_and_commit()
@@ -187,7 +167,7 @@ def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bool) -> None:
+def test_the_row_resolves_a_lost_answer(staged: Staged, is_written: bool) -> None:
     script = Script(fails("commit", is_done=is_written))
     catalog = ScriptedCatalog(staged.context.catalog_uri, script)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
@@ -199,14 +179,13 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
     assert failed == payments
     row = staged.context.catalog.read()[ORDERS]
     if is_written:
-        assert found == replace(
-            orders, outcome=Committed(epoch=1, commit_id=row.commit_id), state=row
-        )
+        outcome = Committed(epoch=1, commit_id=row.commit_id)
+        assert found == replace(orders, outcome=outcome, state=row)
     else:
         assert found == replace(orders, outcome=replace(orders.outcome, is_untraced=True))
 
 
-def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
+def test_unreadable_rows_resolve_nothing(staged: Staged) -> None:
     script = Script(fails("commit", is_done=True), fails("resolve"))
     catalog = ScriptedCatalog(staged.context.catalog_uri, script)
     results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)

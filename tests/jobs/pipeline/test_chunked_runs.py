@@ -9,14 +9,7 @@ from typing import Final
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.jobs.chunked_logs import (
-    DAY_MS,
-    Upload,
-    compacted,
-    live_records,
-    put_uploads,
-    uploads,
-)
+from tests.jobs.chunked_logs import DAY_MS, Upload, compacted, live_records, put_uploads, uploads
 from tests.jobs.commands import status_of
 from tests.jobs.tiers import key_of, made_tier
 from tests.storage.live_segments import NOW_MS
@@ -27,19 +20,19 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
 
 PARTITIONS: Final = 10
-"""In one example: a run costs by its waves, not by its partitions."""
+"""In one example: the time of a run depends on its waves, not its partitions."""
 
 EXAMPLES: Final = max(1, settings().max_examples // 30)
 RUNS_MOST: Final = 200
 
 logs = st.lists(st.tuples(uploads(), st.integers(1, 4)), min_size=PARTITIONS, max_size=PARTITIONS)
-"""Of each partition its segments, and how many of them a chunk takes, about."""
+"""For each partition its segments, and about how many of them a chunk takes."""
 
 
 def two_of_each(
     tier: Path, drawn: list[tuple[tuple[Upload, ...], int]]
 ) -> tuple[dict[str, int], int]:
-    """Every log twice; `chunk.bytes` of the topics to be cut, and the largest segment's bytes."""
+    """Put each log twice; return `chunk.bytes` of the topics to cut, and the largest segment."""
     bounds: dict[str, int] = {}
     largest = 0
     for number, (segments, share) in enumerate(drawn):
@@ -51,7 +44,7 @@ def two_of_each(
 
 
 def unlike(tier: Path) -> dict[str, object]:
-    """The pairs of topics that differ in a record; empty: none does."""
+    """Return the pairs of topics that differ in a record."""
     found = live_records(tier)
     return {
         topic: (records, found[topic.replace("cut", "whole")])
@@ -62,7 +55,7 @@ def unlike(tier: Path) -> dict[str, object]:
 
 @settings(max_examples=EXAMPLES)
 @given(drawn=logs)
-def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
+def test_chunks_end_in_the_same_records_as_the_whole(
     drawn: list[tuple[tuple[Upload, ...], int]]
 ) -> None:
     with TemporaryDirectory() as folder:
@@ -79,7 +72,7 @@ def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
             assert cut.counts.records_in == whole.counts.records_in
             assert cut.counts.kept == whole.counts.kept
             assert (cut.bytes_in, cut.next_offset) == (whole.bytes_in, whole.next_offset)
-        # Tombstones and markers go in their own time, and then the two are alike again.
+        # Tombstones and markers expire at different times; then the two are equal again.
         for days in (2, 4, 6):
             compacted(tier, now_ms=NOW_MS + days * DAY_MS, scope=Scope(first_dirty=0))
             assert days == 2 or unlike(tier) == {}
@@ -87,7 +80,7 @@ def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
 
 @settings(max_examples=EXAMPLES)
 @given(drawn=logs, share=st.integers(1, 6))
-def test_a_run_that_is_stopped_is_taken_up_by_the_next(
+def test_the_next_run_continues_a_stopped_run(
     drawn: list[tuple[tuple[Upload, ...], int]], share: int
 ) -> None:
     with TemporaryDirectory() as folder:
@@ -112,5 +105,5 @@ def test_a_run_that_is_stopped_is_taken_up_by_the_next(
 
 
 def offsets_of(tier: Path) -> dict[str, int | None]:
-    """Up to where each topic is clean."""
+    """Each topic's cleaner offset."""
     return {topic: entry["cleaner_offset"] for (topic, _), entry in status_of(tier).items()}

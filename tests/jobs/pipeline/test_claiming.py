@@ -1,4 +1,4 @@
-"""Before a partition is claimed its plan is checked again; a chunk then becomes a round."""
+"""Before a partition is claimed, its plan is checked again; a chunk then becomes a round."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def planned(tier: Path) -> tuple[RunContext, list[PartitionPlan]]:
 
 
 def first_chunk(plan: PartitionPlan, segments: int) -> PartitionPlan:
-    """So many of the segments of the plan's first group."""
+    """A chunk with the first `segments` segments of the plan's first group."""
     group = plan.compact.groups[0]
     next_offset = group.segments[segments].start_offset
     groups = (replace(group, segments=group.segments[:segments]),)
@@ -75,25 +75,24 @@ def test_a_later_chunk_knows_each_aborted_transaction_once(tmp_path: Path) -> No
         assert later.aborted == (aborted,)
 
 
-def test_a_chunk_without_an_open_transaction_reads_nothing_beyond_its_end(two: Path) -> None:
-    context, (plan, _) = planned(two)
-    _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 1))])
-    assert [segment.start_offset for _, segment in work.scanned] == [0]
-    assert work.transactions_end == RECORDS_PER_SEGMENT
-
-
-def test_the_segments_of_a_chunk_do_not_decide_where_it_ends(tmp_path: Path) -> None:
-    tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=3)
+@pytest.mark.parametrize(
+    ("segments", "of_chunk"),
+    [
+        pytest.param(2, 1, id="nothing beyond the chunk is read"),
+        pytest.param(3, 2, id="segments within the chunk do not end it"),
+        pytest.param(2, None, id="the last chunk may be decided anywhere"),
+    ],
+)
+def test_without_an_open_transaction_a_chunk_is_decided_at_its_end(
+    tmp_path: Path, segments: int, of_chunk: int | None
+) -> None:
+    tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=segments)
     context, (plan,) = planned(tier)
-    _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 2))])
-    assert work.transactions_end == 2 * RECORDS_PER_SEGMENT
-    assert [segment.start_offset for _, segment in work.scanned] == [0, RECORDS_PER_SEGMENT]
-
-
-def test_the_last_chunk_is_decided_anywhere(two: Path) -> None:
-    context, (plan, _) = planned(two)
-    _, (work,) = begun_rounds(context, [beginning(plan)])
-    assert work.transactions_end is None
+    chunk = None if of_chunk is None else first_chunk(plan, of_chunk)
+    _, (work,) = begun_rounds(context, [beginning(plan, chunk)])
+    assert work.transactions_end == (None if of_chunk is None else of_chunk * RECORDS_PER_SEGMENT)
+    starts = [number * RECORDS_PER_SEGMENT for number in range(of_chunk or segments)]
+    assert [segment.start_offset for _, segment in work.scanned] == starts
 
 
 def test_all_partitions_are_claimed_and_their_rounds_are_numbered(two: Path) -> None:
@@ -107,7 +106,7 @@ def test_all_partitions_are_claimed_and_their_rounds_are_numbered(two: Path) -> 
     assert [run.is_open for run in runs] == [True, True]
 
 
-def test_a_partition_that_holds_its_claim_is_not_claimed_again(two: Path) -> None:
+def test_a_claimed_partition_is_not_claimed_again(two: Path) -> None:
     context, (plan, _) = planned(two)
     (run,), _ = begun_rounds(context, [beginning(plan)])
     (again,), (work,) = begun_rounds(context, [run])
@@ -115,52 +114,44 @@ def test_a_partition_that_holds_its_claim_is_not_claimed_again(two: Path) -> Non
     assert work.state == run.state == context.catalog.read()[ORDERS]
 
 
-def test_a_claimed_partition_whose_run_ended_begins_no_round(two: Path) -> None:
-    context, (plan, _) = planned(two)
-    (run,), _ = begun_rounds(context, [beginning(plan)])
-    ended = run.leaving("no space")
-    assert begun_rounds(context, [ended]) == ([ended], [])
-
-
-def test_a_run_that_ended_before_is_passed_on_and_not_claimed(two: Path) -> None:
+def test_a_run_that_has_ended_begins_no_round_and_is_not_claimed(two: Path) -> None:
     context, (orders, payments) = planned(two)
-    # Not even looked at again: its plan would be found wrong.
+    # Its plan is not checked again: the check would fail.
     wrong = replace(orders, choice=replace(orders.compact, next_offset=5))
-    ended = beginning(wrong).leaving("no space")
-    runs, (work,) = begun_rounds(context, [ended, beginning(payments)])
-    assert runs[0] == ended
-    assert (work.index, work.key) == (0, PAYMENTS)
+    (claimed,), _ = begun_rounds(context, [beginning(payments)])
+    for ended in (claimed.leaving("no space"), beginning(wrong).leaving("no space")):
+        assert begun_rounds(context, [ended]) == ([ended], [])
     assert ORDERS not in context.catalog.read()
 
 
 def test_a_plan_that_contradicts_its_view_is_not_claimed(two: Path) -> None:
     context, (orders, payments) = planned(two)
     wrong = replace(orders, choice=replace(orders.compact, next_offset=5))
-    (run, _), (work,) = begun_rounds(context, [beginning(wrong), beginning(payments)])
-    assert (work.key, run.is_open) == (PAYMENTS, False)
-    (report,) = run.chunks
-    assert report.outcome == FAILED
-    assert not told(report.reason, "the plan contradicts the view", "report this bug")
-    assert ORDERS not in context.catalog.read()
+    ended_alone(context, wrong, payments, "the plan contradicts the view", "please report it")
 
 
-def test_an_index_that_the_metadata_promises_and_nobody_finds_ends_its_run_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_missing_index_that_the_metadata_names_ends_its_run_alone(tmp_path: Path) -> None:
     tier = updated_tier(tmp_path / "tier", (PAYMENTS,), segments=1)
     put_across_chunks(tier, ORDERS, is_listed=True)
     context, (orders, payments) = planned(tier)
     (index,) = folder_of(tier, ORDERS).glob("*.txnindex")
     index.unlink()
+    ended_alone(context, orders, payments, str(index))
+
+
+def ended_alone(
+    context: RunContext, orders: PartitionPlan, payments: PartitionPlan, *phrases: str
+) -> None:
+    """Assert that orders fails before its claim, and that payments begins."""
     (run, _), (work,) = begun_rounds(context, [beginning(orders), beginning(payments)])
-    assert (work.key, run.is_open) == (PAYMENTS, False)
+    assert (work.index, work.key, run.is_open) == (0, PAYMENTS, False)
     (report,) = run.chunks
     assert report.outcome == FAILED
-    assert str(index) in report.reason
+    assert not told(report.reason, *phrases)
     assert ORDERS not in context.catalog.read()
 
 
-def test_a_claim_that_another_run_got_first_ends_the_run(two: Path) -> None:
+def test_a_claim_that_another_run_won_ends_the_run(two: Path) -> None:
     context, (plan, _) = planned(two)
     rival, (other, _) = planned(two)
     begun_rounds(rival, [beginning(other)])

@@ -9,14 +9,8 @@ import pytest
 
 from tests.jobs.chunked_logs import compacted
 from tests.jobs.commands import status_of, told
-from tests.jobs.tiers import (
-    RECORDS_PER_SEGMENT,
-    key_of,
-    latest_updates,
-    live_values,
-    updated_tier,
-)
-from tests.storage.call_scripts import Script, at, fails
+from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, latest_updates, live_values, updated_tier
+from tests.storage.call_scripts import Rule, Script, at, fails
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.planning.chunks import Budget
@@ -27,6 +21,7 @@ from tierfold.jobs.pipeline.partition_report import (
     FAILED,
     FENCED,
     LEFT,
+    NOTHING_TO_DO,
     PLANNED,
     UNKNOWN,
     PartitionReport,
@@ -38,7 +33,7 @@ from tierfold.storage.catalog.runs_table import RunsTable
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
 """`chunk.bytes` so small that a chunk is one segment."""
-LOOKS: Final = len(READ_BACK_AFTER_MS)
+TOPICS: Final = ("orders", "payments")
 LOST: Final = fails("commit", is_done=True)
 """Each commit takes effect, and its answer is lost."""
 
@@ -50,7 +45,7 @@ def tier(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What a run would have waited, instead of waiting."""
+    """The waits of a run, which does not wait."""
     asked: list[int] = []
     monkeypatch.setattr("tierfold.jobs.pipeline.commits.pause", asked.append)
     return asked
@@ -60,59 +55,66 @@ def catalog_of(tier: Path) -> Catalog:
     return Catalog(str(tier / "_tierfold"))
 
 
+def live_segments(tier: Path) -> dict[tuple[str, int], list[object]]:
+    return {place: entry["segments"] for place, entry in status_of(tier).items()}
+
+
 def recorded(tier: Path, topic: str) -> list[tuple[int, str]]:
-    """Chunk and outcome of each of the topic's rows in the record, in that order."""
+    """The chunk and outcome of each of the topic's rows in the `runs` table, in order."""
     rows = RunsTable(str(tier / "_tierfold")).read()
     return sorted((row.chunk, row.outcome) for row in rows if row.topic == topic)
 
 
-def test_a_commit_whose_answer_was_lost_is_found_in_the_row(
-    tier: Path, pauses: list[int]
+@pytest.mark.parametrize(
+    ("steps", "outcome", "waits_ms", "phrases"),
+    [
+        pytest.param((LOST,), COMPACTED, (0,), (), id="the row shows the commit"),
+        pytest.param(
+            (LOST, *(fails(f"resolve {number}") for number in range(1, len(READ_BACK_AFTER_MS)))),
+            COMPACTED,
+            READ_BACK_AFTER_MS,
+            (),
+            id="the catalog cannot be read for a while",
+        ),
+        pytest.param(
+            (LOST, fails("resolve")),
+            UNKNOWN,
+            READ_BACK_AFTER_MS,
+            ("the store: no answer", "could not be read since", "run again"),
+            id="the catalog cannot be read",
+        ),
+        pytest.param(
+            (fails("commit"),),
+            UNKNOWN,
+            READ_BACK_AFTER_MS,
+            ("the row does not show it", "may still arrive"),
+            id="the row shows nothing",
+        ),
+    ],
+)
+def test_a_lost_answer_is_resolved_by_the_row_or_by_the_next_run(
+    tier: Path,
+    pauses: list[int],
+    steps: tuple[Rule, ...],
+    outcome: str,
+    waits_ms: tuple[int, ...],
+    phrases: tuple[str, ...],
 ) -> None:
-    reports = compacted(tier, script=Script(LOST))
-    assert {report.outcome for report in reports.values()} == {COMPACTED}
-    assert reports["orders"].counts.kept == len(latest_updates(3))
-    assert pauses == [0]
-    for topic in ("orders", "payments"):
-        assert live_values(status_of(tier)[topic, 0]) == latest_updates(3)
-        assert recorded(tier, topic) == [(0, COMPACTED)]
-
-
-def test_a_catalog_that_cannot_be_read_for_a_while_is_asked_again(
-    tier: Path, pauses: list[int]
-) -> None:
-    unread = [fails(f"resolve {number}") for number in range(1, LOOKS)]
-    reports = compacted(tier, script=Script(LOST, *unread))
-    assert {report.outcome for report in reports.values()} == {COMPACTED}
-    assert pauses == list(READ_BACK_AFTER_MS)
-
-
-def test_a_commit_that_cannot_be_read_back_is_unknown_until_the_next_run(
-    tier: Path, pauses: list[int]
-) -> None:
-    reports = compacted(tier, script=Script(LOST, fails("resolve")))
-    assert {report.outcome for report in reports.values()} == {UNKNOWN}
-    reason = reports["orders"].reason
-    assert not told(reason, "the store: no answer", "could not be read since", "run again")
-    assert len(pauses) == LOOKS
-    assert recorded(tier, "orders") == [(0, UNKNOWN)]
-    assert {partition.outcome for partition in compacted(tier).values()} == {"nothing_to_do"}
-
-
-def test_a_row_without_a_trace_stays_unknown_until_the_next_run_claims_it(
-    tier: Path, pauses: list[int]
-) -> None:
-    before = {topic: entry["segments"] for topic, entry in status_of(tier).items()}
-    reports = compacted(tier, script=Script(fails("commit")))
-    assert {report.outcome for report in reports.values()} == {UNKNOWN}
-    assert not told(reports["orders"].reason, "the row does not show it", "arrive late")
-    assert len(pauses) == LOOKS
-    assert {topic: entry["segments"] for topic, entry in status_of(tier).items()} == before
+    before = live_segments(tier)
+    reports = compacted(tier, script=Script(*steps))
+    assert {report.outcome for report in reports.values()} == {outcome}
+    assert not told(reports["orders"].reason, *phrases)
+    assert tuple(pauses) == waits_ms
+    assert [recorded(tier, topic) for topic in TOPICS] == [[(0, outcome)]] * 2
+    is_written = LOST in steps
+    assert (live_segments(tier) == before) == (not is_written)
+    if outcome == COMPACTED:
+        assert reports["orders"].counts.kept == len(latest_updates(3))
     again = compacted(tier)
-    assert {(partition.outcome, partition.epoch) for partition in again.values()} == {
-        (COMPACTED, 2)
-    }
-    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
+    found = {(report.outcome, report.epoch) for report in again.values()}
+    assert found == {(NOTHING_TO_DO, 1) if is_written else (COMPACTED, 2)}
+    for topic in TOPICS:
+        assert live_values(status_of(tier)[topic, 0]) == latest_updates(3)
 
 
 def test_a_rival_that_took_over_meanwhile_settles_a_lost_commit(
@@ -126,7 +128,7 @@ def test_a_rival_that_took_over_meanwhile_settles_a_lost_commit(
     assert recorded(tier, "orders") == [(0, FENCED)]
 
 
-def test_a_partition_is_left_alone_once_an_answer_was_lost_and_others_go_on(
+def test_after_a_lost_answer_a_partition_is_left_and_others_go_on(
     tier: Path, pauses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One partition to a wave, one chunk to a partition: only the first one's answer is lost.
@@ -156,10 +158,10 @@ def test_a_claim_without_an_answer_began_nothing() -> None:
     assert not told(report.reason, "(no answer)", "nothing was begun", "run again")
 
 
-# What earlier waves committed is told, whatever fails later.
+# Commits of earlier waves are reported, whatever fails later.
 
 
-def test_a_claim_that_fails_in_a_later_wave_leaves_what_was_done(
+def test_a_claim_that_fails_in_a_later_wave_keeps_the_commits(
     tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
@@ -172,7 +174,7 @@ def test_a_claim_that_fails_in_a_later_wave_leaves_what_was_done(
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
 
 
-def test_a_claim_that_cannot_be_given_back_leaves_what_was_done(tier: Path) -> None:
+def test_a_claim_that_cannot_be_released_keeps_the_commits(tier: Path) -> None:
     reports = compacted(tier, budget=Budget(max_bytes=1), script=Script(fails("commit 2")))
     orders = reports["orders"]
     assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
@@ -180,6 +182,6 @@ def test_a_claim_that_cannot_be_given_back_leaves_what_was_done(tier: Path) -> N
     assert reports["payments"].outcome == LEFT
     state = catalog_of(tier).read()[ORDERS]
     assert (state.cleaner_offset, state.owner_run != "") == (RECORDS_PER_SEGMENT, True)
-    # The next run takes the claim over without waiting for anybody.
+    # The next run takes the claim over without waiting.
     again = compacted(tier)["orders"]
     assert (again.outcome, again.epoch, again.first_dirty) == (COMPACTED, 2, RECORDS_PER_SEGMENT)

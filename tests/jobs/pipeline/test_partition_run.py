@@ -43,9 +43,7 @@ ABORTED: Final = (an_abort(1, 3, 25),)
 
 def first_chunk() -> PartitionPlan:
     """The first of the two groups."""
-    compact = replace(
-        PLAN.compact, groups=PLAN.compact.groups[:1], next_offset=22, is_last=False
-    )
+    compact = replace(PLAN.compact, groups=PLAN.compact.groups[:1], next_offset=22, is_last=False)
     return replace(PLAN, choice=compact)
 
 
@@ -72,45 +70,43 @@ def a_result(
         )
         for number in range(len(work.groups))
     )
-    return RoundResult(
-        round=work, receipts=receipts, outcome=outcome, state=row, failure=failure
-    )
+    return RoundResult(round=work, receipts=receipts, outcome=outcome, state=row, failure=failure)
 
 
-def test_a_run_that_began_nothing_has_no_chunk() -> None:
+def test_a_run_has_no_chunk_until_one_begins() -> None:
     run = PartitionRun(plan=PLAN)
     assert (run.is_open, run.is_given_back, run.key) == (True, False, PLAN.key)
     with pytest.raises(LookupError, match="no chunk has begun"):
         _ = run.begun
-
-
-def test_a_chunk_that_begins_is_known_with_its_time() -> None:
-    run = PartitionRun(plan=PLAN).beginning(first_chunk(), 7)
+    run = run.beginning(first_chunk(), 7)
     assert (run.begun, run.plan, run.began_at_ms) == (first_chunk(), PLAN, 7)
     assert (run.is_open, run.chunks) == (True, ())
 
 
-def test_a_run_that_is_left_before_its_claim_reports_the_row_it_found() -> None:
-    plan = replace(PLAN, epoch=4)
-    run = PartitionRun(plan=plan).leaving("time is up")
-    assert (run.is_open, run.is_given_back) == (False, False)
-    assert (run.report.outcome, run.report.epoch) == (LEFT, 4)
-    assert run.report.reason == "left for the next run: time is up"
-
-
-def test_a_run_that_is_left_after_its_claim_reports_its_own_epoch() -> None:
-    run = replace(claimed(PLAN), plan=replace(PLAN, epoch=0)).leaving("a signal")
-    assert (run.report.outcome, run.report.epoch) == (LEFT, 1)
-    assert run.is_given_back
+@pytest.mark.parametrize(
+    ("run", "epoch", "is_given_back"),
+    [
+        pytest.param(PartitionRun(plan=replace(PLAN, epoch=4)), 4, False, id="before its claim"),
+        pytest.param(
+            PartitionRun(plan=replace(PLAN, epoch=0), state=STATE), 1, True, id="after its claim"
+        ),
+    ],
+)
+def test_a_run_that_is_left_reports_the_epoch_of_the_row(
+    run: PartitionRun, epoch: int, is_given_back: bool
+) -> None:
+    left = run.leaving("time is up")
+    assert (left.is_open, left.is_given_back) == (False, is_given_back)
+    assert (left.report.outcome, left.report.epoch) == (LEFT, epoch)
+    assert left.report.reason == "left for the next run: time is up"
 
 
 def test_a_chunk_that_cannot_begin_ends_the_run() -> None:
     report = failure_report(planned_report(PLAN), "no space")
-    run = PartitionRun(plan=PLAN).beginning(PLAN, 7).ending(report)
-    assert (run.is_open, run.chunks, run.report) == (False, (report,), report)
-
-
-# What a result makes of the run.
+    run = PartitionRun(plan=PLAN).beginning(PLAN, 7)
+    assert run.failing("no space") == run.ending(report)
+    ended = run.ending(report)
+    assert (ended.is_open, ended.chunks, ended.report) == (False, (report,), report)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +140,7 @@ def test_only_a_commit_of_an_earlier_chunk_leaves_the_run_open(
 
 
 @pytest.mark.parametrize("outcome", [TAKEN_OVER, NO_ANSWER])
-def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(
-    outcome: Outcome,
-) -> None:
+def test_a_chunk_that_is_not_committed_is_reported_as_planned(outcome: Outcome) -> None:
     result = a_result(PLAN, outcome)
     merged = result.round.with_groups((SegmentGroup(segments=THREE),))
     result = replace(result, round=merged, receipts=result.receipts[:1])
@@ -154,7 +148,7 @@ def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(
     assert (report.segments_in, report.segments_out) == (3, 2)
 
 
-def test_what_is_left_begins_where_the_chunk_ended_on_the_row_it_wrote() -> None:
+def test_the_rest_begins_at_the_end_of_the_chunk_on_the_row_that_it_wrote() -> None:
     chunk = first_chunk()
     run = claimed(chunk).taking(a_result(chunk, COMMITTED, ROW))
     rest = run.plan.compact
@@ -165,7 +159,7 @@ def test_what_is_left_begins_where_the_chunk_ended_on_the_row_it_wrote() -> None
     assert run.aborted == ABORTED
 
 
-def test_after_the_last_chunk_the_plan_stays_as_it_was() -> None:
+def test_after_the_last_chunk_the_plan_is_unchanged() -> None:
     run = claimed(PLAN).taking(a_result(PLAN, COMMITTED, ROW))
     assert (run.plan, run.aborted) == (PLAN, ())
 
@@ -180,7 +174,7 @@ def test_chunks_are_reported_together() -> None:
     assert "in 2 chunks" in run.report.notes
 
 
-def test_a_run_that_is_left_between_chunks_gives_its_claim_back() -> None:
+def test_a_run_that_is_left_between_chunks_releases_its_claim() -> None:
     chunk = first_chunk()
     run = claimed(chunk).taking(a_result(chunk, COMMITTED, ROW)).leaving("time is up")
     assert (run.report.outcome, run.is_given_back) == (COMPACTED, True)

@@ -13,9 +13,10 @@ import pytest
 from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
-from tests.jobs.commands import LOCAL_ENGINE, status_of
+from tests.jobs.commands import LOCAL_ENGINE, status_of, told
 from tests.jobs.tiers import (
     files_below,
+    flip_last_byte,
     folder_of,
     key_of,
     put_updates,
@@ -53,7 +54,7 @@ DIED: Final = "{}: Python worker exited. Run again. Nothing of this chunk was co
 
 
 class EventfulExecutor(LocalExecutor):
-    """Something happens right before a stage begins, or right after it has ended."""
+    """Calls `event` right before or after a stage."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class EventfulExecutor(LocalExecutor):
 
 
 class FragileExecutor(EventfulExecutor):
-    """Its workers die whenever they meet one partition's data."""
+    """Its workers die whenever they read the data of orders."""
 
     def __init__(self, tier: Path, *, is_over: bool = False) -> None:
         super().__init__(tier)
@@ -106,12 +107,8 @@ def run(tier: Path, executor: LocalExecutor, *settings: str) -> list[RoundResult
     return list(results_of(executor, rounds, context))
 
 
-def overwrite(path: Path, content: bytes | bytearray) -> None:
-    path.write_bytes(content)
-
-
 def new_logs(tier: Path) -> list[bytes]:
-    """The content of what live segments hold, in offset order."""
+    """The logs of the live segments, in offset order."""
     (state,) = Catalog(str(tier / "_tierfold")).read().values()
     folder = folder_of(tier, state.key)
     return [
@@ -126,25 +123,60 @@ def tier(tmp_path: Path) -> Path:
     return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=2)
 
 
-def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_alone(
-    tier: Path
+def second_log_vanishes(_: Path, sources: list[Path]) -> str:
+    sources[1].unlink()
+    return str(sources[1])
+
+
+def last_byte_changes(_: Path, sources: list[Path]) -> str:
+    flip_last_byte(sources[0])
+    return str(sources[0])
+
+
+def last_batch_vanishes(_: Path, sources: list[Path]) -> str:
+    log = sources[-1]
+    log.write_bytes(log.read_bytes()[: int(read_segment(log).heads.position[-1])])
+    return ""  # The log is valid; only the counts differ.
+
+
+def new_log_is_cut(folder: Path, sources: list[Path]) -> str:
+    (log,) = set(folder.glob("*.log")) - set(sources)
+    log.write_bytes(log.read_bytes()[:-1])
+    return log.name
+
+
+@pytest.mark.parametrize(
+    ("change", "is_after", "phrase"),
+    [
+        (second_log_vanishes, False, "it is not there, or no longer"),
+        (last_byte_changes, False, "bad CRC"),
+        (last_batch_vanishes, False, "the results contradict each other, nothing was committed"),
+        (new_log_is_cut, True, "nothing was committed"),
+    ],
+)
+def test_an_object_that_changes_around_the_rewrite_stops_its_partition_alone(
+    tier: Path, change: Callable[[Path, list[Path]], str], is_after: bool, phrase: str
 ) -> None:
-    victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[1]
-    before = files_below(folder_of(tier, ORDERS))
-    executor = EventfulExecutor(tier, "rewrite", victim.unlink)
+    folder = folder_of(tier, ORDERS)
+    sources, before = sorted(folder.glob("*.log")), files_below(folder)
+    names: list[str] = []
+
+    def event() -> None:
+        names.append(change(folder, sources))
+
+    executor = EventfulExecutor(tier, "rewrite", event, is_after=is_after)
     orders, payments = run(tier, executor)
     assert executor.stages == ["scan", "rewrite"]
-    assert orders.failure is not None
-    assert str(victim) in orders.failure
-    assert "it is not there, or no longer" in orders.failure
+    assert not told(orders.failure or "", phrase, *names)
     assert orders.outcome is None
     assert isinstance(payments.outcome, Committed)
-    states = Catalog(str(tier / "_tierfold")).read()
-    assert [segment.written_by_run for segment in states[ORDERS].segments] == ["", ""]
-    assert states[ORDERS].retired == ()
-    del before[victim.name]
-    # The first source had been copied by then; of the new segment nothing is left.
-    assert files_below(folder_of(tier, ORDERS)) == before
+    row = Catalog(str(tier / "_tierfold")).read()[ORDERS]
+    assert [segment.written_by_run for segment in row.segments] == ["", ""]
+    assert row.retired == ()
+    if change is second_log_vanishes:
+        # The first source was copied by then; nothing of the new segment is left.
+        del before[sources[1].name]
+        assert files_below(folder) == before
 
 
 def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_is_never_live(
@@ -167,55 +199,7 @@ def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_is_never_live
     assert orphans[0] not in [segment.segment_id for segment in again.round.compact.sources]
 
 
-def test_a_log_that_changes_between_scan_and_rewrite_is_noticed(
-    tier: Path
-) -> None:
-    victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[0]
-    content = bytearray(victim.read_bytes())
-    content[-1] ^= 1
-    executor = EventfulExecutor(tier, "rewrite", lambda: overwrite(victim, content))
-    orders, payments = run(tier, executor)
-    assert orders.failure is not None
-    assert "bad CRC" in orders.failure
-    assert isinstance(payments.outcome, Committed)
-
-
-def test_a_new_object_that_is_cut_before_the_commit_is_not_published(
-    tier: Path
-) -> None:
-    sources = set(folder_of(tier, ORDERS).glob("*.log"))
-    cut: list[str] = []
-
-    def cut_the_new_log() -> None:
-        (log,) = set(folder_of(tier, ORDERS).glob("*.log")) - sources
-        overwrite(log, log.read_bytes()[:-1])
-        cut.append(log.name)
-
-    executor = EventfulExecutor(tier, "rewrite", cut_the_new_log, is_after=True)
-    orders, payments = run(tier, executor)
-    assert cut[0] in (orders.failure or "")
-    assert orders.outcome is None
-    assert isinstance(payments.outcome, Committed)
-    live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
-    assert [segment.written_by_run for segment in live] == ["", ""]
-
-
-def test_results_that_contradict_the_scan_are_not_published(
-    tier: Path
-) -> None:
-    victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[-1]
-    shrunk = victim.read_bytes()[: int(read_segment(victim).heads.position[-1])]
-    executor = EventfulExecutor(tier, "rewrite", lambda: overwrite(victim, shrunk))
-    orders, payments = run(tier, executor)
-    assert orders.failure is not None
-    assert "the results contradict each other, nothing was committed" in orders.failure
-    assert orders.outcome is None
-    assert isinstance(payments.outcome, Committed)
-    live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
-    assert [segment.written_by_run for segment in live] == ["", ""]
-
-
-def test_data_that_take_a_worker_down_stop_their_own_partition_alone(tier: Path) -> None:
+def test_data_that_kill_workers_stop_their_own_partition_alone(tier: Path) -> None:
     third = key_of("shipments")
     put_updates(tier, third, 0)
     executor = FragileExecutor(tier)
@@ -230,7 +214,7 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(tier: Path)
 
 
 @pytest.mark.parametrize("stage", ["", "scan", "rewrite"])
-def test_nothing_is_kept_whether_the_rounds_end_well_or_not(tier: Path, stage: str) -> None:
+def test_no_rows_are_kept_after_success_or_failure(tier: Path, stage: str) -> None:
     def die() -> None:
         raise WorkersDied("Python worker exited", is_over=True)
 
@@ -253,7 +237,7 @@ def test_running_out_of_memory_fails_with_one_sentence_that_names_spark(
         )
 
 
-def test_an_engine_that_is_gone_is_not_asked_again(tier: Path) -> None:
+def test_an_engine_that_has_died_is_not_tried_again(tier: Path) -> None:
     executor = FragileExecutor(tier, is_over=True)
     orders, payments = run(tier, executor)
     assert executor.scanned == [[0, 1]]
@@ -262,9 +246,7 @@ def test_an_engine_that_is_gone_is_not_asked_again(tier: Path) -> None:
         assert result.failure == DIED.format(result.round.key)
 
 
-def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
-    tier: Path,
-) -> None:
+def test_the_commits_of_one_half_are_reported_when_a_signal_stops_the_other(tier: Path) -> None:
     def ctrl_c() -> None:
         signal.raise_signal(signal.SIGINT)
 
@@ -283,15 +265,15 @@ def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
     orders, payments = survey(context, resolve(ALWAYS), Scope())
     with pytest.raises(Stopped), stoppable():
         reports = waves.run([payments, orders])
-    told = [(report.key, report.outcome) for report in reports]
-    assert told == [(PAYMENTS, COMPACTED), (ORDERS, LEFT)]
+    outcomes = [(report.key, report.outcome) for report in reports]
+    assert outcomes == [(PAYMENTS, COMPACTED), (ORDERS, LEFT)]
     assert [(partition.key, partition.outcome) for _, partition in kept] == [(PAYMENTS, COMPACTED)]
     rows = context.catalog.read()
     assert [rows[key].owner_run for key in (PAYMENTS, ORDERS)] == ["", ""]
 
 
 def breaks_for_orders(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with a bug that shows in the partition of orders alone."""
+    """Return the function with a bug that only orders has."""
 
     def broken(result: RoundResult, *given: Any) -> Any:
         if result.round.key == ORDERS:
@@ -314,7 +296,7 @@ def test_a_bug_between_two_stages_stops_its_partition_alone(
     assert isinstance(payments.outcome, Committed)
 
 
-def test_a_bug_that_ends_the_run_keeps_no_claim(
+def test_a_bug_that_ends_the_run_releases_its_claims(
     tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -329,7 +311,7 @@ def test_a_bug_that_ends_the_run_keeps_no_claim(
     assert {rows[key].epoch for key in (ORDERS, PAYMENTS)} == {1}
 
 
-def test_the_result_is_the_same_however_keys_and_segments_are_assigned(
+def test_the_result_does_not_depend_on_the_assignment_of_keys_and_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("segment.bytes=1500000",)
@@ -346,9 +328,7 @@ def test_the_result_is_the_same_however_keys_and_segments_are_assigned(
     ]
 
 
-def test_aborts_without_an_index_are_scanned_for_again(
-    tmp_path: Path
-) -> None:
+def test_aborts_without_an_index_are_scanned_for_again(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     for index in tier.glob("kafka-tiered-storage/*/*.txnindex"):
         index.unlink()

@@ -22,6 +22,7 @@ from tests.jobs.commands import ALWAYS, status_of, tierfold, told
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     files_below,
+    flip_last_byte,
     folder_of,
     key_of,
     latest_updates,
@@ -34,7 +35,6 @@ from tests.storage.live_segments import NOW_MS
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
-from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import propose
 from tierfold.compaction.planning.regions import Regions, regions_of
 from tierfold.jobs.context.run_context import run_context
@@ -64,25 +64,20 @@ def clean_until(tier: Path, topic: str = "orders") -> int | None:
     return offset
 
 
-# The budget, by the command.
-
-
 def test_only_the_first_partitions_that_are_due_are_compacted(tier: Path) -> None:
     before = files_below(folder_of(tier, PAYMENTS))
     ran = tierfold("compact", tier, *ON_THREADS, "--max-partitions", "1", "--json")
     assert (ran.code, ran.outcomes["orders", 0]) == (0, COMPACTED)
     left = ran.partitions["payments", 0]
-    assert (left["outcome"], left["reason"]) == (
-        LEFT,
-        "left for the next run: --max-partitions is 1",
-    )
+    assert left["outcome"] == LEFT
+    assert left["reason"] == "left for the next run: --max-partitions is 1"
     assert files_below(folder_of(tier, PAYMENTS)) == before
     assert PAYMENTS not in Catalog(str(tier / "_tierfold")).read()
     again = tierfold("compact", tier, *ON_THREADS, "--max-partitions", "1", "--json")
     assert again.outcomes == {("orders", 0): "nothing_to_do", ("payments", 0): COMPACTED}
 
 
-def test_a_run_takes_bytes_up_to_its_bound_and_the_next_goes_on_there(tier: Path) -> None:
+def test_a_run_reads_bytes_up_to_its_limit_and_the_next_goes_on_there(tier: Path) -> None:
     ends: list[tuple[int | None, int | None]] = []
     # The dirtier one goes first each time.
     for _ in range(6):
@@ -96,7 +91,7 @@ def test_a_run_takes_bytes_up_to_its_bound_and_the_next_goes_on_there(tier: Path
     assert set(ran.outcomes.values()) == {"nothing_to_do"}
 
 
-def test_a_run_that_ends_early_says_so_and_gives_its_claim_back(tier: Path) -> None:
+def test_a_run_that_ends_early_reports_why_and_releases_its_claim(tier: Path) -> None:
     ran = tierfold("compact", tier, *ON_THREADS, "--max-bytes", "1B", "--json")
     report = ran.partitions["orders", 0]
     assert (report["outcome"], report["next_offset"]) == (COMPACTED, RECORDS_PER_SEGMENT)
@@ -114,9 +109,7 @@ def test_no_chunk_is_begun_after_the_duration(tier: Path) -> None:
     assert files_below(tier) == before
 
 
-def test_the_clock_is_looked_at_between_chunks(
-    tier: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clock_is_checked_between_chunks(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0]
     monkeypatch.setattr(waves_module, "now_ms", lambda: NOW_MS * 2 + clock[0])
     monkeypatch.setattr("tierfold.jobs.verbs.compact.now_ms", lambda: NOW_MS * 2)
@@ -132,7 +125,7 @@ def test_the_clock_is_looked_at_between_chunks(
     assert clean_until(tier) == RECORDS_PER_SEGMENT
 
 
-def test_a_run_with_a_duration_takes_no_more_at_once_than_a_wave(
+def test_a_run_with_a_duration_reads_at_most_a_wave_at_once(
     tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
@@ -153,7 +146,7 @@ def test_a_run_with_a_duration_takes_no_more_at_once_than_a_wave(
         ("--max-partitions", "0", ("x>=1",)),
     ],
 )
-def test_a_budget_that_says_nothing_is_a_wrong_use(
+def test_an_invalid_budget_is_a_usage_error(
     tmp_path: Path, option: str, text: str, words: tuple[str, ...]
 ) -> None:
     ran = tierfold("compact", tmp_path, *ON_THREADS, option, text)
@@ -174,9 +167,6 @@ def test_a_dry_run_shows_what_the_budget_leaves(tier: Path) -> None:
     assert files_below(tier) == before
 
 
-# Chunks, and what happens between them.
-
-
 def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Path) -> None:
     script = Script()
     reports = compacted(tier, EACH_SEGMENT, script=script)
@@ -189,11 +179,8 @@ def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Pa
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
     assert (state.epoch, state.owner_run) == (1, "")
     rows = [row for row in RunsTable(str(tier / "_tierfold")).read() if row.topic == "orders"]
-    assert [(row.chunk, row.first_dirty, row.next_offset) for row in rows] == [
-        (0, 0, 11),
-        (1, 11, 22),
-        (2, 22, 33),
-    ]
+    chunks = [(row.chunk, row.first_dirty, row.next_offset) for row in rows]
+    assert chunks == [(0, 0, 11), (1, 11, 22), (2, 22, 33)]
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
 
 
@@ -229,18 +216,14 @@ def test_a_run_that_dies_loses_one_chunk(tier: Path) -> None:
 
 def test_a_bad_segment_stops_its_partition_after_the_chunks_before_it(tier: Path) -> None:
     log = sorted(folder_of(tier, ORDERS).glob("*.log"))[2]
-    content = bytearray(log.read_bytes())
-    content[-1] ^= 1
-    log.write_bytes(content)
+    flip_last_byte(log)
     reports = compacted(tier, EACH_SEGMENT)
     assert (reports["orders"].outcome, reports["payments"].outcome) == (FAILED, COMPACTED)
     assert not told(reports["orders"].reason, str(log), "CRC")
     assert clean_until(tier) == 2 * RECORDS_PER_SEGMENT
 
 
-def test_a_clean_segment_of_which_nothing_goes_stays_live_in_every_chunk(
-    tmp_path: Path
-) -> None:
+def test_a_clean_segment_that_keeps_all_records_stays_live_in_every_chunk(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     broker = Broker()
     for name in (b"a", b"b", b"c"):
@@ -250,18 +233,13 @@ def test_a_clean_segment_of_which_nothing_goes_stays_live_in_every_chunk(
     put_uploads(tier, ORDERS, broker.uploads[:-1])
     before = files_below(folder_of(tier, ORDERS))
     reports = compacted(tier, EACH_SEGMENT)
-    # Of segments that hold a latest record each, and that are too large to merge, none is written.
+    # Each segment has a latest record and is too large to merge, so none is written.
     assert (reports["orders"].outcome, reports["orders"].objects_written) == (COMPACTED, 0)
     assert files_below(folder_of(tier, ORDERS)) == before
 
 
-# Transactions that reach beyond a chunk.
-
-
 @pytest.mark.parametrize("is_listed", [True, False])
-def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
-    tmp_path: Path, is_listed: bool
-) -> None:
+def test_a_marker_beyond_the_chunk_decides_records_in_it(tmp_path: Path, is_listed: bool) -> None:
     tier = made_tier(tmp_path / "tier")
     put_across_chunks(tier, ORDERS, is_listed=is_listed)
     reports = compacted(tier, {"orders": 1}, budget=Budget(max_bytes=1))
@@ -271,25 +249,15 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     assert (b"a", b"aborted") not in values
     report = compacted(tier, {"orders": 1})["orders"]
     assert (report.outcome, report.counts.aborted) == (COMPACTED, 1)
-    # What is listed beyond a chunk need not be trusted.
+    # An abort that the index lists is no surprise.
     assert any("have only their marker" in note for note in report.notes) != is_listed
     values = [(order[2], order[3]) for order in live_records(tier)["orders"] if order[5] is None]
     assert values == [(b"a", b"old"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
 
 
-def due_in(tier: Path) -> list[PartitionPlan]:
+def test_a_chunk_that_may_not_fit_into_the_tier_is_not_begun(tier: Path) -> None:
     context = run_context(str(tier), None, NOW_MS)
-    return survey(context, resolve(SET), Scope())
-
-
-# No space.
-
-
-def test_what_may_not_fit_into_the_tier_is_not_begun(
-    tier: Path
-) -> None:
-    context = run_context(str(tier), None, NOW_MS)
-    orders, payments = due_in(tier)
+    orders, payments = survey(context, resolve(SET), Scope())
     assert orders.view is not None
     huge = tuple(replace(segment, size_bytes=2**60) for segment in orders.view.segments)
     view = replace(orders.view, segments=huge)

@@ -1,4 +1,4 @@
-"""A run records a row for every partition, even where it tried nothing."""
+"""A run records a row for every partition, even if it tried nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDLE = (*COMPACT, "--set", "min.cleanable.dirty.ratio=1")
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """A partition where nothing is to be done, and one that is refused; no Spark is needed."""
+    """A partition with nothing to do, and one that is refused; no Spark is needed."""
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, key_of("orders"), 0)
     for number in (0, 2):
@@ -34,7 +34,7 @@ def rows(tier: Path) -> list[RunRow]:
 
 
 @pytest.mark.parametrize("verb", ["compact", "vacuum"])
-def test_what_is_idle_or_refused_leaves_a_row(verb: str, tier: Path) -> None:
+def test_an_idle_or_refused_partition_gets_a_row(verb: str, tier: Path) -> None:
     Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
     ran = tierfold(verb, tier, *IDLE, "--json")
     assert (ran.code, ran.stderr) == (3, "")
@@ -48,7 +48,7 @@ def test_what_is_idle_or_refused_leaves_a_row(verb: str, tier: Path) -> None:
         assert row.run == json.loads(ran.stdout)["run"]
 
 
-def test_what_a_budget_leaves_has_a_row(tier: Path) -> None:
+def test_a_partition_that_the_budget_leaves_gets_a_row(tier: Path) -> None:
     Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
     budget = ("--max-duration", "0s", "--topic", "orders")
     assert tierfold("compact", tier, *COMPACT, *budget, "--engine", "local").code == 0
@@ -57,7 +57,7 @@ def test_what_a_budget_leaves_has_a_row(tier: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["compact", "vacuum"])
 def test_a_run_that_begins_nothing_makes_no_catalog(verb: str, tier: Path) -> None:
-    # A catalog that was lost is brought back into its own place, which must be free.
+    # A lost catalog is restored from a backup to this folder, which must not exist.
     before = files_below(tier)
     assert tierfold(verb, tier, *IDLE).code == 3
     assert files_below(tier) == before

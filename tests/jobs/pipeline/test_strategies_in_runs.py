@@ -46,7 +46,7 @@ TOPICS: Final = 8
 
 
 def drawn_histories() -> list[tuple[HistoryChunk, ...]]:
-    """As many as there are topics, the same ones in every test run."""
+    """One per topic, the same in every test run."""
     found: list[tuple[HistoryChunk, ...]] = []
 
     @settings(
@@ -72,7 +72,7 @@ def put_chunk(tier: Path, key: PartitionKey, chunk: HistoryChunk) -> None:
 
 
 def settings_of(tier: Path, chunks: Mapping[PartitionKey, HistoryChunk]) -> Settings:
-    """Each topic under its chunk's strategy; in a file beside the tier."""
+    """Each topic with its chunk's strategy, in a file beside the tier."""
     tables = []
     for key, chunk in chunks.items():
         table = [f'[topics."{key.topic}"]', f'"compaction.strategy" = "{chunk.strategy.value}"']
@@ -116,10 +116,10 @@ def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRe
                 )
 
 
-def test_topics_under_every_strategy_end_as_the_model_says(
+def test_topics_under_every_strategy_match_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Several key buckets per partition, so that keys of one part ways.
+    # Several key buckets per partition.
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 200)
     tier, now_ms = made_tier(tmp_path / "tier"), 0
     topics = {key_of(f"topic{i}"): history for i, history in enumerate(drawn_histories())}
@@ -148,9 +148,7 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
 
 
-def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(
-    tmp_path: Path
-) -> None:
+def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(tmp_path: Path) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     chunk = one_topic(tier, ("0:a=1@5", "1:a=2@4"), CompactionStrategy.TIMESTAMP)
     context, _ = cleaned(tier, 0, {key: chunk})
@@ -162,7 +160,7 @@ def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(
     (note,) = planned.choice.notes
     assert note.startswith("the compaction strategy was timestamp and is offset now")
     assert target(context, state).before is not None
-    # What timestamps removed is gone, though offsets decide now.
+    # Records that timestamps removed are gone, although offsets decide now.
     changed = target(context, replace(state, strategies=("timestamp", "offset")))
     assert (changed.before, changed.corruptions) == (None, ())
     assert changed.notes == (
@@ -187,9 +185,7 @@ def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) ->
     return chunk
 
 
-def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(
-    tmp_path: Path
-) -> None:
+def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(tmp_path: Path) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     words = ("0:a=@5^50", "1:b=1@4", "2:b=@5^50", "3:c=@5^50")
     one_topic(tier, words, CompactionStrategy.TIMESTAMP)
@@ -198,9 +194,7 @@ def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(
     assert [record.key for record in seen(context, tier, key)] == [b"a", b"b", b"d"]
 
 
-def test_malformed_versions_are_counted_beside_the_other_counts(
-    tmp_path: Path
-) -> None:
+def test_malformed_versions_are_counted_beside_the_other_counts(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     words = ("0:a=1#null", "1:a=2#3", "2:b=1#short", "3:c=1", "4:=1#null")
     chunk = one_topic(tier, words, CompactionStrategy.HEADER)
@@ -210,5 +204,5 @@ def test_malformed_versions_are_counted_beside_the_other_counts(
     assert report.counts.malformed_versions == 2
     assert report.counts.adds_up
     assert (report.counts.kept, report.counts.superseded, report.counts.without_key) == (3, 1, 1)
-    (note,) = (note for note in report.notes if "no version" in note)
-    assert note.startswith("2 of 5 records have a version header that is no version")
+    (note,) = (note for note in report.notes if "not a version" in note)
+    assert note.startswith("2 of 5 records have a version header that is not a version")

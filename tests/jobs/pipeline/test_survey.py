@@ -32,7 +32,6 @@ from tierfold.jobs.verbs.status import status
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
 OPEN_FROM = RECORDS_PER_SEGMENT + 1
-AN_OPEN_PRODUCER = an_open_producer(7, OPEN_FROM)
 
 
 @pytest.fixture
@@ -67,8 +66,8 @@ def test_a_dry_run_is_the_plan(tier: Path) -> None:
     assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
 
 
-def test_a_topic_without_a_policy_is_named_and_left_alone(tier: Path) -> None:
-    # Not even looked into: its objects could not be read.
+def test_a_topic_without_a_policy_is_left_unchanged(tier: Path) -> None:
+    # It is not inspected: its objects cannot be read.
     put_updates(tier, key_of("events"), 0).write_bytes(b"")
     ran = tierfold("plan", tier, "--json")
     assert ran.code == 0
@@ -99,7 +98,7 @@ def test_patterns_choose_topics_and_partitions(tier: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "vacuum"])
-def test_a_name_that_is_none_is_no_good_end(tier: Path, verb: str) -> None:
+def test_an_unknown_name_is_refused(tier: Path, verb: str) -> None:
     for key in (key_of("orders", 0), key_of("payments", 1)):
         put_updates(tier, key, 0)
     before = files_below(tier)
@@ -132,7 +131,7 @@ def test_a_partition_without_a_segment_is_nothing_to_do(tier: Path) -> None:
     assert status_of(tier)["orders", 0]["segments"] == []
 
 
-def test_what_is_no_partition_and_no_segment_is_not_looked_at(tier: Path) -> None:
+def test_other_files_and_folders_are_ignored(tier: Path) -> None:
     put_updates(tier, key_of("orders"), 0)
     planned = tierfold("plan", tier, *COMPACT, "--json")
     objects = tier / TIER_FOLDER
@@ -147,36 +146,27 @@ def test_what_is_no_partition_and_no_segment_is_not_looked_at(tier: Path) -> Non
     assert tierfold("plan", tier, *COMPACT, "--json") == planned
 
 
-def test_an_open_transaction_holds_its_segment_and_all_beyond_back(tier: Path) -> None:
+@pytest.mark.parametrize("has_earlier", [True, False], ids=["a segment before", "nothing before"])
+def test_an_open_transaction_holds_its_segment_and_all_later_ones_back(
+    tier: Path, has_earlier: bool
+) -> None:
     key = key_of("orders")
-    put_updates(tier, key, 0)
-    put_segment(
-        tier,
-        key,
-        [
-            data(OPEN_FROM - 1, (b"k0", b"before")),
-            data(OPEN_FROM, (b"k0", b"open"), producer_id=7),
-        ],
-        start_offset=OPEN_FROM - 1,
-        producers=[AN_OPEN_PRODUCER],
-    )
-    ran = tierfold("plan", tier, *COMPACT, "--json")
+    batches = [data(OPEN_FROM, (b"k0", b"open"), producer_id=7)]
+    if has_earlier:
+        put_updates(tier, key, 0)
+        batches.insert(0, data(OPEN_FROM - 1, (b"k0", b"before")))
+    start, producers = OPEN_FROM - has_earlier, [an_open_producer(7, OPEN_FROM)]
+    put_segment(tier, key, batches, start_offset=start, producers=producers)
+    ran = tierfold("plan" if has_earlier else "compact", tier, *COMPACT, "--json")
     assert ran.code == 0
     report = ran.partitions["orders", 0]
-    assert report["next_offset"] == RECORDS_PER_SEGMENT
-    wanted = f"the transaction of producer 7 that begins at offset {OPEN_FROM} has no marker"
-    assert not told(report["reason"], wanted)
-
-
-def test_where_all_is_held_back_there_is_nothing_to_do(tier: Path) -> None:
-    opened = data(OPEN_FROM, (b"k0", b"open"), producer_id=7)
-    key = key_of("orders")
-    put_segment(tier, key, [opened], start_offset=OPEN_FROM, producers=[AN_OPEN_PRODUCER])
-    ran = tierfold("compact", tier, *COMPACT, "--json")
-    assert ran.code == 0
-    report = ran.partitions["orders", 0]
-    assert report["outcome"] == "nothing_to_do"
-    assert not told(report["reason"], f"held back from offset {OPEN_FROM} on", "producer 7")
+    if has_earlier:
+        wanted = f"the transaction of producer 7 that begins at offset {OPEN_FROM} has no marker"
+        assert not told(report["reason"], wanted)
+        assert report["next_offset"] == RECORDS_PER_SEGMENT
+    else:
+        assert report["outcome"] == "nothing_to_do"
+        assert not told(report["reason"], f"held back from offset {OPEN_FROM} on", "producer 7")
 
 
 def test_a_partition_without_a_row_is_refused_for_gaps_and_conflicting_batches(tier: Path) -> None:
@@ -195,7 +185,7 @@ def test_a_partition_without_a_row_is_refused_for_gaps_and_conflicting_batches(t
 
 
 def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) -> None:
-    # A topic id is one topic's. The catalog goes by it, so both must not be taken for one.
+    # The catalog identifies a topic by its id, and would take both for one partition.
     key = key_of("orders")
     put_updates(tier, key, 0)
     put_updates(tier, key_of("payments"), 0)
@@ -212,12 +202,12 @@ def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) 
     for name in ("orders", "orders-backup"):
         reason = ran.partitions[name, 0]["reason"]
         assert not told(reason, key.topic_id, "orders-0", "orders-backup-0", "Move")
-    told_by_status = tierfold("status", tier, "--json")
-    assert told_by_status.code == 3
-    assert key.topic_id in told_by_status.partitions["orders", 0]["refusal"]
+    ran = tierfold("status", tier, "--json")
+    assert ran.code == 3
+    assert key.topic_id in ran.partitions["orders", 0]["refusal"]
 
 
-def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
+def test_an_unexpected_error_stops_one_partition_alone(tier: Path) -> None:
     for topic in ("odd", "orders"):
         put_updates(tier, key_of(topic), 0)
     opened = run_context(str(tier), None, NOW_MS)
@@ -237,7 +227,7 @@ def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
     )
 
 
-def test_a_topic_made_anew_is_another_partition(tier: Path) -> None:
+def test_a_topic_that_is_created_again_is_another_partition(tier: Path) -> None:
     for incarnation in (0, 1):
         put_updates(tier, key_of("orders", incarnation=incarnation), 0)
     ran = tierfold("plan", tier, *COMPACT)
@@ -245,7 +235,7 @@ def test_a_topic_made_anew_is_another_partition(tier: Path) -> None:
     assert "2 partitions: 2 planned." in ran.stdout
 
 
-def test_a_forced_begin_beyond_the_log_is_refused(tier: Path) -> None:
+def test_a_first_dirty_offset_beyond_the_log_is_refused(tier: Path) -> None:
     put_updates(tier, key_of("orders"), 0)
     ran = tierfold("plan", tier, *COMPACT, "--first-dirty", "99", "--json")
     assert ran.code == 3

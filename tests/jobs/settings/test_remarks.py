@@ -68,8 +68,8 @@ def test_every_verb_that_reads_a_tier_remarks_on_unknown_topics_and_unused_setti
     config.write_text(MISTYPED, encoding="utf-8")
     warnings = [
         f'{config} [topics."ordesr"]: the tier has no topic of that name. Did you mean orders?',
-        f'{config} [topics."xyz"]: the tier has no topic of that name. `tierfold status TIER` names'
-        " all that there is.",
+        f'{config} [topics."xyz"]: the tier has no topic of that name. `tierfold status TIER` lists'
+        " all partitions.",
     ]
     note = (
         f"{config} [broker]: log.cleaner.dedupe.buffer.size has no effect here: only brokers use it"

@@ -18,7 +18,7 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.scripted_runs import scripted
-from tests.jobs.tiers import key_of, made_tier, put_updates
+from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates
 from tests.storage.call_scripts import fails
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
@@ -172,9 +172,7 @@ def test_a_run_leaves_no_secret_in_its_output_and_files(
     for name in ("orders", "torn"):
         for number in range(2):
             log = put_updates(tier, key_of(name), number)
-    content = bytearray(log.read_bytes())
-    content[-1] ^= 1
-    log.write_bytes(content)
+    flip_last_byte(log)
     events = tmp_path / "events"
     events.mkdir()
     conf = {**SPARK_CONF, "spark.eventLog.dir": events.as_uri(), "spark.local.dir": str(tmp_path)}

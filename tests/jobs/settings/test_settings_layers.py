@@ -61,7 +61,7 @@ def test_an_empty_file_gives_nothing() -> None:
         (('"log.roll.hours" = 2', '"log.roll.ms" = 5'), 5, "log.roll.ms"),
     ],
 )
-def test_of_several_names_of_a_broker_milliseconds_go_first(
+def test_a_brokers_name_in_milliseconds_takes_precedence(
     given: tuple[str, ...], segment_ms: int, source: str
 ) -> None:
     file = config_of_toml("\n".join(("[broker]", *given)), where="mine.toml")

@@ -111,8 +111,6 @@ def test_spark_reads_the_runs(spark: SparkSession, catalog_uri: str, seen: Path)
     assert_same(found, spark.createDataFrame(rows, found.schema))
 
 
-def test_without_delta_the_error_says_what_is_needed(
-    spark: SparkSession, catalog_uri: str
-) -> None:
+def test_without_delta_the_error_names_the_remedy(spark: SparkSession, catalog_uri: str) -> None:
     with pytest.raises(UnreadableObject, match="with_delta"):
         catalog_tables.partitions(spark, catalog_uri)

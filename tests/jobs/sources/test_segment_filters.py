@@ -57,7 +57,7 @@ EVERYTHING = (set(map(str, KEYS)), set(OFFSETS))
 
 
 @each_comparison
-def test_comparisons_are_taken_to_the_letter(kind: type[Filter]) -> None:
+def test_comparisons_are_applied_exactly(kind: type[Filter]) -> None:
     compare = COMPARISONS[kind]
     names, offsets, left = kept(kind(OFFSET, 5))
     assert offsets == {offset for offset in OFFSETS if compare(offset, 5)}
@@ -71,7 +71,7 @@ def test_comparisons_are_taken_to_the_letter(kind: type[Filter]) -> None:
 
 
 @each_comparison
-def test_their_opposites_are_taken_of_partitions_and_left_of_offsets(kind: type[Filter]) -> None:
+def test_negated_comparisons_apply_to_partitions_and_not_to_offsets(kind: type[Filter]) -> None:
     names, _, left = kept(Not(kind(PARTITION, 1)))
     assert names == {str(key) for key in KEYS if not COMPARISONS[kind](key.partition, 1)}
     assert left == []
@@ -88,7 +88,7 @@ def test_filters_are_joined_by_and() -> None:
     assert kept(EqualTo(PARTITION, 0), EqualTo(PARTITION, 1))[0] == set()
 
 
-def test_a_list_of_offsets_narrows_and_stays_sparks() -> None:
+def test_a_list_of_offsets_narrows_the_read_and_spark_applies_it_too() -> None:
     some = In(OFFSET, (9, 3, 5))
     assert kept(some) == (EVERYTHING[0], set(range(3, 10)), [some])
     assert kept(some, In(OFFSET, (5, 9, 11)), LessThan(OFFSET, 9))[1] == {5}
@@ -129,5 +129,5 @@ def test_parts_of_a_topic_are_taken() -> None:
         IsNotNull(("key",)),
     ],
 )
-def test_what_is_not_understood_is_left_to_spark(unclear: Filter) -> None:
+def test_other_filters_are_left_to_spark(unclear: Filter) -> None:
     assert kept(unclear) == (*EVERYTHING, [unclear])

@@ -20,7 +20,7 @@ from tierfold.storage.kafka.record_versions import VersionSource
 NAMES = tuple(column.name for column in COLUMNS)
 
 
-def test_nothing_but_a_tier_need_be_named() -> None:
+def test_only_the_tier_is_required() -> None:
     request = request_of({"path": "/tier"})
     assert (request.tier_uri, request.catalog_uri, request.scope) == ("/tier", None, Scope())
     assert request.is_committed
@@ -31,7 +31,7 @@ def test_nothing_but_a_tier_need_be_named() -> None:
     assert request.versions == VersionSource()
 
 
-def test_every_option_is_heard_whatever_its_case() -> None:
+def test_the_case_of_an_option_does_not_matter() -> None:
     request = request_of(
         {
             "PATH": "/tier",
@@ -54,7 +54,7 @@ def test_partitions_may_be_assigned_one_by_one() -> None:
     assert request.scope == Scope(topics=("orders", "payments"))
 
 
-def test_what_a_version_is_goes_by_the_strategy() -> None:
+def test_the_strategy_decides_the_version() -> None:
     by_header = {"compaction.strategy": "header", "compaction.strategy.header": "seq"}
     for options, versions in (
         (
@@ -70,8 +70,8 @@ def test_what_a_version_is_goes_by_the_strategy() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"path": "/t", "segments": "retired"}, "segments is 'retired'. It is live or original"),
-        ({"path": "/t", "compaction.strategy": "newest"}, "It is offset or timestamp or header"),
+        ({"path": "/t", "segments": "retired"}, "segments is 'retired'. Write live or original"),
+        ({"path": "/t", "compaction.strategy": "newest"}, "Write offset or timestamp or header"),
         ({"path": "/t", "compaction.strategy": "header"}, "compaction.strategy.header is ''"),
         ({"path": "/t", "compaction.strategy.header": "seq"}, "compaction.strategy is offset"),
         ({"path": "/t", "assign": "orders"}, "assign is 'orders'"),
@@ -79,22 +79,19 @@ def test_what_a_version_is_goes_by_the_strategy() -> None:
         ({"path": "/t", "assign": "{}"}, "assign is '{}'"),
         ({"path": "/t", "assign": '{"a": 0}'}, "Write JSON such as"),
         ({"path": "/t", "assign": '{"a": [true]}'}, "Write JSON such as"),
-        ({"path": "/t", "assign": '{"a": [0]}', "topics": "a"}, "neither topics nor partitions"),
-        ({"path": "/t", "assign": '{"a": [0]}', "partitions": "0"}, "neither topics nor"),
+        ({"path": "/t", "assign": '{"a": [0]}', "topics": "a"}, "omit the options topics and"),
+        ({"path": "/t", "assign": '{"a": [0]}', "partitions": "0"}, "omit the options"),
         ({}, "no tier is named"),
         ({"path": ""}, "no tier is named"),
         ({"path": "/t", "topic": "a"}, "there is no option topic. The options are path, catalog,"),
-        ({"path": "/t", "isolation.level": "serializable"}, "It is read_committed or"),
-        (
-            {"path": "/t", "columns": "key,payload"},
-            "no column is 'payload'. The columns are topic,",
-        ),
+        ({"path": "/t", "isolation.level": "serializable"}, "Write read_committed or"),
+        ({"path": "/t", "columns": "key,payload"}, "no column 'payload'. Name each once, of"),
         ({"path": "/t", "columns": "key,key"}, "column key is named twice"),
         ({"path": "/t", "columns": ""}, "columns is ''"),
         ({"path": "/t", "topics": "a,,b"}, "topics is 'a,,b'"),
     ],
 )
-def test_a_wrong_option_is_named_with_a_remedy(options: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_refused_with_a_remedy(options: dict[str, str], said: str) -> None:
     with pytest.raises(BadSettings) as refused:
         request_of(options)
     assert said in str(refused.value)
@@ -108,13 +105,10 @@ def test_a_schema_may_choose_and_reorder() -> None:
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        (StructField("offset", IntegerType()), "offset is asked for as int. It is read as bigint"),
-        (
-            StructField("key", StringType()),
-            "key is asked for as string. It is read as binary; cast",
-        ),
-        (StructField("payload", BinaryType()), "no column is 'payload'"),
-        (StructField("value", BinaryType(), False), "column value is asked for as NOT NULL"),
+        (StructField("offset", IntegerType()), "has column offset as int. Name it as bigint"),
+        (StructField("key", StringType()), "has column key as string. Name it as binary, and cast"),
+        (StructField("payload", BinaryType()), "there is no column 'payload'"),
+        (StructField("value", BinaryType(), False), "has column value as NOT NULL"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_refused(field: StructField, said: str) -> None:
@@ -123,6 +117,6 @@ def test_a_schema_that_cannot_be_read_is_refused(field: StructField, said: str) 
     assert said in str(refused.value)
 
 
-def test_a_schema_of_nothing_is_refused() -> None:
-    with pytest.raises(BadSettings, match="To count, read one"):
+def test_a_schema_without_columns_is_refused() -> None:
+    with pytest.raises(BadSettings, match="To count records, read a small column"):
         check_schema(StructType([]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     an_open_producer,
+    flip_last_byte,
     folder_of,
     key_of,
     made_tier,
@@ -56,7 +57,7 @@ PREDICATES: Final = (
 
 @pytest.fixture(scope="module")
 def reading(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with the format registered; what is set for it is unset afterwards."""
+    """The session with the format registered; its setting is unset afterwards."""
     register(spark)
     yield spark
     spark.conf.unset(PUSHDOWN)
@@ -97,15 +98,15 @@ def is_as_the_plain_reader_reads_it(session: SparkSession, tier: Path, level: st
     return len(rows)
 
 
-def test_one_line_makes_the_format_known_and_twice_is_once(
-    reading: SparkSession, tmp_path: Path
-) -> None:
+def test_registering_again_and_reading_is_safe(reading: SparkSession, tmp_path: Path) -> None:
     put_updates(made_tier(tmp_path), ORDERS, 0)
+    before = sorted(tmp_path.rglob("*"))
     register(reading)
     found = read(reading, tmp_path)
     assert found.schema == SCHEMA
     assert found.count() == RECORDS_PER_SEGMENT
     assert reading.conf.get(PUSHDOWN) == "true"
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_the_sample_is_read_before_and_after_it_is_compacted(
@@ -119,7 +120,7 @@ def test_the_sample_is_read_before_and_after_it_is_compacted(
     original = {"segments": "original", "columns": "offset,value_digest"}
     assert read(reading, tier, **original).count() == 8261
     for log in sources:
-        Path(log).unlink()  # Who reads a retired segment will miss it.
+        Path(log).unlink()  # A reader of retired segments would fail.
     assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 999
     with pytest.raises(PySparkException, match="tiered-0: 3 of 3 original segments are gone"):
         read(reading, tier, **original).count()
@@ -159,17 +160,17 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tier
 
 
-def test_committed_is_what_a_consumer_may_see(reading: SparkSession, transactional: Path) -> None:
-    assert offsets(read(reading, transactional)) == [0, 3, 6]
-    assert offsets(read(reading, transactional).where("offset < 3")) == [0]
-    found = read(reading, transactional, isolation_level="read_committed")
-    assert offsets(found.where("offset >= 7")) == []
-    assert found.where("offset = 6").collect()[0]["value"] is None
-
-
-def test_uncommitted_is_all_but_markers(reading: SparkSession, transactional: Path) -> None:
-    found = read(reading, transactional, isolation_level="read_uncommitted")
-    assert offsets(found) == [0, 1, 2, 3, 6, 7, 8]
+def test_isolation_decides_which_records_are_read(
+    reading: SparkSession, transactional: Path
+) -> None:
+    default = read(reading, transactional)
+    assert offsets(default) == [0, 3, 6]
+    assert offsets(default.where("offset < 3")) == [0]
+    committed = read(reading, transactional, isolation_level="read_committed")
+    assert offsets(committed.where("offset >= 7")) == []
+    assert committed.where("offset = 6").collect()[0]["value"] is None
+    uncommitted = read(reading, transactional, isolation_level="read_uncommitted")
+    assert offsets(uncommitted) == [0, 1, 2, 3, 6, 7, 8]
 
 
 def test_times_headers_and_nulls_are_exact(reading: SparkSession, tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places_by_predicate(
     reading: SparkSession, several: Path
 ) -> dict[str, list[tuple[str, int, int]]]:
-    """What Spark alone finds: it is told of no filter, and computes each predicate per record."""
+    """Spark's own results: it pushes no filter, and computes each predicate per record."""
     reading.conf.set(PUSHDOWN, "false")
     said = [f"({predicate}) AS is_{i}" for i, predicate in enumerate(PREDICATES)]
     rows = read(reading, several).selectExpr("topic", "partition", "offset", *said).collect()
@@ -261,7 +262,7 @@ def test_options_choose_partitions_and_columns(reading: SparkSession, several: P
     assert chosen.count() == 4 * 3 * RECORDS_PER_SEGMENT
 
 
-def test_what_is_excluded_is_not_even_looked_at(reading: SparkSession, tmp_path: Path) -> None:
+def test_excluded_partitions_are_not_inspected(reading: SparkSession, tmp_path: Path) -> None:
     put_updates(made_tier(tmp_path), ORDERS, 0)
     put_updates(tmp_path, key_of("broken"), 0).write_bytes(b"no log")
     with pytest.raises(PySparkException, match=r"broken-0.*the log is torn"):
@@ -272,27 +273,29 @@ def test_what_is_excluded_is_not_even_looked_at(reading: SparkSession, tmp_path:
 
 @contextmanager
 def refused_in_a_sentence(match: str) -> Iterator[None]:
-    """What a notebook shows of it is the sentence, without the trace of a Python worker."""
+    """A notebook shows one sentence, without the traceback of a Python worker."""
     with pytest.raises(PySparkException, match=match) as refused:
         yield
     assert "Traceback (most recent call last)" not in str(refused.value)
 
 
-def test_a_corrupt_batch_fails_the_query_in_a_sentence(
-    reading: SparkSession, tmp_path: Path
+def corrupt_batch(tier: Path) -> str:
+    log = put_updates(tier, ORDERS, 0)
+    flip_last_byte(log)
+    return rf"{log}: the batch at byte \d+ .* bad CRC"
+
+
+def gap(tier: Path) -> str:
+    for number in (0, 2):
+        put_updates(tier, ORDERS, number)
+    return r"orders-0: segment .* ends at offset 10"
+
+
+@pytest.mark.parametrize("corruption", [corrupt_batch, gap])
+def test_a_corruption_fails_the_query_in_a_sentence(
+    reading: SparkSession, tmp_path: Path, corruption: Callable[[Path], str]
 ) -> None:
-    log = put_updates(made_tier(tmp_path), ORDERS, 0)
-    content = bytearray(log.read_bytes())
-    content[-1] ^= 1
-    log.write_bytes(content)
-    with refused_in_a_sentence(rf"{log}: the batch at byte \d+ .* bad CRC"):
-        read(reading, tmp_path).count()
-
-
-def test_a_gap_fails_the_query_in_a_sentence(reading: SparkSession, tmp_path: Path) -> None:
-    put_updates(made_tier(tmp_path), ORDERS, 0)
-    put_updates(tmp_path, ORDERS, 2)
-    with refused_in_a_sentence(r"orders-0: segment .* ends at offset 10"):
+    with refused_in_a_sentence(corruption(made_tier(tmp_path))):
         read(reading, tmp_path).count()
 
 
@@ -312,10 +315,3 @@ def test_an_empty_tier_has_no_records(reading: SparkSession, tmp_path: Path) -> 
     assert read(reading, made_tier(tmp_path)).collect() == []
     folder_of(tmp_path, ORDERS).mkdir()
     assert read(reading, tmp_path).collect() == []
-
-
-def test_the_reader_changes_nothing(reading: SparkSession, tmp_path: Path) -> None:
-    put_updates(made_tier(tmp_path), ORDERS, 0)
-    before = sorted(tmp_path.rglob("*"))
-    assert read(reading, tmp_path).count() == RECORDS_PER_SEGMENT
-    assert sorted(tmp_path.rglob("*")) == before

@@ -29,7 +29,7 @@ VALUE_BYTES = 2000
 
 @pytest.fixture(scope="module")
 def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two partitions whose segments the catalog knows, so that none is opened to be known."""
+    """Two partitions whose segments the catalog knows, so that none is opened to be inspected."""
     folder = made_tier(tmp_path_factory.mktemp("counted"))
     for partition in range(2):
         for start in range(0, SEGMENTS * PER_SEGMENT, PER_SEGMENT):
@@ -59,82 +59,62 @@ class Counted:
 
     def __init__(self, tier: Path, filters: list[Filter], **options: str) -> None:
         request = request_of({"path": str(tier), **options})
-        self.store = ScriptedStore(tier)
-        context = replace(run_context(str(tier), None, None), tier=LocalTieredStorage(self.store))
+        store = ScriptedStore(tier)
+        context = replace(run_context(str(tier), None, None), tier=LocalTieredStorage(store))
         reader = SegmentReader(context, request, schema_of(request.columns))
         self.left = list(reader.pushFilters(filters))
-        self.batches: list[pa.RecordBatch] = [
+        batches: list[pa.RecordBatch] = [
             batch for task in reader.partitions() for batch in reader.read(task)
         ]
-
-    @property
-    def rows(self) -> int:
-        return sum(batch.num_rows for batch in self.batches)
-
-    @property
-    def log_bytes(self) -> int:
-        return self.store.of_part("log")
-
-    @property
-    def handed_bytes(self) -> int:
-        return sum(batch.nbytes for batch in self.batches)
-
-
-def all_log_bytes(tier: Path) -> int:
-    return Counted(tier, []).log_bytes
+        self.read_bytes = store.read_bytes
+        self.log_bytes = store.of_part("log")
+        self.rows = sum(batch.num_rows for batch in batches)
+        self.passed_bytes = sum(batch.nbytes for batch in batches)
 
 
 def test_everything_is_read_once(tier: Path) -> None:
     whole = Counted(tier, [])
     assert whole.rows == 2 * SEGMENTS * PER_SEGMENT
-    assert len(whole.store.read_bytes) >= 2 * SEGMENTS
-    lives = {key for key in whole.store.read_bytes if key.endswith(".log")}
-    sizes = sum((tier / key).stat().st_size for key in lives)
-    assert whole.log_bytes == sizes
+    assert len(whole.read_bytes) >= 2 * SEGMENTS
+    live = {key for key in whole.read_bytes if key.endswith(".log")}
+    assert whole.log_bytes == sum((tier / key).stat().st_size for key in live)
 
 
-def test_a_filter_on_the_partition_halves_what_is_read(tier: Path) -> None:
-    half = Counted(tier, [EqualTo(("partition",), 1)])
-    assert (half.rows, half.left) == (SEGMENTS * PER_SEGMENT, [])
-    assert half.log_bytes * 2 == pytest.approx(all_log_bytes(tier), rel=0.01)
-    assert not [key for key in half.store.read_bytes if "orders-0-" in key]
+@pytest.mark.parametrize(
+    ("filter_", "rows", "share", "unread"),
+    [
+        (EqualTo(("partition",), 1), SEGMENTS * PER_SEGMENT, 1 / 2, "orders-0-"),
+        (EqualTo(("topic",), "payments"), 0, 0, ""),
+        (LessThan(("offset",), PER_SEGMENT), 2 * PER_SEGMENT, 1 / SEGMENTS, "no such key"),
+    ],
+)
+def test_a_filter_reads_nothing_of_other_segments(
+    tier: Path, filter_: Filter, rows: int, share: float, unread: str
+) -> None:
+    found = Counted(tier, [filter_])
+    assert (found.rows, found.left) == (rows, [])
+    assert found.log_bytes == pytest.approx(share * Counted(tier, []).log_bytes, rel=0.01)
+    assert not [key for key in found.read_bytes if unread in key]
 
 
-def test_a_filter_on_the_topic_reads_nothing_of_others(tier: Path) -> None:
-    none = Counted(tier, [EqualTo(("topic",), "payments")])
-    assert (none.rows, none.store.read_bytes) == (0, {})
-
-
-def test_a_filter_on_the_offset_opens_no_other_segment(tier: Path) -> None:
-    below = Counted(tier, [LessThan(("offset",), PER_SEGMENT)])
-    assert (below.rows, below.left) == (2 * PER_SEGMENT, [])
-    assert below.log_bytes * SEGMENTS == pytest.approx(all_log_bytes(tier), rel=0.01)
-
-
-def test_a_filter_on_the_offset_reads_but_a_part_of_a_segment(tier: Path) -> None:
-    few = Counted(
-        tier,
-        [
-            EqualTo(("partition",), 0),
-            GreaterThanOrEqual(("offset",), 301),
-            LessThan(("offset",), 303),
-        ],
-    )
+def test_a_filter_on_the_offset_reads_only_a_part_of_a_segment(tier: Path) -> None:
+    offsets = GreaterThanOrEqual(("offset",), 301), LessThan(("offset",), 303)
+    few = Counted(tier, [EqualTo(("partition",), 0), *offsets])
     assert (few.rows, few.left) == (2, [])
-    # The batch that holds them and, at most, one beside it on either side.
+    # The batch that holds them and at most one more on either side.
     assert few.log_bytes <= 3 * PER_BATCH * (VALUE_BYTES + 100)
 
 
-def test_columns_not_asked_for_are_not_handed_over(tier: Path) -> None:
+def test_other_columns_are_not_passed_to_spark(tier: Path) -> None:
     whole, narrow = Counted(tier, []), Counted(tier, [], columns="partition,offset,key")
     assert narrow.rows == whole.rows
-    assert whole.handed_bytes > whole.rows * VALUE_BYTES
-    assert narrow.handed_bytes < narrow.rows * 32
+    assert whole.passed_bytes > whole.rows * VALUE_BYTES
+    assert narrow.passed_bytes < narrow.rows * 32
     # Kafka stores batches by row, under one checksum: they are read whole either way.
     assert narrow.log_bytes == whole.log_bytes
 
 
-def test_spark_receives_only_what_is_asked_for(spark: SparkSession, tier: Path) -> None:
+def test_spark_receives_only_what_a_query_needs(spark: SparkSession, tier: Path) -> None:
     register(spark)
     # Spark's counter belongs to the registered format: it runs on from query to query.
     before = received_bytes(spark, tier, "offset", "true")
@@ -148,7 +128,7 @@ def test_spark_receives_only_what_is_asked_for(spark: SparkSession, tier: Path) 
 
 
 def received_bytes(spark: SparkSession, tier: Path, columns: str, predicate: str) -> int:
-    """What Spark counts as come from its Python workers."""
+    """Spark's own count of the bytes that its Python workers return."""
     frame = spark.read.format(FORMAT).option("columns", columns).load(str(tier)).where(predicate)
     frame.collect()
     return _returned(frame._jdf.queryExecution().executedPlan())

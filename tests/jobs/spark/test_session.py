@@ -33,7 +33,7 @@ def compact(tier: Path, path: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("java", [None, TOO_OLD])
-def test_without_a_java_that_can_run_spark_the_sentence_says_what_to_install(
+def test_without_a_usable_java_one_sentence_names_what_to_install(
     tmp_path: Path, java: str | None
 ) -> None:
     tools = tmp_path / "bin"
@@ -53,9 +53,7 @@ def test_without_a_java_that_can_run_spark_the_sentence_says_what_to_install(
     assert not (tier / "_tierfold").exists()
 
 
-def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(
-    spark: SparkSession,
-) -> None:
+def test_our_daemon_forks_the_workers_and_they_use_a_unix_socket(spark: SparkSession) -> None:
     def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()

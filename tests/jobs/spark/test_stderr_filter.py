@@ -51,7 +51,7 @@ def passed_on(said: str) -> list[str]:
     return sorted(ran.stderr.split("\n"))
 
 
-def test_chatter_is_not_passed_on_and_all_else_is() -> None:
+def test_only_chatter_is_hidden() -> None:
     said = PANIC + "a sentence between\n" + JVM + PANIC + OTHERS
     expected = ["", "", "a sentence between", *OTHERS.splitlines(), "own words", "afterwards"]
     assert passed_on(said) == sorted(expected)
@@ -62,12 +62,12 @@ def test_a_last_line_without_an_end_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
-def test_what_ends_well_does_so_where_stderr_takes_nothing(stderr: str) -> None:
+def test_a_process_succeeds_even_if_stderr_takes_nothing(stderr: str) -> None:
     command = ["sh", "-c", f'"$0" -c "$1" {stderr}', sys.executable, SAYS_MORE]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
-def test_a_process_that_native_code_aborts_says_where() -> None:
+def test_a_process_that_native_code_aborts_prints_where() -> None:
     imports = "import os; from tierfold.jobs.spark.stderr_filter import chatter_hidden"
     aborts = f"{imports}\nwith chatter_hidden(): os.abort()"
     command = [sys.executable, "-c", aborts]

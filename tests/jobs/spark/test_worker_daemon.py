@@ -60,7 +60,7 @@ def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
         running.said = process.communicate()[1].decode()
 
 
-def test_a_worker_whose_spark_hangs_up_ends_in_silence() -> None:
+def test_a_worker_whose_spark_hangs_up_prints_nothing() -> None:
     with daemon() as running:
         running.hung_up_on()
     assert running.said == ""

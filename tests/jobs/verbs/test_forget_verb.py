@@ -28,8 +28,8 @@ from tests.jobs.elections import (
 )
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, folder_of, live_values
+from tests.storage.call_scripts import at, changes
 from tests.storage.scripted_catalog import rival_claims, unknown
-from tests.storage.scripts import at, changes
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     ReleaseClaim,

@@ -95,7 +95,7 @@ def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
     ran = tierfold("restore", tier, folder_of(tier, ORDERS).name, "--to", RUNS[0])
     assert (ran.code, "nothing_to_do" in ran.stdout) == (0, True)
     ran = tierfold("restore", tier, folder_of(tier, anew).name, "--to", RUNS[0])
-    assert (ran.code, "stands for copied-0" in ran.stdout) == (3, True)
+    assert (ran.code, "the partitions copied-0" in ran.stdout) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
     [
         ("20261121T153000-aaaa", ("begins the names of 2 runs", *RUNS, "Give more")),
         ("20261121T153000-zzzz", ("is no timestamp, and no run", "tierfold history")),
-        ("2026-11-31", ("'2026-11-31' is no timestamp", "--to", "2026-11-21T15:30:46.123Z")),
+        ("2026-11-31", ("'2026-11-31' is not a timestamp", "--to", "2026-11-21T15:30:46.123Z")),
         ("", ("'' is no timestamp, and no run", "tierfold history")),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_folder_under_another_name_stands_for_no_other_partition(tier: Path) -
     folder_of(tier, copied).symlink_to(folder_of(tier, ORDERS))
     ran = restore(tier, RUNS[0])
     assert ran.code == 3
-    assert "stands for copied-0 and for orders-0" in ran.stdout
+    assert "the partitions copied-0 and orders-0, in the tier" in ran.stdout
 
 
 def test_what_was_adopted_since_stays_so_there_is_nothing_to_do(tier: Path) -> None:

@@ -294,7 +294,7 @@ def test_a_run_whose_record_cannot_be_kept_is_reported_all_the_same(tier: Path) 
     (tier / CATALOG_FOLDER / "runs").write_bytes(b"no folder")
     ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")
-    assert "The run's record could not be kept" in ran.stderr
+    assert "This run could not be recorded" in ran.stderr
 
 
 def test_a_catalog_that_cannot_clean_up_gives_a_warning_and_no_failure(tier: Path) -> None:
