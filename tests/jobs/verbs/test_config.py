@@ -119,7 +119,7 @@ def test_config_as_json_is_one_document() -> None:
 def test_config_of_what_is_no_topic_is_refused(name: str) -> None:
     ran = tierfold("config", name)
     assert (ran.code, ran.stdout) == (2, "")
-    assert "is no topic's name" in ran.stderr
+    assert "is not a valid topic name" in ran.stderr
 
 
 def test_the_file_may_be_named_by_the_environment(

@@ -113,7 +113,7 @@ def test_a_checkpoint_that_its_batches_contradict_is_not_trusted(tmp_path: Path)
     ran = tierfold("forget", tier, "orders-0", "--json", "--dry-run")
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
-    assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")
+    assert not told(entry["reason"], forged.segment_id, "have other leader epochs", "a backup")
 
 
 @pytest.mark.parametrize("verb", ["forget", "restore", "vacuum"])

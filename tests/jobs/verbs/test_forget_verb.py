@@ -191,7 +191,7 @@ def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
     why = corrupt(tier)
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
-    assert not told(ran.entries[0]["reason"], "without its row, too", why)
+    assert not told(ran.entries[0]["reason"], "even without its row", why)
     assert not row_of(tier).is_forgotten
 
 
@@ -286,7 +286,7 @@ def test_a_run_that_holds_the_partition_is_named_and_fenced(tmp_path: Path) -> N
     held = claimed(tier, "holder")
     upload(tier, 6, 9, NEW)
     planned = forget(tier, "--dry-run").entries[0]
-    words = ("run holder holds it", "2026-11-21T15:30:00.000Z", "it is fenced by this")
+    words = ("run holder holds it", "2026-11-21T15:30:00.000Z", "`forget` fences it")
     assert not told(planned["notes"][0], *words)
     assert forget(tier).outcomes["orders", 0] == "forgotten"
     late = proposed(held, ReleaseClaim(run="holder"), commit_id=new_commit_id(), at_ms=1)
@@ -313,7 +313,7 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     with scripted(at("claim", lambda: upload(tier, 0, 5))):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
-    assert "changed while it was looked at" in ran.entries[0]["reason"]
+    assert "changed since it was read" in ran.entries[0]["reason"]
     assert (len(row_of(tier).segments), row_of(tier).owner_run) == (2, "")
     assert "orphaned" in forget(tier).entries[0]["reason"]
 

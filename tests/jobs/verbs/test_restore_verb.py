@@ -321,7 +321,7 @@ def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) ->
     catalog = Catalog(str(tier / "_tierfold"))
     held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].state
     found = lines_of(tier)[-1]
-    words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fenced")
+    words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fences")
     planned = restore(tier, found["committed_at"], "--dry-run")
     assert not told(planned.entries[0]["notes"][0], *words)
     assert row_of(tier) == held

@@ -121,7 +121,7 @@ def rival(tier: Path) -> Event:
         ("claim 1", "lost_race", ("another run changed", "nothing was deleted", "run again")),
         (START, "fenced", ("run rival holds epoch 3", "nothing was deleted")),
         (READ_AGAIN, "fenced", ("run rival holds epoch 3", "nothing was deleted")),
-        (FINISH, "fenced", ("run rival holds epoch 3", "the next run goes on")),
+        (FINISH, "fenced", ("run rival holds epoch 3", "the next run continues")),
     ],
 )
 def test_a_zombie_is_fenced_at_each_step_and_learns_by_which_epoch(
@@ -200,7 +200,7 @@ def test_a_delete_that_fails_stops_its_partition_and_leaves_its_marks(
     with scripted(fails(f"delete {number}")) as script:
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
-    assert not told(ran.partitions["orders", 0]["reason"], "no answer", "the next run goes on")
+    assert not told(ran.partitions["orders", 0]["reason"], "no answer", "the next run continues")
     assert len(script.of("delete")) == number
     after = row(tier)
     # Of each segment but those that are wholly gone the row says that its deletion began.
@@ -226,7 +226,7 @@ def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
         ran = vacuum(tier)
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "vacuumed", {})
-    assert not told("; ".join(entry["notes"]), "3 are listed still", "the next run looks again")
+    assert not told("; ".join(entry["notes"]), "3 deleted ones are still listed", "the next run")
     assert ids_in(tier) == live_ids(tier)
     assert {retired_segment.segment.segment_id for retired_segment in row(tier).retired} == gone
     assert vacuum(tier).outcomes["orders", 0] == "vacuumed"

@@ -144,7 +144,7 @@ def test_what_brokers_wrote_is_sound_without_a_catalog(stage: Stage) -> None:
         for original in stage.originals
     )
     assert found.keys_compared is None
-    assert found.notes == ("not compared: nothing was rewritten, what brokers wrote is live",)
+    assert found.notes == ("not compared: nothing was rewritten since the upload",)
 
 
 @pytest.mark.parametrize("kept", [(A, B, C, E, F), (A, B, E, F)])
@@ -206,7 +206,7 @@ def test_a_segment_that_is_live_still_counts_on_both_sides(stage: Stage) -> None
         ({"strategies": ("newest",)}, "compacted by newest, which this version of tierfold"),
         (
             {"strategies": ("offset", "timestamp")},
-            "compacted by offset, then by timestamp: what one removed stays removed",
+            "compacted by offset, then by timestamp: removed records do not return",
         ),
     ],
 )
@@ -299,7 +299,7 @@ def test_unindexed_aborts_of_originals_are_trusted(tmp_path: Path) -> None:
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
     found = stage.verify(second_opinion=True)
     assert (found.corruptions, found.keys_compared, found.second_opinion) == ((), 6, None)
-    assert found.notes[-1].startswith("no second opinion: the reader takes aborted records")
+    assert found.notes[-1].startswith("no second opinion: Spark would read aborted records")
 
 
 def test_a_live_transaction_index_that_cannot_be_read_is_reported_once(stage: Stage) -> None:
@@ -323,7 +323,7 @@ def test_the_last_live_segment_must_end_in_a_batch_and_only_that(stage: Stage) -
 def test_an_index_of_another_interval_is_a_note(stage: Stage) -> None:
     found = stage.verify(interval_bytes=1)
     assert found.corruptions == ()
-    assert "the indexes of 2 of 2 segments are right, but not those" in found.notes[1]
+    assert "the indexes of 2 of 2 segments are correct, but not those" in found.notes[1]
     assert "index.interval.bytes=1" in found.notes[1]
 
 
