@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from tests.storage.live_segments import EPOCHS, a_tier, data, log_of
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -106,6 +108,19 @@ def updated_tier(folder: Path, keys: Sequence[PartitionKey], segments: int) -> P
         for number in range(segments):
             put_updates(folder, key, number)
     return folder
+
+
+def copied(build: Callable[[Path], Path]) -> Any:
+    """Return a fixture that gives each test a copy of the tier that `build` makes once."""
+    once: list[Path] = []
+
+    @pytest.fixture
+    def tier(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+        if not once:
+            once.append(build(tmp_path_factory.mktemp("once") / "tier"))
+        return Path(shutil.copytree(once[0], tmp_path / "copied"))
+
+    return tier
 
 
 def latest_updates(segments: int) -> dict[bytes, bytes]:

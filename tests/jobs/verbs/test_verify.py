@@ -35,7 +35,6 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline.survey import KnownPartition
-from tierfold.jobs.reports.verify_report import verify_result
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.verify import Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
@@ -374,27 +373,3 @@ def test_nothing_is_written(stage: Stage) -> None:
 def test_an_empty_tier_has_nothing_to_verify(tmp_path: Path) -> None:
     a_tier(tmp_path / "empty")
     assert verified(tmp_path / "empty") == []
-
-
-def test_the_json_entry_has_it_all(stage: Stage) -> None:
-    (entry,) = verify_result([stage.verify()]).document()["partitions"]
-    assert entry["topic"] == "orders"
-    assert entry["records"] == 10
-    assert entry["corruptions"] == []
-    assert set(entry) == {
-        "topic",
-        "partition",
-        "topic_id",
-        "segments",
-        "batches",
-        "records",
-        "markers",
-        "bytes_read",
-        "keys_compared",
-        "keys_deleted",
-        "compared_by",
-        "second_opinion",
-        "index_entries",
-        "corruptions",
-        "notes",
-    }
