@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,21 +16,40 @@ from tierfold.jobs.cli.output import output_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
-INT64: Final = click.IntRange(0, 2**63 - 1)
-"""A time or an offset as Kafka stores it; larger numbers fit into no array or table."""
-
 CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 
 OWN_PROCESS: Final = object()
-"""The context's object where the command is all that its process runs."""
+"""The context's object if the process runs nothing but the command."""
 
-JSON_OPTION: Final = click.option(
-    "--json",
-    "output",
-    is_flag=True,
-    callback=output_option,
-    help="Print one JSON document on stdout.",
-)
+_INT64_MAX: Final = 2**63 - 1
+"""The largest time or offset in Kafka."""
+
+_NOW_MIN_MS: Final = 10**12
+"""September 2001, before Kafka: a smaller number is probably in seconds. It would date new
+retirements to 1970, and the next `vacuum` would delete them without a grace period."""
+
+_DIGITS_MAX: Final = 100
+"""Python refuses to parse numbers of thousands of digits."""
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+
+class _Timestamp(click.ParamType[int]):
+    """A time as `restore --to` takes it, within plausible bounds."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the time in epoch milliseconds."""
+        time_ms = timestamp_ms_of(value, where="--now")
+        if time_ms is None and value.isdecimal() and len(value) < _DIGITS_MAX:
+            time_ms = int(value)
+        if time_ms is None:
+            form = "Write it as 2026-11-21T15:30:46Z, or in epoch milliseconds."
+            self.fail(f"{value!r} is not a time. {form}", param, ctx)
+        if not _NOW_MIN_MS <= time_ms <= _INT64_MAX:
+            self.fail(f"{value} is not in the range {_NOW_MIN_MS}<=x<={_INT64_MAX}.", param, ctx)
+        return time_ms
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
@@ -39,6 +58,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
         click.echo(f"tierfold, version {tierfold_version()}")
         ctx.exit()
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[_Verb], _Verb]:
+    """Return a decorator that adds these options to a verb, shown in their order."""
+    return lambda verb: functools.reduce(
+        lambda wrapped, option: option(wrapped), reversed(options), verb
+    )
 
 
 version_option: Final = click.option(
@@ -50,154 +76,113 @@ version_option: Final = click.option(
     help="Show the version and exit.",
 )
 
-_NOW_MIN_MS: Final = 10**12
-"""September 2001, before Kafka: smaller numbers are seconds. A time in seconds would date new
-retirements half a century back, and the next `vacuum` would delete them without a grace period."""
-
-_NOW_MAX_MS: Final = 2**63 - 1
-
-_DIGITS_MAX: Final = 100
-"""Python refuses to parse numbers of thousands of digits."""
-
-
-class _Timestamp(click.ParamType[int]):
-    """A time as `restore --to` takes it, within plausible bounds."""
-
-    name = "time"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Epoch milliseconds."""
-        time_ms = timestamp_ms_of(value, where="--now")
-        if time_ms is None and value.isdecimal() and len(value) < _DIGITS_MAX:
-            time_ms = int(value)
-        if time_ms is None:
-            form = "Write it as 2026-11-21T15:30:46Z, or in epoch milliseconds."
-            self.fail(f"{value!r} is no time. {form}", param, ctx)
-        if not _NOW_MIN_MS <= time_ms <= _NOW_MAX_MS:
-            self.fail(f"{value} is not in the range {_NOW_MIN_MS}<=x<={_NOW_MAX_MS}.", param, ctx)
-        return time_ms
-
+JSON_OPTION: Final = click.option(
+    "--json",
+    "output",
+    is_flag=True,
+    callback=output_option,
+    help="Print one JSON document on stdout.",
+)
 
 _NOW_OPTION: Final = click.option(
     "--now",
     "now_ms",
     type=_Timestamp(),
     metavar="TIME",
-    help="Instead of the clock: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds.",
+    help="Decide as at this time: ISO 8601 (UTC without an offset) or epoch milliseconds.",
 )
 
-_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+settings_options: Final = _together(
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        envvar=CONFIG_VARIABLE,
+        metavar="FILE",
+        help=f"Settings of brokers and topics, in TOML. Default: ${CONFIG_VARIABLE}.",
+    ),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting, by Kafka's name for it. Repeatable.",
+    ),
+)
 
+clock_options: Final = _together(_NOW_OPTION, settings_options)
+"""With these, a verb repeats the decisions of another run."""
 
-def settings_options(verb: _Verb) -> _Verb:
-    """--config and --set, which every verb takes."""
-    options = (
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            envvar=CONFIG_VARIABLE,
-            metavar="FILE",
-            help=f"Settings of brokers and topics, in TOML. Else ${CONFIG_VARIABLE}.",
-        ),
-        click.option(
-            "--set",
-            "overrides",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="A setting, by Kafka's name for it. Repeatable.",
-        ),
-    )
-    return with_options(options, verb)
-
-
-def clock_options(verb: _Verb) -> _Verb:
-    """--now and settings: with them a verb repeats the decisions of another run."""
-    return with_options((_NOW_OPTION,), settings_options(verb))
-
-
-def replay_options(verb: _Verb) -> _Verb:
-    """--now, --first-dirty and settings: with them a verb that reads a tier replays a run."""
-    first_dirty = click.option(
+replay_options: Final = _together(
+    _NOW_OPTION,
+    click.option(
         "--first-dirty",
-        type=INT64,
+        type=click.IntRange(0, _INT64_MAX),
         metavar="OFFSET",
-        help="Where the dirty region begins; 0 cleans all again.",
-    )
-    return with_options((_NOW_OPTION, first_dirty), settings_options(verb))
+        help="Where the dirty region begins; 0 cleans the whole log again.",
+    ),
+    settings_options,
+)
+"""With these, a verb that reads a tier replays a run."""
 
+catalog_options: Final = _together(
+    click.argument("tier"),
+    click.option("--catalog", metavar="URI", help="The catalog. Default: TIER/_tierfold."),
+)
 
-def catalog_options(verb: _Verb) -> _Verb:
-    """The tier and its catalog."""
-    options = (
-        click.argument("tier"),
-        click.option("--catalog", metavar="URI", help="Instead of TIER/_tierfold."),
-    )
-    return with_options(options, verb)
+tier_options: Final = _together(
+    catalog_options,
+    click.option(
+        "--topic", "topics", multiple=True, metavar="GLOB", help="Only these topics. Repeatable."
+    ),
+    click.option(
+        "--partition",
+        "partitions",
+        multiple=True,
+        metavar="GLOB",
+        help="Only these partition numbers. Repeatable.",
+    ),
+    JSON_OPTION,
+)
 
+budget_options: Final = _together(
+    click.option(
+        "--max-partitions",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Compact only the first N partitions that are due.",
+    ),
+    click.option(
+        "--max-bytes",
+        type=SIZE_BYTES,
+        metavar="SIZE",
+        help="Read at most this much of the log, such as 10GiB, but at least one segment.",
+    ),
+    click.option(
+        "--max-duration",
+        "max_duration_ms",
+        type=DURATION_MS,
+        metavar="TIME",
+        help="Begin no chunk after this time, such as 90m.",
+    ),
+)
+"""The limits of a run; the next run continues with the rest."""
 
-def tier_options(verb: _Verb) -> _Verb:
-    """The tier, its catalog, and which partitions."""
-    options = (
-        click.option(
-            "--topic", "topics", multiple=True, metavar="GLOB", help="Only these. Repeatable."
-        ),
-        click.option(
-            "--partition", "partitions", multiple=True, metavar="GLOB", help="Only these numbers."
-        ),
-        JSON_OPTION,
-    )
-    return catalog_options(with_options(options, verb))
-
-
-def budget_options(verb: _Verb) -> _Verb:
-    """The limits of a run; the next run goes on with the rest."""
-    options = (
-        click.option(
-            "--max-partitions",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Only the first N of those that are due.",
-        ),
-        click.option(
-            "--max-bytes",
-            type=SIZE_BYTES,
-            metavar="SIZE",
-            help="Read so much of the log at most, such as 10GiB, and at least one segment.",
-        ),
-        click.option(
-            "--max-duration",
-            "max_duration_ms",
-            type=DURATION_MS,
-            metavar="TIME",
-            help="Begin no chunk after that long, such as 90m.",
-        ),
-    )
-    return with_options(options, verb)
-
-
-def engine_options(verb: _Verb) -> _Verb:
-    """Which engine reads and writes the segments."""
-    options = (
-        click.option(
-            "--engine",
-            type=click.Choice(["spark", "local"]),
-            default="spark",
-            show_default=True,
-            help="local: no Spark and no Java, in this process; for small tiers.",
-        ),
-        click.option(
-            "--local-max",
-            "local_max_bytes",
-            type=SIZE_BYTES,
-            default="2GiB",
-            show_default=True,
-            metavar="SIZE",
-            help="The most bytes of logs to compact or verify that --engine local takes.",
-        ),
-    )
-    return with_options(options, verb)
-
-
-def with_options(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:
-    """Return the verb with these options, shown in their order."""
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+engine_options: Final = _together(
+    click.option(
+        "--engine",
+        type=click.Choice(["spark", "local"]),
+        default="spark",
+        show_default=True,
+        help="What reads and writes segments. local: this process, without Spark or Java; for"
+        " small tiers.",
+    ),
+    click.option(
+        "--local-max",
+        "local_max_bytes",
+        type=SIZE_BYTES,
+        default="2GiB",
+        show_default=True,
+        metavar="SIZE",
+        help="Maximum bytes of logs that --engine local compacts or verifies.",
+    ),
+)

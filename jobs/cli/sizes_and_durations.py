@@ -29,7 +29,7 @@ class Quantity(click.ParamType[int]):
         if found is None or found[2] not in self._units:
             units = ", ".join(unit for unit in self._units if unit)
             self.fail(
-                f"{value!r} is no {self.name}: give a whole number and one of {units},"
+                f"{value!r} is not a {self.name}: give a whole number and one of {units},"
                 f" such as {self._example}.",
                 param,
                 ctx,

@@ -83,7 +83,8 @@ def _totals(partitions: Sequence[Verified]) -> Text:
     if corruptions:
         corrupt = sum(bool(verified.corruptions) for verified in partitions)
         return Text(
-            f"FAULTS: {corruptions}, in {corrupt} of {counted(len(partitions), 'partition')}",
+            f"{counted(corruptions, 'corruption')} in {corrupt} of"
+            f" {counted(len(partitions), 'partition')}",
             style="bold red",
         )
 

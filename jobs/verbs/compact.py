@@ -34,8 +34,8 @@ def compact(
     """Compact every eligible partition in scope; return one report per partition in scope.
 
     The `runs` table gets a row for each tried chunk, and one for each partition without a tried
-    chunk. `console` shows the progress and warns if a row could not be written. Raises BadSettings;
-    an error in one partition is in its report.
+    chunk. `console` shows the progress, and a warning if a row could not be written. Raises
+    BadSettings; an error in one partition is in its report.
     """
     started_at_ms = now_ms()
     plans = survey(context, settings, scope)
@@ -55,7 +55,7 @@ def carried_out(
 ) -> list[PartitionReport]:
     """Carry out the plans that are due; return one report per plan, in their order.
 
-    `started_at_ms`: from when on `--max-duration` counts.
+    `--max-duration` counts from `started_at_ms`.
     """
     reports = {plan.key: planned_report(plan) for plan in plans}
     due = in_order_of_work(plans)
@@ -75,10 +75,8 @@ def carried_out(
     return [*reports.values()]
 
 
-def broker_warnings(
-    settings: Settings, reports: Sequence[PartitionReport]
-) -> tuple[str, ...]:
-    """Warnings about swaps if brokers may serve the tier; empty: no swap, or no brokers."""
+def broker_warnings(settings: Settings, reports: Sequence[PartitionReport]) -> tuple[str, ...]:
+    """Return a warning if segments were replaced and brokers may serve the tier."""
     swapped = [report.key.topic for report in reports if report.objects_written]
     if not swapped:
         return ()
@@ -87,6 +85,6 @@ def broker_warnings(
         return ()
     declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
     return (
-        f"This tier {declared} served by brokers. They are not told of the swap: they go on with"
-        " what they uploaded, which stays. Where none serves it, say tier.binding=detached.",
+        f"This tier {declared} served by brokers. They keep serving the segments that they"
+        " uploaded, which stay in the tier. If no broker serves it, set tier.binding=detached.",
     )

@@ -11,8 +11,8 @@ def settings_of_topic(settings: Settings, topic: str) -> list[EffectiveSetting]:
     """Return the topic's effective settings; raises BadSettings if `topic` is no valid name."""
     if not is_topic(topic):
         raise BadSettings(
-            f"{topic!r} is no topic's name",
+            f"{topic!r} is not a valid topic name",
             where="tierfold config",
-            remedy="Name one topic: letters, digits, dots, dashes and underscores.",
+            remedy="A topic name has only letters, digits, dots, dashes and underscores.",
         )
     return settings.effective(topic)

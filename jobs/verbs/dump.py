@@ -26,7 +26,7 @@ _SEQUENCES: Final = 2**31
 def dump_lines(segment_path: str) -> Iterator[str]:
     """Yield a line per batch, followed by a line per record of it, without reading ahead.
 
-    A batch with a bad CRC has `isvalid` false and no records; the dump goes on to the end.
+    A batch with a bad CRC has `isvalid` false and no records, and the dump continues.
 
     Raises:
         UnreadableObject: The file is missing or cannot be read.
@@ -47,16 +47,15 @@ def dump_lines(segment_path: str) -> Iterator[str]:
             raise broken
     if invalid:
         raise CorruptLog(
-            f"{len(invalid)} of {batches} batches have a bad CRC, the first at byte "
-            f"{invalid[0].position} "
-            f"(base offset {int(invalid[0].heads.base_offset[0])})",
+            f"{len(invalid)} of {batches} batches have a bad CRC, the first at byte"
+            f" {invalid[0].position} (base offset {int(invalid[0].heads.base_offset[0])})",
             where=segment_path,
             remedy="Take the segment from a backup.",
         )
 
 
 def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]:
-    """The records of a valid batch, or the error in records that have a correct checksum."""
+    """The records of a valid batch, or the error in a batch whose checksum is correct."""
     if not batch.is_valid:
         return (), None
     try:
@@ -134,21 +133,21 @@ def _record_entry(record: Record) -> dict[str, Any]:
         | {
             "headerKeys": [name.decode("utf-8", "backslashreplace") for name, _ in record.headers],
             "headers": [
-                _told("key", name) | _told("value", value) for name, value in record.headers
+                _bytes("key", name) | _bytes("value", value) for name, value in record.headers
             ],
         }
-        | _told("key", record.key)
-        | _told("value", record.value)
+        | _bytes("key", record.key)
+        | _bytes("value", record.value)
     )
 
 
 def _control_fields(record: Record, kind: ControlType) -> dict[str, Any]:
     if kind in {ControlType.ABORT, ControlType.COMMIT}:
         return {"endTxnMarker": kind.name, "coordinatorEpoch": coordinator_epoch(record.value)}
-    return {"controlType": kind.name} | _told("key", record.key) | _told("value", record.value)
+    return {"controlType": kind.name} | _bytes("key", record.key) | _bytes("value", record.value)
 
 
-def _told(name: str, content: bytes | None) -> dict[str, str | None]:
+def _bytes(name: str, content: bytes | None) -> dict[str, str | None]:
     """Text if the bytes are UTF-8, else hexadecimal; null stays null."""
     if content is None:
         return {name: None}

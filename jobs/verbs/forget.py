@@ -1,15 +1,14 @@
 """`tierfold forget`: empties the catalog's row of a partition whose log was truncated.
 
-    row, listing -> was the log truncated, does anything block it -> what discovery would then take
+    row, listing -> was the log truncated, does anything block it -> what the next run would read
     -> claim -> inspect again -> one commit that empties the row -> report
 
-The row stays as a fence: it gets a new epoch, so that no earlier run can commit. Segments outside
-the new history stay in the tier until `vacuum --diverged`. Without Spark.
+The empty row keeps a new epoch, so that no earlier run can commit. Segments that are not part of
+the new log stay in the tier until `vacuum --diverged`. Without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -28,32 +27,25 @@ from tierfold.compaction.commits.forget import (
     row_without,
 )
 from tierfold.compaction.commits.restore import restore_plan_of
-from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.discovery.overlaps import chain_of
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, divergence, drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
-from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
-from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
-    LOST_RACE,
     NOTHING_TO_DO,
     PLANNED,
-    REFUSED,
     PartitionReport,
-    claim_report,
-    failure_report,
-    outcome_report,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
 from tierfold.jobs.verbs.history import past_of
+from tierfold.jobs.verbs.row_change import changed_row, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.overlap_check import prove_overlaps
@@ -68,9 +60,10 @@ class Forgot:
     """`segments_in` and `bytes_in`: live before, by the row; `segments_out` and `bytes_out`: what
     the next `compact` would take."""
     state: PartitionState | None = None
-    """The row as it was read; None: there is none."""
+    """The row as it was read; None: the catalog has none."""
     loss: Forgetting | None = None
-    """What is forgotten and taken; None: impossible, or there is nothing to do."""
+    """Which segments leave the row, and which the next run reads; None: impossible, or nothing to
+    do."""
 
 
 def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
@@ -82,8 +75,8 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
     started_at_ms = now_ms()
     known = known_by_name(context, name, where="tierfold forget")
     if known.refusal is not None:
-        return Forgot(report=_refused(known.key, known.refusal))
-    found = _looked_at(context, known.key, known.state)
+        return Forgot(report=refused(known.key, known.refusal))
+    found = _inspected(context, known.key, known.state)
     epoch = 0 if known.state is None else known.state.epoch
     found = replace(found, report=replace(found.report, epoch=epoch))
     if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
@@ -94,8 +87,8 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
     return replace(found, report=report)
 
 
-def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | None) -> Forgot:
-    """Return what would be done, from the row and the tier."""
+def _inspected(context: RunContext, key: PartitionKey, state: PartitionState | None) -> Forgot:
+    """Decide from the row and the tier."""
     try:
         listed = context.tier.listing(key)
         facts = facts_of(context, key, state, listed)
@@ -104,20 +97,18 @@ def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | N
         obstacles = in_the_way(facts, _unlike_live(context, facts))
         if obstacles is not None:
             refusal = obstacles.refusal(_uploads_at(context, key)).at(context.place(key))
-            return Forgot(report=_refused(key, refusal))
-        everything = row_without(
-            key, state, [listed_segment.segment_id for listed_segment in listed]
-        )
-        bare = facts_of(context, key, everything, listed)
+            return Forgot(report=refused(key, refusal))
+        emptied = row_without(key, state, [segment.segment_id for segment in listed])
+        bare = facts_of(context, key, emptied, listed)
         view = view_from(context, bare)
         doubt = None if isinstance(view, Refusal) else _doubt(context, facts, view)
     except TierfoldError as error:
-        return Forgot(report=_refused(key, refusal_of(error, str(key))))
+        return Forgot(report=refused(key, refusal_of(error, str(key))))
     if isinstance(view, Refusal):
-        detail = f"without its row, too, the partition would be refused: {view.detail}"
-        return Forgot(report=_refused(key, replace(view, detail=detail)))
+        detail = f"even without its row, the partition would be refused: {view.detail}"
+        return Forgot(report=refused(key, replace(view, detail=detail)))
     if doubt is not None:
-        return Forgot(report=_refused(key, doubt))
+        return Forgot(report=refused(key, doubt))
     loss = forgetting(facts, bare, view)
     return Forgot(report=_planned(key, state, loss), state=state, loss=loss)
 
@@ -132,28 +123,26 @@ def _unlike_live(context: RunContext, facts: PartitionFacts) -> set[str]:
 
 
 def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
-    """Why the new history is doubtful: its checkpoints list epochs that its batches lack.
+    """Why the new log is doubtful: its checkpoints list epochs that its batches lack.
 
-    A checkpoint is a small text file, and `forget` cannot be undone. So the batches are checked
-    too where a new epoch begins. Raises TierfoldError.
+    A checkpoint is a small text file, and `forget` cannot be undone. So where a new epoch begins,
+    the batches are checked too. Raises TierfoldError.
     """
     known = () if facts.row is None else facts.row.lineage
-    begun = [
-        leader_epoch.start_offset for leader_epoch in view.lineage if leader_epoch not in known
-    ]
+    begun = [epoch.start_offset for epoch in view.lineage if epoch not in known]
     listed = {segment.segment_id: segment for segment in facts.classified.unknown}
     for segment in view.segments:
-        if not any(segment.start_offset <= partition <= segment.end_offset for partition in begun):
+        if not any(segment.start_offset <= offset <= segment.end_offset for offset in begun):
             continue
         found = listed.get(segment.segment_id)
         if found is None or batches_fit(context.tier, facts.key, found, view.lineage):
             continue
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail=f"the batches of segment {segment.segment_id} carry other leader epochs than its"
-            " leader epoch checkpoint says",
-            remedy="Its checkpoint may be damaged: compare it with the broker's, or take it from a"
-            " copy. Nothing was changed.",
+            detail=f"the batches of segment {segment.segment_id} have other leader epochs than its"
+            " leader epoch checkpoint",
+            remedy="The checkpoint may be corrupt: compare it with the broker's, or copy it from a"
+            " backup. Nothing was changed.",
         )
     return None
 
@@ -161,9 +150,9 @@ def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> R
 def _not_cut_off(context: RunContext, facts: PartitionFacts) -> PartitionReport:
     draft = drafted(facts)
     if isinstance(draft, Refusal):
-        detail = f"no unclean leader election cut its log off; {draft.detail}"
-        return _refused(facts.key, replace(draft.at(context.place(facts.key)), detail=detail))
-    reason = "no unclean leader election cut its log off: there is nothing to forget"
+        detail = f"no unclean leader election cut off its log; {draft.detail}"
+        return refused(facts.key, replace(draft.at(context.place(facts.key)), detail=detail))
+    reason = "no unclean leader election cut off its log, so there is nothing to forget"
     return PartitionReport(key=facts.key, outcome=NOTHING_TO_DO, reason=reason)
 
 
@@ -183,13 +172,11 @@ def _uploads_at(context: RunContext, key: PartitionKey) -> str:
     return ""
 
 
-def _planned(
-    key: PartitionKey, state: PartitionState | None, loss: Forgetting
-) -> PartitionReport:
+def _planned(key: PartitionKey, state: PartitionState | None, loss: Forgetting) -> PartitionReport:
     held = ""
     if state is not None and state.owner_run:
         at = timestamp_text(state.committed_at_ms)
-        held = f"run {state.owner_run} holds it, its last commit was at {at}: it is fenced by this"
+        held = f"run {state.owner_run} holds it, its last commit was at {at}; `forget` fences it"
     return PartitionReport(
         key=key,
         outcome=PLANNED,
@@ -203,37 +190,19 @@ def _planned(
 
 
 def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionReport:
-    """Claim and commit; nothing changes if another run was faster."""
-    planned, key = found.report, found.report.key
+    key = found.report.key
+
+    def propose(claimed: PartitionState) -> CommitProposal | None:
+        # A run that was not fenced until now may have written something since the tier was listed.
+        if _inspected(context, key, claimed).loss != loss:
+            return None
+        return proposed(
+            claimed,
+            ForgetPartition(consent=tuple(loss.consent)),
+            ReleaseClaim(run=claimed.owner_run),
+            commit_id=new_commit_id(),
+            at_ms=context.clock(),
+        )
+
     row = found.state or never_claimed(key)
-    try:
-        claim = context.catalog.claim([row], context.run, at_ms=context.clock())[key]
-    except (CorruptLog, UnreadableObject) as error:
-        return failure_report(planned, str(error))
-    if not isinstance(claim.outcome, Committed):
-        return claim_report(planned, claim.outcome)
-    # A run that was not fenced until now may have written something since the tier was listed.
-    if _looked_at(context, key, claim.state).loss != loss:
-        proposals = [release_of(claim.state, new_commit_id(), context.clock())]
-        settled(context.catalog, proposals, committed(context.catalog, proposals))
-        reason = "the tier changed while it was looked at, and nothing was forgotten; run again"
-        return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
-    proposals = [_proposal(claim.state, loss.consent, context.clock())]
-    outcome = settled(context.catalog, proposals, committed(context.catalog, proposals))[key]
-    report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
-    return replace(report, outcome=FORGOTTEN) if isinstance(outcome, Committed) else report
-
-
-def _proposal(state: PartitionState, consent: Sequence[str], at_ms: int) -> CommitProposal:
-    """The commit under the epoch of the claimed row `state`; it ends the claim."""
-    return proposed(
-        state,
-        ForgetPartition(consent=tuple(consent)),
-        ReleaseClaim(run=state.owner_run),
-        commit_id=new_commit_id(),
-        at_ms=at_ms,
-    )
-
-
-def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
-    return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
+    return changed_row(context, row, found.report, propose, FORGOTTEN)

@@ -94,7 +94,7 @@ def explain(context: RunContext, settings: Settings, scope: Scope, name: str) ->
 
 
 def _regions(partition: PartitionPlan, now_ms: int) -> Regions | None:
-    """The regions of the choice; the stored ones if --first-dirty is out of range."""
+    """The regions of the choice; those of the catalog if --first-dirty is out of range."""
     if partition.view is None or partition.regions is not None:
         return partition.regions
     last_stable = last_stable_of(partition.producers)
@@ -105,10 +105,10 @@ def _regions(partition: PartitionPlan, now_ms: int) -> Regions | None:
 def _first_chunks(
     due: list[PartitionPlan], budget: Budget, free: int
 ) -> dict[PartitionKey, PartitionReport]:
-    """The first chunk of each partition, or why none begins, as far as known in advance."""
+    """The first chunk of each partition, or why none begins, as far as it is known in advance."""
     reports: dict[PartitionKey, PartitionReport] = {}
-    pending = due[: budget.max_partitions]
-    spent_bytes = 0
+    chosen = due[: budget.max_partitions]
+    pending, spent_bytes = chosen, 0
     while pending:
         wave = _wave(pending, budget, spent_bytes, free)
         for partition, chunk in zip(pending, wave.chunks, strict=False):
@@ -119,7 +119,7 @@ def _first_chunks(
             for partition in pending:
                 reports[partition.key] = left_report(planned_report(partition), wave.stop)
             break
-    for partition in due[len(due[: budget.max_partitions]) :]:
+    for partition in due[len(chosen) :]:
         why = f"--max-partitions is {budget.max_partitions}"
         reports[partition.key] = left_report(planned_report(partition), why)
     return reports

@@ -25,33 +25,23 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.history import Entry, at, left_by
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.listing import corrupted_parts
-from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
-from tierfold.compaction.model.errors import (
-    BadSettings,
-    CorruptLog,
-    TierfoldError,
-    UnreadableObject,
-)
-from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.context.byte_progress import byte_bars
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
-from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     PLANNED,
-    REFUSED,
     RESTORED,
     PartitionReport,
-    claim_report,
-    failure_report,
-    outcome_report,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
 from tierfold.jobs.verbs.history import claim_sentence, past_of
+from tierfold.jobs.verbs.row_change import changed_row, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.lookahead import mapped_ahead
@@ -60,8 +50,8 @@ from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
 CHECKERS: Final = min(8, os.cpu_count() or 1)
 """Segments that are read in parallel: kernels release the GIL."""
 
-FAULTS_TOLD: Final = 5
-RUNS_TOLD: Final = 5
+SHOWN_MAX: Final = 5
+"""Maximum corruptions, or runs, that a sentence lists."""
 
 _INDEX_INTERVAL_BYTES: Final = 4096
 """Only used to compare an index with the one that tierfold would build; ignored here."""
@@ -90,52 +80,57 @@ def restore(
     BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
-    found = _sought(context, name, to)
-    is_planned = found.report.outcome == PLANNED
-    if is_dry_run or not is_planned or found.row is None or found.restore_plan is None:
+    found = _planned_restore(context, name, to)
+    row, restore_plan = found.row, found.restore_plan
+    if is_dry_run or found.report.outcome != PLANNED or row is None or restore_plan is None:
         return found
-    corruptions = _corruptions(context, found.row.key, found.restore_plan, console)
+    corruptions = _corruptions(context, row.key, restore_plan, console)
     if corruptions:
-        return replace(found, report=_refused(found.row.key, _not_whole(corruptions)))
+        return replace(found, report=refused(row.key, _corrupt(corruptions)))
     with deferred():
-        report = commit_restore(context, found.row, found.restore_plan, found.report)
+        report = changed_row(
+            context,
+            row,
+            found.report,
+            lambda claimed: restore_proposal(restore_plan, claimed, context.clock()),
+            RESTORED,
+        )
         keep_record(context, [(0, report)], started_at_ms, "restore", console)
     return replace(found, report=report)
 
 
-def _sought(context: RunContext, name: str, to: str) -> Restored:
-    """Return what would be done, from the catalog and a listing."""
+def _planned_restore(context: RunContext, name: str, to: str) -> Restored:
+    """Decide from the catalog and a listing."""
     known = known_by_name(context, name, where="tierfold restore")
     key = known.key
     if known.refusal is not None:
-        return Restored(report=_refused(key, known.refusal))
+        return Restored(report=refused(key, known.refusal))
     past = past_of(context, key)
     if past is None:
         raise BadSettings(
-            f"no run has touched {key}: the catalog remembers no state of it",
+            f"no run has touched {key}, so the catalog has no earlier state of it",
             where="--to",
-            remedy="There is nothing to go back to.",
+            remedy="There is nothing to restore.",
         )
     newest, entries = past
-    found = _found(context, newest, entries, to)
-    return replace(found, report=replace(found.report, epoch=newest.state.epoch))
-
-
-def _found(context: RunContext, newest: Entry, entries: Iterator[Entry], to: str) -> Restored:
-    key = newest.state.key
     time_ms = timestamp_ms_of(to, where="--to")
-    look = _LOOK.replace(PLACE, context.place(key))
+    history = f"`tierfold history {context.place(key)}` shows times and runs."
     target = (
-        _at_run(entries, to, look) if time_ms is None else _at_timestamp(entries, time_ms, look)
+        _after_run(entries, to, history)
+        if time_ms is None
+        else _at_time(entries, time_ms, history)
     )
     restore_plan = restore_plan_of(target.state, newest.state)
     if isinstance(restore_plan, Refusal):
-        return Restored(report=_refused(key, restore_plan), target=target)
+        report = replace(refused(key, restore_plan), epoch=newest.state.epoch)
+        return Restored(report=report, target=target)
     report = _planned(newest, restore_plan)
     if time_ms is not None and time_ms > context.clock():
-        report = replace(report, notes=(*report.notes, f"{timestamp_text(time_ms)} is yet to come"))
+        note = f"{timestamp_text(time_ms)} is in the future"
+        report = replace(report, notes=(*report.notes, note))
     if report.outcome == PLANNED and (refusal := _refused_by_listing(context, key, restore_plan)):
-        report = _refused(key, refusal)
+        report = refused(key, refusal)
+    report = replace(report, epoch=newest.state.epoch)
     return Restored(report=report, row=newest.state, target=target, restore_plan=restore_plan)
 
 
@@ -143,49 +138,48 @@ def _refused_by_listing(
     context: RunContext, key: PartitionKey, restore_plan: RestorePlan
 ) -> Refusal | None:
     try:
-        corruptions = corrupted_parts(
-            restore_plan.segments, context.tier.listing(key), kind="segment"
-        )
+        listed = context.tier.listing(key)
+        corruptions = corrupted_parts(restore_plan.segments, listed, kind="segment")
     except TierfoldError as error:
         return refusal_of(error, str(key))
-    return _not_whole(corruptions) if corruptions else None
+    return _corrupt(corruptions) if corruptions else None
 
 
-def _at_timestamp(entries: Iterator[Entry], time_ms: int, look: str) -> Entry:
+def _at_time(entries: Iterator[Entry], time_ms: int, history: str) -> Entry:
     """The state at that time; raises BadSettings if the catalog has none."""
     found = at(entries, time_ms)
     if found is not None:
         return found
     raise BadSettings(
-        f"nothing is remembered of {timestamp_text(time_ms)}, or of any time before",
+        f"the catalog has no state of {timestamp_text(time_ms)} or earlier",
         where="--to",
-        remedy=look,
+        remedy=history,
     )
 
 
-def _at_run(entries: Iterator[Entry], to: str, look: str) -> Entry:
-    """The state that the run left; raises BadSettings if `to` matches no run, or several."""
+def _after_run(entries: Iterator[Entry], to: str, history: str) -> Entry:
+    """The state after the run; raises BadSettings if `to` matches no run, or several."""
     found = left_by(entries, to)
     if len(found) == 1:
         return found[0]
     if found:
+        runs = ", ".join(entry.run for entry in found[:SHOWN_MAX])
         raise BadSettings(
-            f"{to!r} begins the names of {len(found)} runs:"
-            f" {', '.join(entry.run for entry in found[:RUNS_TOLD])}",
+            f"{to!r} is a prefix of {len(found)} runs: {runs}",
             where="--to",
             remedy="Give more of the name.",
         )
     raise BadSettings(
-        f"{to!r} is no timestamp, and no run that changed the partition is named so",
+        f"{to!r} is neither a timestamp nor the name of a run that changed the partition",
         where="--to",
-        remedy=look,
+        remedy=history,
     )
 
 
 def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
     row, held = newest.state, claim_sentence(newest)
     if restore_plan.is_nothing:
-        reason = "what lived then is what lives now"
+        reason = "the segments of that state are the live ones"
         return PartitionReport(key=row.key, outcome=NOTHING_TO_DO, reason=reason)
     return PartitionReport(
         key=row.key,
@@ -196,7 +190,7 @@ def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
         segments_out=len(restore_plan.back),
         bytes_in=sum(segment.size_bytes for segment in restore_plan.leaving),
         bytes_out=sum(segment.size_bytes for segment in restore_plan.back),
-        notes=(f"{held}: it is fenced by this",) if held else (),
+        notes=(f"{held}; this restore fences it",) if held else (),
     )
 
 
@@ -234,30 +228,10 @@ def _corruptions(
     return tuple(corruptions)
 
 
-def commit_restore(
-    context: RunContext, row: PartitionState, restore_plan: RestorePlan, planned: PartitionReport
-) -> PartitionReport:
-    """Claim, then commit what `restore_plan_of` returns for `row`; return the outcome.
-
-    Nothing is written if another run was faster.
-    """
-    try:
-        claim = context.catalog.claim([row], context.run, at_ms=context.clock())[row.key]
-    except (CorruptLog, UnreadableObject) as error:
-        return failure_report(planned, str(error))
-    if not isinstance(claim.outcome, Committed):
-        return claim_report(planned, claim.outcome)
-    proposals = [restore_proposal(restore_plan, claim.state, context.clock())]
-    outcomes = settled(context.catalog, proposals, committed(context.catalog, proposals))
-    outcome = outcomes[row.key]
-    report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
-    return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
-
-
 def restore_proposal(
     restore_plan: RestorePlan, state: PartitionState, at_ms: int
 ) -> CommitProposal:
-    """The commit under the epoch of the claimed row `state`; it ends the claim."""
+    """Return the commit under the epoch of the claimed row `state`; it ends the claim."""
     back = tuple(segment.segment_id for segment in restore_plan.back)
     stay = tuple(s.segment_id for s in restore_plan.segments if s.segment_id not in back)
     return proposed(
@@ -270,17 +244,10 @@ def restore_proposal(
     )
 
 
-def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
-    return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
-
-
-def _not_whole(corruptions: Sequence[str]) -> Refusal:
-    more = f"; and {len(corruptions) - FAULTS_TOLD} more" if len(corruptions) > FAULTS_TOLD else ""
+def _corrupt(corruptions: Sequence[str]) -> Refusal:
+    more = f"; and {len(corruptions) - SHOWN_MAX} more" if len(corruptions) > SHOWN_MAX else ""
     return Refusal(
         reason=RefusalReason.DATA_GONE,
-        detail=f"{'; '.join(corruptions[:FAULTS_TOLD])}{more}",
-        remedy="Bring the objects back from a copy, or choose another state. Nothing was changed.",
+        detail=f"{'; '.join(corruptions[:SHOWN_MAX])}{more}",
+        remedy="Copy the objects back from a backup, or choose another state. Nothing was changed.",
     )
-
-
-_LOOK: Final = f"`tierfold history {PLACE}` shows times and runs."

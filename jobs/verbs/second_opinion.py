@@ -1,6 +1,6 @@
-"""Checks the comparison of `verify` again: a Spark window finds the latest record of each key.
+"""Compares keys a second time for `verify`: a Spark window finds the latest record of each key.
 
-Both sides, the originals and the live segments, are DataFrames of `kafka-segments`
+The originals and the live segments are DataFrames of `kafka-segments`
 (`jobs.sources.segment_source`). They hold key, version, offset and a digest of the value; values
 stay in the workers that read them. This check is stricter: the latest record must be the same
 record, at the same offset.
@@ -65,7 +65,7 @@ _BOUNDS: Final = StructType(
 def opinions_of_spark(
     context: RunContext, targets: Sequence[VerifyTarget], console: Console
 ) -> dict[PartitionKey, SecondOpinion]:
-    """As `second_opinions`, in the session of this process; raises BadSettings without Java."""
+    """As `second_opinions`, in this process's Spark session; raises BadSettings without Java."""
     with spark_answers():
         spark = announced_session(console)
     return second_opinions(spark, context, targets, console)
@@ -74,10 +74,11 @@ def opinions_of_spark(
 def second_opinions(
     spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], console: Console
 ) -> dict[PartitionKey, SecondOpinion]:
-    """Compare the latest records of these partitions; their logs have been read and compared once.
+    """Compare the latest records of these partitions.
 
-    A partition that a commit changed meanwhile has no entry. New records and open transactions are
-    not compared. No two targets have the same topic and number.
+    Their logs have been read and compared once before. A partition that a commit has changed since
+    then has no entry. New records and open transactions are not compared. No two targets have the
+    same topic and number.
 
     Raises UnreadableObject if a reader or a worker of Spark fails, Stopped after a signal.
     """
@@ -96,9 +97,9 @@ def second_opinions(
             table: pa.Table = progress.watched("second opinion", None, compared.toArrow)
     except SPARK_FAILURES as error:
         raise UnreadableObject(
-            f"Spark failed while it looked for the latest records ({cause_of(error)})",
+            f"Spark failed while it searched for the latest records ({cause_of(error)})",
             where=context.tier_uri,
-            remedy="Run again; if it comes back, leave --second-opinion out.",
+            remedy="Run again; if it fails again, leave out --second-opinion.",
         ) from error
     found = {(row["topic"], row["partition"]): _opinion(row) for row in table.to_pylist()}
     rows = context.catalog.look([target.key for target in targets]).by_key
@@ -148,10 +149,10 @@ def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame
         .join(_latest(now, bounds, "now"), _KEY, "full_outer")
         .join(F.broadcast(bounds), _PARTITION)
     )
-    judged = pairs.withColumn("late", _is_late()).withColumn("differs", ~_is_same())
+    compared = pairs.withColumn("late", _is_late()).withColumn("differs", ~_is_same())
     differs = F.col("differs") & ~F.col("late")
     first = F.coalesce("before.offset", "now.offset").alias("first")
-    return judged.groupBy(*_PARTITION).agg(
+    return compared.groupBy(*_PARTITION).agg(
         F.count("*").alias("keys"),
         F.count_if(differs).alias("differing"),
         F.count_if(F.col("late")).alias("late"),

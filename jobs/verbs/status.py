@@ -1,4 +1,4 @@
-"""`tierfold status`: the live segments of a tier, how dirty they are, and what was replaced."""
+"""`tierfold status`: each partition's live segments, how dirty they are, and what was replaced."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class PartitionStatus:
 
     @property
     def log_start_offset(self) -> int | None:
-        """None: known neither from the tier nor from the catalog."""
+        """None: neither the tier nor the catalog has one."""
         source = self.view or self.row
         return None if source is None else source.log_start_offset
 
     @property
     def cleaner_offset(self) -> int | None:
-        """The newest epoch's, None before the first commit."""
+        """That of the newest epoch; None before the first commit."""
         return None if self.row is None else self.row.cleaner_offset
 
 
@@ -70,15 +70,13 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
     Raises BadSettings if the tier does not exist.
     """
     known = known_partitions(context, scope)
+    rules = settings.rules_for
+
+    def read(partition: KnownPartition) -> PartitionStatus:
+        return _status(context, partition, rules(partition.key.topic), scope.first_dirty)
+
     with ThreadPoolExecutor(READERS) as pool:
-        return list(
-            pool.map(
-                lambda partition: _status(
-                    context, partition, settings.rules_for(partition.key.topic), scope.first_dirty
-                ),
-                known,
-            )
-        )
+        return list(pool.map(read, known))
 
 
 def _status(
@@ -86,14 +84,14 @@ def _status(
 ) -> PartitionStatus:
     view = inspected(context, known)
     if isinstance(view, Refusal):
-        return _puzzling(context, known, view)
+        return _refused(context, known, view)
     try:
-        return _understood(context, known, view, rules, first_dirty)
+        return _read(context, known, view, rules, first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return _puzzling(context, known, refusal_of(error, str(known.key)))
+        return _refused(context, known, refusal_of(error, str(known.key)))
 
 
-def _understood(
+def _read(
     context: RunContext,
     known: KnownPartition,
     view: PartitionView,
@@ -107,7 +105,7 @@ def _understood(
         view, last_stable_of(producers), rules, context.now_ms, forced_first_dirty=first_dirty
     )
     if isinstance(regions, Refusal):
-        return _puzzling(context, known, regions)
+        return _refused(context, known, regions)
     return PartitionStatus(
         key=key,
         row=known.state,
@@ -118,7 +116,7 @@ def _understood(
     )
 
 
-def _puzzling(context: RunContext, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
+def _refused(context: RunContext, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
     return PartitionStatus(
         key=known.key,
         row=known.state,

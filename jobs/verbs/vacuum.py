@@ -1,16 +1,17 @@
 """`tierfold vacuum`: retires expired segments; deletes replaced, expired and orphaned ones.
 
-    1 look     rows, listings -> candidates (`jobs.verbs.vacuum_survey`); a dry run ends here
+    1 survey   rows, listings -> candidates (`jobs.verbs.vacuum_survey`); a dry run ends here
     2 claim    open the next epoch: the writer of a listed orphan can no longer commit it
     3 start    one commit: retire expired segments, move the log start, record the deletions
-    4 read     the rows again: still our epoch, no candidate is live; the orphans are unchanged
-    5 delete   the objects and incomplete uploads; one that is already gone is fine
+    4 recheck  read the rows again: same epoch, no candidate is live, the orphans are unchanged
+    5 delete   the objects and incomplete uploads; an object that is already gone is fine
     6 finish   list again; one commit removes deleted segments and releases the claim
 
 Catalog files that only the oldest history still needs are deleted too.
 
-Nothing is deleted unless 3 is known to be committed. If the run is killed, the rows list what is
-being deleted since 3, and the next run goes on. (docs/decisions/0005-what-vacuum-may-delete.md)
+Nothing is deleted unless stage 3 is known to be committed. If the run is killed later, the rows
+list the segments being deleted, and the next run continues.
+(docs/decisions/0005-what-vacuum-may-delete.md)
 
 Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.py TIER …`.
 """
@@ -110,7 +111,7 @@ def _claimed(context: RunContext, going: Sequence[PartitionVacuum]) -> list[Part
 
 
 def _all_failed(going: Sequence[PartitionVacuum], error: TierfoldError) -> list[PartitionVacuum]:
-    """End all that need a claim, as the catalog did not answer."""
+    """End all partitions that need a claim, because the catalog did not answer."""
     return [
         partition.failed(str(error)) if partition.deletion.needs_claim else partition
         for partition in going
@@ -158,7 +159,7 @@ def _after_start(
 def _deletion(
     context: RunContext, started: Sequence[PartitionVacuum], console: Console
 ) -> list[PartitionVacuum]:
-    """Stages 4 to 6, some partitions at a time, so that the rows are fresh."""
+    """Stages 4 to 6 for some partitions at a time, so that the rows are fresh."""
     going = [partition for partition in started if partition.is_open]
     ended = [partition for partition in started if not partition.is_open]
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
@@ -169,7 +170,7 @@ def _deletion(
             ended += [partition for partition in checked if not partition.is_open]
             held = [partition for partition in checked if partition.is_open]
             deleted = _deleted(context, held, pool, partial(bars.advance, bar))
-            ended += _finished(context, list(pool.map(partial(_looked_again, context), deleted)))
+            ended += _finished(context, list(pool.map(partial(_listed_again, context), deleted)))
     return ended
 
 
@@ -195,8 +196,8 @@ def _rechecked(partition: PartitionVacuum, rows: RowsRead) -> PartitionVacuum:
         case PartitionState() as held:
             return replace(partition, row=held)
         case tuple() as violations:
-            said = f"{key}: {'; '.join(violations)}; this is a bug, please report it"
-            return partition.failed(said)
+            bug = f"{key}: {'; '.join(violations)}; this is a bug, please report it"
+            return partition.failed(bug)
         case outcome:
             return partition.after(outcome)
 
@@ -222,15 +223,15 @@ def _deleted(
 ) -> list[PartitionVacuum]:
     """Stage 5: delete the candidates; the first error ends it for the whole partition.
 
-    A signal ends it for all partitions: the rest stays recorded, and the claims are released.
-    `advance` gets the bytes of each candidate that is done with.
+    A signal ends it for all partitions: their rows keep the rest, and the claims are released.
+    `advance` is called with the bytes of each candidate, deleted or not.
     """
     errors: dict[PartitionKey, str] = {}
 
     def delete(item: tuple[PartitionKey, DeletionCandidate]) -> int:
         key, candidate = item
         if is_stopping():
-            errors.setdefault(key, "the run was told to stop")
+            errors.setdefault(key, "the run was stopped")
         try:
             if key not in errors:
                 _delete(context, key, candidate)
@@ -254,8 +255,8 @@ def _delete(context: RunContext, key: PartitionKey, candidate: DeletionCandidate
         context.tier.store.delete(object_key)
 
 
-def _looked_again(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
-    """List again: only what the listing no longer shows is gone, whatever the store answered."""
+def _listed_again(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
+    """List again: only objects that the listing lacks are gone, whatever the store answered."""
     try:
         listed = {one.segment_id for one in context.tier.listing(partition.key)}
         unfinished = {one.object_key for one in context.tier.incomplete_uploads(partition.key)}

@@ -1,4 +1,4 @@
-"""One partition in a run of `vacuum`, from its survey to its outcome, for tables and for JSON."""
+"""One partition in a run of `vacuum`, from its survey to its outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 
 NOTHING_DELETED: Final = "nothing was deleted"
-GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
+GOES_ON: Final = "the catalog lists what is being deleted, and the next run continues"
 
 
 class Kind(StrEnum):
@@ -45,9 +45,9 @@ class DeletionCandidate:
     """Empty: an incomplete upload."""
     start_offset: int = 0
     objects: tuple[tuple[str, int], ...]
-    """Key in the store and bytes of each, as listed before; none: they were already gone."""
+    """Key and bytes of each object in the listing; none: they were already gone."""
     is_gone: bool = False
-    """A listing after the deletion no longer shows it."""
+    """The listing after the deletion lacks it."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -62,7 +62,7 @@ class DeletionCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionVacuum:
-    """One partition: what is deleted of it, and how far that is."""
+    """One partition, what is deleted of it, and how far the deletion is."""
 
     deletion: DeletionPlan
     """Empty if the partition is refused; it is then left unchanged."""
@@ -93,11 +93,11 @@ class PartitionVacuum:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what stays, and why, and on what is still listed at the end."""
+        """What stays and why, and what is still listed at the end; sentences."""
         late = sum(not candidate.is_gone for candidate in self.candidates)
         if self.outcome != VACUUMED or not late:
             return self.deletion.notes
-        note = f"{late} are listed still, though deleted: the next run looks again"
+        note = f"{late} deleted ones are still listed; the next run lists them again"
         return (*self.deletion.notes, note)
 
     @property
@@ -123,7 +123,7 @@ class PartitionVacuum:
     def after(self, outcome: Outcome | None, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
         """Return it after a claim or a commit; None: none was needed.
 
-        It has ended unless that was committed; `so_far`: a clause on what was deleted before.
+        Unless that was committed, the partition has ended. `so_far`: a clause on what is deleted.
         """
         match outcome:
             case None | Committed():

@@ -1,6 +1,6 @@
 """Stage 1 of `vacuum`: finds what may be deleted of each partition.
 
-It reads rows and listings; of a segment that no row names, also its end offset and its writer.
+It reads rows and listings; for a segment that is in no row, also its end offset and its writer.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
@@ -43,22 +44,17 @@ from tierfold.storage.tiers.local_tiered_storage import Part
 def inspect(
     context: RunContext, settings: Settings, scope: Scope, times: VacuumLimits
 ) -> list[PartitionVacuum]:
-    """Return what may be deleted of each partition, by topic and number; nothing is changed.
+    """Return what may be deleted of each partition, by topic and number, of any policy.
 
-    The topic's policy does not matter. Raises BadSettings; an error in one partition is its
-    outcome.
+    Nothing is changed. Raises BadSettings; an error in one partition is its outcome.
     """
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     known = known_among(everywhere, keys, rows)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
+    topics = [rules[partition.key.topic] for partition in known]
     with ThreadPoolExecutor(READERS) as pool:
-        return list(
-            pool.map(
-                lambda partition: _inspect(context, partition, rules[partition.key.topic], times),
-                known,
-            )
-        )
+        return list(pool.map(partial(_inspect, context, times), known, topics))
 
 
 def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
@@ -70,7 +66,7 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
 
 
 def _inspect(
-    context: RunContext, known: KnownPartition, rules: Rules, times: VacuumLimits
+    context: RunContext, times: VacuumLimits, known: KnownPartition, rules: Rules
 ) -> PartitionVacuum:
     row = never_claimed(known.key) if known.state is None else known.state
     try:
@@ -101,21 +97,21 @@ def _inspect(
         candidates=tuple(_candidates(context, view, deletion)),
     )
     if deletion.is_nothing:
-        # Where retired segments must stay, the notes say why.
+        # If retired segments must stay, the notes say why.
         reason = "; ".join(waits) or ("" if found.row.whole_retired else "nothing is due")
         return replace(found, outcome=NOTHING_TO_DO, reason=reason)
     if deletion.needs_claim and (run := run_at_work(known.state, times)):
         reason = (
-            f"run {run} holds it, its last commit was at"
-            f" {timestamp_text(found.row.committed_at_ms)}: once"
-            " it is silent for --orphan-age, it is taken over"
+            f"run {run} holds it, and its last commit was at"
+            f" {timestamp_text(found.row.committed_at_ms)}: `vacuum` takes over once no commit came"
+            " for --orphan-age"
         )
         return replace(found, outcome=LEFT, reason=reason)
     return found
 
 
 def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -> PartitionVacuum:
-    """`waits`: what is deleted later nevertheless, and when."""
+    """`waits`: what is deleted later despite the refusal, and when."""
     reason = "; ".join((*waits, refusal.sentence))
     return PartitionVacuum(
         deletion=DeletionPlan(key=row.key), row=row, outcome=REFUSED, reason=reason
@@ -123,7 +119,7 @@ def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -
 
 
 def _waits(view: PartitionView, rules: Rules, times: VacuumLimits) -> list[str]:
-    """Clauses on what is not due yet, and until when."""
+    """What is not due yet, and until when; clauses."""
     return [
         f"{counted(len(ends_ms), what)} {'waits' if len(ends_ms) == 1 else 'wait, the first'}"
         f" until {timestamp_text(min(ends_ms))}"
@@ -149,7 +145,7 @@ def _candidates(
             objects=() if found is None else _objects(context, view.key, found),
         )
     for kind, unknown, is_what in (
-        (Kind.ORPHAN, deletion.orphans, "no row names it"),
+        (Kind.ORPHAN, deletion.orphans, "in no row of the catalog"),
         (Kind.SET_APART, deletion.set_apart, "outside the leader epoch lineage"),
     ):
         for segment in unknown:
@@ -165,7 +161,7 @@ def _candidates(
     for left in deletion.incomplete_uploads:
         yield DeletionCandidate(
             kind=Kind.INCOMPLETE,
-            why=f"of a write that never ended, at {timestamp_text(left.modified_ms)}",
+            why=f"upload never completed, last write at {timestamp_text(left.modified_ms)}",
             objects=((left.object_key, left.size_bytes),),
         )
 

@@ -1,9 +1,9 @@
-"""`tierfold verify`: reads all live segments again and checks them; writes nothing.
+"""`tierfold verify`: reads all live segments and checks them; writes nothing.
 
-Per partition: every checksum and every record's format; offsets without gaps; indexes, snapshot,
-checkpoint and leader epochs against the log; aborted transactions against their markers; and, while
-the originals exist, the latest value of every key before and after. With `--second-opinion` a Spark
-window finds the latest records too.
+It checks every checksum and every record's format; that offsets have no gaps; indexes, snapshot,
+checkpoint and leader epochs against the log; aborted transactions against their markers; and, as
+long as the originals exist, the latest value of every key before and after. With
+`--second-opinion`, a Spark window finds the latest records too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from rich.console import Console
@@ -41,7 +42,7 @@ from tierfold.jobs.verbs.verify_targets import (
 )
 from tierfold.storage.segments.segment_check import CheckedSegment
 
-UNLISTED_SHOWN: Final = 3
+UNINDEXED_SHOWN: Final = 3
 """Maximum number of transactions without an index entry that a message lists."""
 
 
@@ -105,8 +106,8 @@ def _read(
 ) -> list[_Found]:
     """Run the stages; return one result per target, in their order.
 
-    Unindexed aborts are known only after everything was read; these partitions are then read again
-    with the aborts known, because compaction also follows the markers.
+    Unindexed aborts are known only after everything was read. Compaction respects them too, so
+    partitions that have some are read again with these aborts known.
     """
     found = _read_once(executor, context, targets)
     doubtful = [i for i, target in enumerate(targets) if _is_doubtful(target, found[i])]
@@ -114,17 +115,10 @@ def _read(
         return found
     again = [_with_unindexed_aborts(targets[i], found[i]) for i in doubtful]
     second = dict(zip(doubtful, _read_once(executor, context, again), strict=True))
-    return [
-        replace(
-            one,
-            is_doubtful=True,
-            compared=second[i].compared,
-            failed=one.failed | second[i].failed,
-        )
-        if i in second
-        else one
-        for i, one in enumerate(found)
-    ]
+    for i, reread in second.items():
+        failed = found[i].failed | reread.failed
+        found[i] = replace(found[i], is_doubtful=True, compared=reread.compared, failed=failed)
+    return found
 
 
 def _read_once(
@@ -173,15 +167,9 @@ def verify(
     """
     known = known_partitions(context, scope)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
+    intervals = [rules[partition.key.topic].index_interval_bytes for partition in known]
     with ThreadPoolExecutor(READERS) as pool:
-        targets = list(
-            pool.map(
-                lambda partition: target_of(
-                    context, partition, rules[partition.key.topic].index_interval_bytes
-                ),
-                known,
-            )
-        )
+        targets = list(pool.map(partial(target_of, context), known, intervals))
     readable = [target for target in targets if target.read]
     if not readable:
         return [_verified(target, _Found()) for target in targets]
@@ -196,35 +184,30 @@ def verify(
 def _with_second_opinions(
     context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]], console: Console
 ) -> list[tuple[VerifyTarget, _Found]]:
-    """Ask Spark's window about the partitions that it reads alike; the others get a reason."""
+    """Add the second opinions, or why a partition gets none."""
     unfit = _unfit_for_second(found)
     fit = [target for target, _ in found if target.key not in unfit]
     changed = "a commit changed it while it was read"
     opinions: dict[PartitionKey, SecondOpinion] = {}
-    if fit:  # Only Spark has that window, so nothing of it is imported without need.
+    if fit:  # PySpark is imported only if it is needed.
         from tierfold.jobs.verbs.second_opinion import opinions_of_spark
 
         opinions = opinions_of_spark(context, fit, console)
-    return [
-        (
-            target,
-            replace(one, second=unfit.get(target.key) or opinions.get(target.key, changed)),
-        )
-        for target, one in found
-    ]
+    seconds = dict.fromkeys((target.key for target in fit), changed) | unfit | opinions
+    return [(target, replace(one, second=seconds[target.key])) for target, one in found]
 
 
 def _unfit_for_second(
     found: Sequence[tuple[VerifyTarget, _Found]],
 ) -> dict[PartitionKey, str]:
-    """Why a partition gets no second opinion: nothing to compare, or other records are read."""
+    """Why a partition gets no second opinion: no comparison, or Spark would read other records."""
     named = Counter((target.key.topic, target.key.partition) for target, _ in found)
     unfit = {}
     for target, one in found:
         if not isinstance(_compared(target, one), KeysCompared):
             unfit[target.key] = "the keys are not compared"
         elif one.is_doubtful:
-            unfit[target.key] = "the reader takes aborted records that no index lists for committed"
+            unfit[target.key] = "Spark would read aborted records that no index lists as committed"
         elif named[target.key.topic, target.key.partition] > 1:
             unfit[target.key] = "the tier has several topics of that name"
     return unfit
@@ -232,16 +215,10 @@ def _unfit_for_second(
 
 def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:
     """Whether keys are compared and an unindexed abort affects them."""
-    segment_sets = (target.now, target.before)
-    return (
-        target.before is not None
-        and not found.failed
-        and any(
-            found.transaction_status(segment_set).unindexed
-            for segment_set in segment_sets
-            if segment_set is not None
-        )
-    )
+    if target.before is None or found.failed:
+        return False
+    both = (target.now, target.before)
+    return any(found.transaction_status(segment_set).unindexed for segment_set in both)
 
 
 def _with_unindexed_aborts(target: VerifyTarget, found: _Found) -> VerifyTarget:
@@ -255,41 +232,34 @@ def _with_unindexed_aborts(target: VerifyTarget, found: _Found) -> VerifyTarget:
 
 def _verified(target: VerifyTarget, found: _Found) -> Verified:
     live = target.now.segments
-    checked = [
-        found.checked[segment.segment_id] for segment in live if segment.segment_id in found.checked
-    ]
-    compared = _compared(target, found)
+    checked = [found.checked[one.segment_id] for one in live if one.segment_id in found.checked]
+    compared, second = _compared(target, found), found.second
+    corruptions = [*target.corruptions]
+    corruptions += [found.failed[one.segment_id] for one in live if one.segment_id in found.failed]
+    corruptions += [corruption for segment in checked for corruption in segment.corruptions]
+    corruptions += _unindexed(target, found)
+    notes = [*target.notes, *_index_notes(target, live, checked)]
+    if isinstance(compared, KeysCompared):
+        corruptions += _differences(compared)
+        notes += _late(compared)
+    elif compared is not None:
+        notes.append(f"not compared: {compared}")
+    if isinstance(second, SecondOpinion):
+        corruptions += _second_differences(second)
+    elif second is not None:
+        notes.append(f"no second opinion: {second}")
+    counts = ("batches", "records", "markers", "index_entries")
     return Verified(
         key=target.key,
         segments=len(live),
-        batches=sum(segment.batches for segment in checked),
-        records=sum(segment.records for segment in checked),
-        markers=sum(segment.markers for segment in checked),
         bytes_read=sum(segment.bytes_read for segment in found.checked.values()),
         keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
         compared_by=target.strategy if isinstance(compared, KeysCompared) else None,
-        second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
+        second_opinion=second if isinstance(second, SecondOpinion) else None,
         keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
-        index_entries=sum(segment.index_entries for segment in checked),
-        corruptions=(
-            *target.corruptions,
-            *(
-                found.failed[segment.segment_id]
-                for segment in live
-                if segment.segment_id in found.failed
-            ),
-            *(corruption for segment in checked for corruption in segment.corruptions),
-            *_unlisted(target, found),
-            *_differences(compared),
-            *_second_differences(found.second),
-        ),
-        notes=(
-            *target.notes,
-            *_index_notes(target, live, checked),
-            *_why_not(compared),
-            *_late(compared),
-            *((f"no second opinion: {found.second}",) if isinstance(found.second, str) else ()),
-        ),
+        corruptions=tuple(corruptions),
+        notes=tuple(notes),
+        **{name: sum(getattr(segment, name) for segment in checked) for name in counts},
     )
 
 
@@ -305,67 +275,63 @@ def _compared(target: VerifyTarget, found: _Found) -> KeysCompared | str | None:
     return sum_of(found.compared)
 
 
-def _why_not(compared: KeysCompared | str | None) -> tuple[str, ...]:
-    return (f"not compared: {compared}",) if isinstance(compared, str) else ()
+def _late(compared: KeysCompared) -> list[str]:
+    if not compared.late:
+        return []
+    return [
+        f"{compared.late} of {compared.keys} keys are back: a record older than their tombstone"
+        " arrived after the tombstone was gone; delete.retention.ms must exceed the lateness"
+    ]
 
 
-def _late(compared: KeysCompared | str | None) -> tuple[str, ...]:
-    if not isinstance(compared, KeysCompared) or not compared.late:
-        return ()
-    return (
-        f"{compared.late} of {compared.keys} keys are back: a record arrived that is older than "
-        "their tombstone, after that was gone; delete.retention.ms must exceed the lateness",
-    )
-
-
-def _differences(compared: KeysCompared | str | None) -> tuple[str, ...]:
-    if not isinstance(compared, KeysCompared) or not compared.differing:
-        return ()
-    shown = "; ".join(str(example) for example in compared.examples)
+def _differences(compared: KeysCompared) -> list[str]:
+    if not compared.differing:
+        return []
+    shown = "; ".join(map(str, compared.examples))
     dots = "; …" if compared.differing > len(compared.examples) else ""
-    return (
-        f"{compared.differing} of {compared.keys} keys have another latest value than in the "
-        f"segments that brokers wrote: {shown}{dots}",
-    )
+    return [
+        f"{compared.differing} of {compared.keys} keys have another latest value than in the"
+        f" segments that brokers wrote: {shown}{dots}"
+    ]
 
 
-def _second_differences(second: SecondOpinion | str | None) -> tuple[str, ...]:
-    if not isinstance(second, SecondOpinion) or not second.differing:
-        return ()
-    return (
-        f"second opinion: {second.differing} of {second.keys} keys have another latest record than "
-        f"in the segments that brokers wrote: {second.example}",
-    )
+def _second_differences(second: SecondOpinion) -> list[str]:
+    if not second.differing:
+        return []
+    return [
+        f"second opinion: {second.differing} of {second.keys} keys have another latest record than"
+        f" in the segments that brokers wrote: {second.example}"
+    ]
 
 
-def _unlisted(target: VerifyTarget, found: _Found) -> tuple[str, ...]:
+def _unindexed(target: VerifyTarget, found: _Found) -> list[str]:
     """ABORT markers whose transaction still has batches here, and that no index lists."""
     if not target.is_listed_known or not found.could_read(target.now):
-        return ()
+        return []
     unindexed = found.transaction_status(target.now).unindexed
     if not unindexed:
-        return ()
+        return []
     shown = ", ".join(
         f"producer {aborted.producer_id}, offsets {aborted.first_offset} to {aborted.last_offset}"
-        for aborted in unindexed[:UNLISTED_SHOWN]
+        for aborted in unindexed[:UNINDEXED_SHOWN]
     )
-    dots = ", …" if len(unindexed) > UNLISTED_SHOWN else ""
-    return (
-        f"aborted transactions that no transaction index lists: {len(unindexed)} ({shown}{dots}); "
-        "brokers serve their records as committed",
-    )
+    dots = ", …" if len(unindexed) > UNINDEXED_SHOWN else ""
+    return [
+        f"aborted transactions that no transaction index lists: {len(unindexed)} ({shown}{dots});"
+        " brokers serve their records as committed"
+    ]
 
 
 def _index_notes(
     target: VerifyTarget, live: Sequence[Segment], checked: Sequence[CheckedSegment]
-) -> tuple[str, ...]:
-    """Notes on correct indexes that differ from those the log gives under the setting."""
+) -> list[str]:
+    """Note correct indexes that tierfold would build differently under the setting."""
     others = sum(
         not segment.has_indexes_as_built and not segment.corruptions for segment in checked
     )
     if not others:
-        return ()
-    return (
-        f"the indexes of {others} of {len(live)} segments are right, but not those that the log "
-        f"gives under index.interval.bytes={target.index_interval_bytes}",
-    )
+        return []
+    return [
+        f"the indexes of {others} of {len(live)} segments are correct, but not those that tierfold"
+        f" would build with index.interval.bytes={target.index_interval_bytes}"
+    ]

@@ -119,11 +119,11 @@ def target_of(
 
 
 def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionView) -> VerifyTarget:
-    """The target with the originals to compare with, or with the reason why there are none."""
+    """Add the originals to compare with, or the reason why there are none."""
     if not view.segments:
-        return target.without_comparison("nothing lives")
+        return target.without_comparison("no segment is live")
     if not any(segment.written_by_run for segment in view.segments):
-        return target.without_comparison("nothing was rewritten, what brokers wrote is live")
+        return target.without_comparison("nothing was rewritten since the upload")
     decided = _decided(target, view)
     if isinstance(decided, str):
         return target.without_comparison(decided)
@@ -138,12 +138,12 @@ def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionVi
 
 
 def _decided(target: VerifyTarget, view: PartitionView) -> VerifyTarget | str:
-    """The target with its strategy, or why the expected record of a key is unknown."""
+    """Add the strategy, or return why the expected record of a key is unknown."""
     state = view.state
     if state is None or state.strategies in {(), (BY_OFFSET,)}:
         return target
     if len(state.strategies) > 1:
-        return f"compacted by {', then by '.join(state.strategies)}: what one removed stays removed"
+        return f"compacted by {', then by '.join(state.strategies)}: removed records do not return"
     (name,) = state.strategies
     try:
         named_strategy(name)
@@ -153,11 +153,8 @@ def _decided(target: VerifyTarget, view: PartitionView) -> VerifyTarget | str:
 
 
 def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | str:
-    """The target if versions decide; a record may then supersede a later one."""
-    if any(
-        retired_segment.segment.end_offset < state.log_start_offset
-        for retired_segment in state.retired
-    ):
+    """As `_decided`, if versions decide: a record may then supersede a later one."""
+    if any(retired.segment.end_offset < state.log_start_offset for retired in state.retired):
         return (
             f"compacted by {target.strategy}, and records that have expired since may have "
             "superseded later ones"
@@ -165,7 +162,7 @@ def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | 
     if len(state.cleaner_offsets) >= CLEANER_OFFSETS_KEPT:
         return (
             f"compacted by {target.strategy} in more than {CLEANER_OFFSETS_KEPT} runs, and the "
-            "catalog does not remember where each ended"
+            "catalog no longer has the offset where each ended"
         )
     return replace(target, passes=tuple(sorted(entry.offset for entry in state.cleaner_offsets)))
 

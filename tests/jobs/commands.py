@@ -34,20 +34,42 @@ class Ran:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """Those of the `--json` document, which must be all that stdout holds."""
+        """The entries of the `--json` document, which must be the whole of stdout."""
         assert self.stdout, self.stderr
         entries: list[dict[str, Any]] = json.loads(self.stdout)["partitions"]
         return entries
 
     @property
     def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """The entries by topic and number; of a topic made anew one is seen."""
+        """The entries by topic and number; of a recreated topic, one of the two."""
         return {(entry["topic"], entry["partition"]): entry for entry in self.entries}
 
     @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of orders-0."""
+        return self.partitions["orders", 0]
+
+    @property
     def outcomes(self) -> dict[tuple[str, int], str]:
-        """What became of each partition."""
+        """The outcome of each partition."""
         return {place: report["outcome"] for place, report in self.partitions.items()}
+
+    def ends(self, code: int, outcome: str, *words: str) -> dict[str, Any]:
+        """Assert the exit code, and the outcome of orders-0 with these words in its reason."""
+        entry = self.entry
+        assert (self.code, entry["outcome"]) == (code, outcome), self
+        assert not told(entry["reason"], *words), entry["reason"]
+        return entry
+
+    def ends_alone(self, code: int, outcome: str, *words: str) -> dict[str, Any]:
+        """As `ends`, and assert that there is no other partition."""
+        assert self.outcomes.keys() == {("orders", 0)}
+        return self.ends(code, outcome, *words)
+
+    def refuses(self, *words: str) -> None:
+        """Assert a wrong setting or usage: an error on stderr with these words, and no result."""
+        assert (self.code, self.stdout) == (2, ""), self
+        assert not told(self.stderr, *words), self.stderr
 
 
 ON_SPARK: Final = ("--engine", "spark")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from tests.storage.live_segments import EPOCHS, NOW_MS, a_tier, data, log_of
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -126,6 +128,19 @@ def flip_last_byte(path: Path) -> None:
     """Change the last byte of a file, so that its last batch has a bad CRC."""
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def copied(build: Callable[[Path], Path]) -> Any:
+    """Return a fixture that gives each test a copy of the tier that `build` makes once."""
+    once: list[Path] = []
+
+    @pytest.fixture
+    def tier(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+        if not once:
+            once.append(build(tmp_path_factory.mktemp("once") / "tier"))
+        return Path(shutil.copytree(once[0], tmp_path / "copied"))
+
+    return tier
 
 
 def latest_updates(segments: int) -> dict[bytes, bytes]:

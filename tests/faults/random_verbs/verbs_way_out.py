@@ -24,7 +24,7 @@ _RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
 _VACUUM: Final = re.compile(r"[Rr]un `tierfold vacuum`")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
-_NOT_CUT_OFF: Final = "no unclean leader election cut its log off"
+_NOT_CUT_OFF: Final = "no unclean leader election cut off its log"
 
 
 def is_diverged(machine: Machine, partition: Partition) -> bool:

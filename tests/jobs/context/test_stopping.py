@@ -120,7 +120,8 @@ def test_vacuum_deletes_no_more_and_releases_its_claim(tier: Path, step: str) ->
         ran = vacuum(tier)
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
-    assert not told(ran.partitions["orders", 0]["reason"], "told to stop", "the next run goes on")
+    reason = ran.partitions["orders", 0]["reason"]
+    assert not told(reason, "the run was stopped", "the next run continues")
     # Only the deletion that has begun is finished: five parts, and the unfinished one's name.
     assert len(script.of("delete")) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
     assert not script.of("clean_up")

@@ -12,6 +12,7 @@ import pytest
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.commands import told
 from tests.jobs.tiers import files_below, folder_of, key_of, updated_tier
+from tests.storage.call_scripts import Script, fails
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
 from tierfold.compaction.cleaning.rounds import Round

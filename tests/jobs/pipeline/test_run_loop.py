@@ -140,9 +140,9 @@ def test_a_run_with_a_duration_reads_at_most_a_wave_at_once(
 @pytest.mark.parametrize(
     ("option", "text", "words"),
     [
-        ("--max-bytes", "10 giga", ("is no size", "10GiB")),
-        ("--max-bytes", "-1", ("is no size",)),
-        ("--max-duration", "soon", ("is no duration", "90m")),
+        ("--max-bytes", "10 giga", ("is not a size", "10GiB")),
+        ("--max-bytes", "-1", ("is not a size",)),
+        ("--max-duration", "soon", ("is not a duration", "90m")),
         ("--max-partitions", "0", ("x>=1",)),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(tmp_path:
     changed = target(context, replace(state, strategies=("timestamp", "offset")))
     assert (changed.before, changed.corruptions) == (None, ())
     assert changed.notes == (
-        "not compared: compacted by timestamp, then by offset: what one removed stays removed",
+        "not compared: compacted by timestamp, then by offset: removed records do not return",
     )
 
 

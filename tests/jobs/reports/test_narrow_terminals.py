@@ -7,56 +7,20 @@ import pty
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from tests.compaction.builders import KEY
 from tests.jobs.commands import ROOT, tierfold, users_environment
 from tests.jobs.elections import RUN, histories
+from tests.jobs.reports.screens import FLEET
 from tests.jobs.tiers import SAMPLE
 from tierfold.jobs.cli import exit_codes, output
-from tierfold.jobs.pipeline.partition_report import PLANNED, REFUSED, PartitionReport
-from tierfold.jobs.reports.plan_report import print_reports
-
-NAMED = replace(KEY, topic="a-topic-whose-name-is-long")
-COMMAND = "Look: `tierfold forget '/mnt/a tier' a-topic-whose-name-is-long-3 --dry-run` says more."
-REPORTS = [
-    PartitionReport(key=NAMED, outcome=REFUSED, reason=COMMAND),
-    PartitionReport(
-        key=NAMED,
-        outcome=PLANNED,
-        first_dirty=1_000_000_000,
-        next_offset=2_000_000_000,
-        segments_in=1000,
-        segments_out=10,
-    ),
-]
+from tierfold.jobs.reports.plan_report import plan_result
 
 
-def printed(width: int) -> list[str]:
-    told = StringIO()
-    print_reports(Console(file=told, width=width), REPORTS, "plan")
-    return told.getvalue().splitlines()
-
-
-def test_sentences_follow_a_table_that_leaves_them_no_room() -> None:
-    lines = printed(110)
-    assert f"{NAMED}: {COMMAND}" in lines
-    assert any("│" in line and str(NAMED) in line for line in lines)
-    assert any("1000000000–1999999999" in line for line in lines)
-    assert max(len(line) for line in lines if "│" in line) <= 110
-
-
-def test_no_cell_is_cut_where_the_table_does_not_fit() -> None:
-    lines = printed(60)
-    assert not any("│" in line or "…" in line for line in lines)
-    assert f"{NAMED}: {COMMAND}" in lines
-    (planned,) = [line for line in lines if line.startswith(f"{NAMED}: outcome planned")]
-    assert "offsets 1000000000–1999999999, segments 1 000 → 10" in planned
+def test_the_document_has_every_partition() -> None:
+    assert len(plan_result(FLEET, "plan").document()["partitions"]) == 20_000
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

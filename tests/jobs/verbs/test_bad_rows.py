@@ -105,11 +105,11 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     ran = tierfold("compact", tier, *ALWAYS, "--json")
     assert ran.code == 3
     assert ran.outcomes == {("orders", 0): "refused", ("orders", 1): "compacted"}
-    reason = ran.partitions["orders", 0]["reason"]
+    reason = ran.entry["reason"]
     assert not told(reason, *words, "_tierfold/partitions, row", "restore its last good version")
     verified = tierfold("verify", tier, *ALWAYS, "--json")
     assert verified.code == 3
-    (fault,) = verified.partitions["orders", 0]["corruptions"]
+    (fault,) = verified.entry["corruptions"]
     assert not told(fault, *words)
     assert verified.partitions["orders", 1]["corruptions"] == []
     # Its neighbour's commit wrote it back as it was: whoever mends it finds what there is.

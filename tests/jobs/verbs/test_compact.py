@@ -278,12 +278,12 @@ def test_a_run_whose_partition_was_taken_over_is_fenced(two: Path) -> None:
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes == {("orders", 0): "fenced", ("payments", 0): "compacted"}
-    assert "run rival holds epoch 2" in ran.partitions["orders", 0]["reason"]
+    assert "run rival holds epoch 2" in ran.entry["reason"]
     status = status_of(two)["orders", 0]
     assert [segment["id"] for segment in status["segments"]] == live
     assert (len(status["orphans"]), status["cleaner_offset"]) == (1, None)
     again = tierfold("compact", two, *ALWAYS, "--json")
-    assert (again.code, again.partitions["orders", 0]["epoch"]) == (0, 3)
+    assert (again.code, again.entry["epoch"]) == (0, 3)
     assert live_values(status_of(two)["orders", 0]) == latest_updates(2)
 
 
@@ -305,7 +305,7 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 3
     assert ran.outcomes == {("orders", 0): "failed", ("payments", 0): "compacted"}
-    reason = ran.partitions["orders", 0]["reason"]
+    reason = ran.entry["reason"]
     assert not told(reason, str(victim), "it is not there, or no longer", "restore it")
     # The run has ended in order: what it holds no longer nobody needs to take over.
     assert status_of(two)["orders", 0]["owner_run"] == ""
@@ -340,7 +340,7 @@ def test_a_catalog_that_cannot_be_read_at_the_commit_is_reported_per_partition(
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 3
     assert set(ran.outcomes.values()) == {"unknown"}
-    reason = ran.partitions["orders", 0]["reason"]
+    reason = ran.entry["reason"]
     words = ("_tierfold/partitions", "the commit file is cut short", "the next run finds out")
     assert not told(reason, *words)
 
@@ -367,7 +367,7 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
     tierfold("compact", two, *ALWAYS)
     put_updates(two, ORDERS, 2)
     ran = tierfold("compact", two, *ALWAYS, "--json")
-    report = ran.partitions["orders", 0]
+    report = ran.entry
     spans = (report["first_dirty"], report["next_offset"], report["epoch"])
     assert spans == (2 * RECORDS_PER_SEGMENT, 3 * RECORDS_PER_SEGMENT, 2)
     status = status_of(two)["orders", 0]

@@ -119,7 +119,7 @@ def test_config_as_json_is_one_document() -> None:
 def test_config_of_what_is_no_topic_is_refused(name: str) -> None:
     ran = tierfold("config", name)
     assert (ran.code, ran.stdout) == (2, "")
-    assert "is no topic's name" in ran.stderr
+    assert "is not a valid topic name" in ran.stderr
 
 
 def test_the_file_may_be_named_by_the_environment(
@@ -131,9 +131,7 @@ def test_the_file_may_be_named_by_the_environment(
     by_option = tierfold("config", "us.orders", "--config", EXAMPLE, "--json")
     assert str(config) not in by_option.stdout
     monkeypatch.setenv("TIERFOLD_CONFIG", str(config.parent / "gone.toml"))
-    ran = tierfold("config", "us.orders")
-    assert (ran.code, ran.stdout) == (2, "")
-    assert not told(ran.stderr, "gone.toml", "No such file")
+    tierfold("config", "us.orders").refuses("gone.toml", "No such file")
 
 
 @pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "config"])
@@ -144,12 +142,10 @@ def test_every_verb_refuses_a_wrong_file_before_it_reads_anything(
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('[topics.orders]\n"segment.byte" = 1\n', encoding="utf-8")
     ran = tierfold(verb, tmp_path / "gone", "--config", wrong)
-    assert (ran.code, ran.stdout) == (2, "")
-    assert not told(ran.stderr, str(wrong), '[topics."orders"]', "Did you mean segment.bytes")
+    ran.refuses(str(wrong), '[topics."orders"]', "Did you mean segment.bytes")
     lags = ("--set", "min.compaction.lag.ms=2", "--set", "max.compaction.lag.ms=1")
     ran = tierfold(verb, tmp_path / "gone", *lags)
-    assert (ran.code, ran.stdout) == (2, "")
-    assert not told(ran.stderr, "every topic", "is below", "(--set min.compaction.lag.ms)")
+    ran.refuses("every topic", "is below", "(--set min.compaction.lag.ms)")
 
 
 @pytest.mark.parametrize("verb", ["plan", "compact", "verify"])
@@ -162,9 +158,7 @@ def test_a_topic_in_which_patterns_clash_stops_the_run_before_a_segment_is_read(
     for log in tier.rglob("*.log"):
         log.write_bytes(b"")  # whoever opened one would have more to say
     before = files_below(tier)
-    refused = tierfold(verb, tier, "--config", config, *lag)
-    assert (refused.code, refused.stdout) == (2, "")
-    assert not told(refused.stderr, "topic eu.orders", "is below")
+    tierfold(verb, tier, "--config", config, *lag).refuses("topic eu.orders", "is below")
     assert files_below(tier) == before
 
 

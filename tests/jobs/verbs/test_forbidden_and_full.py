@@ -24,6 +24,7 @@ from tests.jobs.tiers import (
     made_tier,
     put_segment,
     put_updates,
+    updated_tier,
 )
 from tests.storage.live_segments import data
 from tierfold.compaction.discovery.view import never_claimed
@@ -154,8 +155,7 @@ def test_a_tier_that_may_not_be_entered_is_one_clear_sentence(tmp_path: Path) ->
 
 
 def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> None:
-    tier = made_tier(tmp_path / "tier")
-    put_updates(tier, key_of("orders"), 0)
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], 1)
     expire = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
     command = ("vacuum", tier, *expire, "--set", "retention.ms=1")
     claimed(tier, key_of("orders"))
@@ -208,8 +208,7 @@ def test_where_nothing_can_be_written_kernels_are_kept_in_a_private_folder(
 
 
 def test_a_catalog_that_may_not_be_written_is_one_clear_sentence(tmp_path: Path) -> None:
-    tier = made_tier(tmp_path / "tier")
-    put_updates(tier, key_of("orders"), 0)
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], 1)
     before = files_below(tier)
     with forbidden(tier, 0o555):
         ran = confined("compact", tier, *ALWAYS)

@@ -26,32 +26,6 @@ from tierfold.jobs.cli import commands as cli
 from tierfold.storage.tiers.local_tiered_storage import Part
 
 
-def test_the_printed_report_fits_80_columns(
-    tmp_path: Path
-) -> None:
-    tier, first, second, newest = histories(tmp_path / "tier")
-    ran = tierfold("forget", tier, "orders-0", "--dry-run")
-    words = (
-        "orders-0: planned",
-        "2 segments live by the catalog's row",
-        "2 segments that the next run takes as the log",
-        f"  {first.segment_id}  offsets 0–5",
-        f"  {newest.segment_id}  offsets 6–9",
-        "1 segment set apart",
-        f"  {second.segment_id}  offsets 6–10",
-        "Offsets that vanish: 10–10",
-        "cannot be undone",
-    )
-    assert (ran.code, ran.stderr) == (0, "")
-    assert not told(ran.stdout, *words), ran.stdout
-    assert max(map(len, ran.stdout.splitlines())) <= 80
-    ran = tierfold("forget", tier, "orders-0")
-    assert not told(ran.stdout, "orders-0: forgotten", "vanish: 10–10"), ran.stdout
-    assert "Nothing is changed" not in ran.stdout
-    ran = tierfold("forget", tier, "orders-0")
-    assert not told(ran.stdout, "orders-0: nothing_to_do", "nothing to forget"), ran.stdout
-
-
 def test_the_history_lists_it_and_no_restore_crosses_it(tmp_path: Path) -> None:
     tier, *_ = histories(tmp_path / "tier")
     assert tierfold("forget", tier, "orders-0").code == 0
@@ -76,8 +50,7 @@ def test_wrong_names_and_the_help(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     upload(tier, 0, 5)
     ran = tierfold("forget", tier, "order-0")
-    assert (ran.code, ran.stdout) == (2, "")
-    assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
+    ran.refuses("tierfold forget", "'order-0' is no partition", "orders-0?")
     assert not told(tierfold("forget", "--help").stdout, "Examples", "cannot be undone")
     assert not told(tierfold("vacuum", "--help").stdout, "--diverged", "tier.binding=detached")
 
@@ -113,7 +86,7 @@ def test_a_checkpoint_that_its_batches_contradict_is_not_trusted(tmp_path: Path)
     ran = tierfold("forget", tier, "orders-0", "--json", "--dry-run")
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
-    assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")
+    assert not told(entry["reason"], forged.segment_id, "have other leader epochs", "a backup")
 
 
 @pytest.mark.parametrize("verb", ["forget", "restore", "vacuum"])

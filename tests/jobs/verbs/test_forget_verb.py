@@ -95,7 +95,7 @@ def test_the_row_is_emptied_and_stays_a_fence(cut_off: Histories) -> None:
     before = row_of(tier)
     files = files_below(folder_of(tier, ORDERS))
     ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
+    ran.ends_alone(0, "forgotten")
     assert ran.entries[0]["vanishing"] == [{"start_offset": 10, "end_offset": 10}]
     row = row_of(tier)
     assert row.is_forgotten
@@ -151,8 +151,7 @@ def test_where_nothing_was_cut_off_there_is_nothing_to_forget(tmp_path: Path) ->
     old_history(tier)
     known(tier)
     before = files_below(tier)
-    ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "nothing_to_do"})
+    forget(tier).ends_alone(0, "nothing_to_do")
     assert files_below(tier) == before
 
 
@@ -162,9 +161,7 @@ def test_what_is_refused_for_another_reason_is_not_forgotten(tmp_path: Path) -> 
     known(tier)
     part_of(tier, first, Part.OFFSET_INDEX).unlink()
     ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
-    reason = ran.entries[0]["reason"]
-    assert not told(reason, "no unclean leader election", first.segment_id, "lacks .index")
+    ran.ends_alone(3, "refused", "no unclean leader election", first.segment_id, "lacks .index")
     assert not row_of(tier).is_forgotten
 
 
@@ -189,9 +186,7 @@ def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
 ) -> None:
     tier, *_ = cut_off
     why = corrupt(tier)
-    ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
-    assert not told(ran.entries[0]["reason"], "without its row, too", why)
+    forget(tier).ends_alone(3, "refused", "even without its row", why)
     assert not row_of(tier).is_forgotten
 
 
@@ -203,7 +198,7 @@ def test_an_output_that_only_the_row_identifies_blocks_forget(tmp_path: Path) ->
     upload(tier, 6, 9, NEW)
     before = files_below(tier)
     ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
+    ran.ends_alone(3, "refused")
     reason = ran.entries[0]["reason"]
     named = (ours.segment_id, dead.segment_id)
     # As they were found, which is when only uploads lived.
@@ -241,7 +236,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     forget_it = f"`tierfold forget {tier} orders-0"
     assert not told(reason, "is gone from the tier", "unclean leader election", forget_it), reason
     ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
+    ran.ends_alone(0, "forgotten")
     (entry,) = ran.entries
     assert ids(entry["taken"]) == [newest.segment_id]
     assert entry["vanishing"] == [
@@ -271,7 +266,7 @@ def test_uploads_that_were_retired_count_again_once_their_replacement_is_moved_a
     for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
         part.unlink()
     ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
+    ran.ends_alone(0, "forgotten")
     (entry,) = ran.entries
     assert ids(entry["taken"]) == [first.segment_id, newest.segment_id]
     assert entry["vanishing"] == [{"start_offset": 10, "end_offset": 10}]
@@ -286,7 +281,7 @@ def test_a_run_that_holds_the_partition_is_named_and_fenced(tmp_path: Path) -> N
     held = claimed(tier, "holder")
     upload(tier, 6, 9, NEW)
     planned = forget(tier, "--dry-run").entries[0]
-    words = ("run holder holds it", "2026-11-21T15:30:00.000Z", "it is fenced by this")
+    words = ("run holder holds it", "2026-11-21T15:30:00.000Z", "`forget` fences it")
     assert not told(planned["notes"][0], *words)
     assert forget(tier).outcomes["orders", 0] == "forgotten"
     late = proposed(held, ReleaseClaim(run="holder"), commit_id=new_commit_id(), at_ms=1)
@@ -299,10 +294,10 @@ def test_one_that_was_overtaken_is_fenced(cut_off: Histories) -> None:
     rival = rival_claims(str(tier / CATALOG_FOLDER), ORDERS)
     with scripted(at("commit", rival)):
         ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (4, {("orders", 0): "fenced"})
+    ran.ends_alone(4, "fenced")
     with scripted(at("claim", rival)):
         ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
+    ran.ends_alone(4, "lost_race")
     assert len(row_of(tier).segments) == 2
 
 
@@ -312,8 +307,8 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     tier, *_ = cut_off
     with scripted(at("claim", lambda: upload(tier, 0, 5))):
         ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
-    assert "changed while it was looked at" in ran.entries[0]["reason"]
+    ran.ends_alone(4, "lost_race")
+    assert "changed since it was read" in ran.entries[0]["reason"]
     assert (len(row_of(tier).segments), row_of(tier).owner_run) == (2, "")
     assert "orphaned" in forget(tier).entries[0]["reason"]
 
@@ -325,7 +320,7 @@ def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
     rival = at("commit", rival_claims(str(tier / CATALOG_FOLDER), ORDERS), is_done=True)
     with scripted(rival, changes("commit", unknown)) as script:
         ran = forget(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
+    ran.ends_alone(0, "forgotten")
     assert (len(script.of("resolve")), row_of(tier).owner_run) == (1, "rival")
 
 

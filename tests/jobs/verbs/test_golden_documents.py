@@ -1,11 +1,11 @@
-"""Every verb's `--json` document equals the recorded one, field by field and in order."""
+"""Every verb's `--json` document and screen equal the recorded ones."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.jobs.commands import Ran, tierfold
+from tests.jobs.commands import ALWAYS, Ran, tierfold
 from tests.jobs.elections import histories
+from tests.jobs.reports.screens import SCREENS, printed
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
 from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, incomplete_upload, parts, written
 from tests.storage.live_segments import data, marker
@@ -25,7 +26,6 @@ from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType
 
 GOLDEN: Final = Path(__file__).parent / "golden_documents"
-RECORDED: Final = sorted(path.name for path in GOLDEN.iterdir())
 LAST_MS: Final = THEN_MS + 30 * 24 * HOUR_MS
 """What is written from `THEN_MS` to here has the time that a run happened to take in it."""
 
@@ -53,17 +53,17 @@ RUN_TIME: Final = re.compile(r"2027-0[12]-\d\dT[\d:.]+Z")
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What the verbs say of one tier, each document by the name of its golden file."""
+    """What the verbs print about one tier, by the name of the golden file."""
 
     tier: Path
     texts: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
-    """What stands for a name that another run would not give again."""
+    """Placeholders for names that differ from run to run."""
     seen: dict[str, str] = field(default_factory=dict)
-    """The same for screens, whose runs have names of their own."""
+    """The same for screens, whose runs have other names."""
 
     def ask(self, name: str, command: str, *options: str | Path, hours: int = 0) -> Ran:
-        """`tierfold VERB TIER … --json`, so long after `THEN_MS`."""
+        """Run `tierfold VERB TIER …` with and without `--json`, `hours` after `THEN_MS`."""
         verb, *rest = command.split()
         words = [verb, self.tier, *rest, *options, "--now", THEN_MS + hours * HOUR_MS]
         self.see(name, words)
@@ -72,7 +72,7 @@ class Documents:
         return ran
 
     def see(self, name: str, words: Sequence[str | Path | int]) -> None:
-        """What people see of the same command: it runs on a copy of the tier."""
+        """Keep the screen of the same command, which runs on a copy of the tier."""
         copy = self.tier.parent / "copy" / "tier"
         if self.tier.exists():
             shutil.copytree(self.tier, copy)
@@ -88,12 +88,12 @@ class Documents:
         self.texts[f"{name}.txt"] = "\n".join(lines) + "\n"
 
     def keep(self, name: str, ran: Ran, document: Any) -> None:
-        """The exit code is as much a part of the answer as the document."""
+        """Keep the document with the exit code."""
         told = self.masked({"exit_code": ran.code, "document": document})
         self.texts[f"{name}.json"] = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
 
     def masked(self, value: Any) -> Any:
-        """The value without what differs from run to run; a name's number is that of its kind."""
+        """Return the value without what differs from run to run."""
         match value:
             case dict():
                 return {key: self.masked(item) for key, item in value.items()}
@@ -110,19 +110,9 @@ class Documents:
                 return value
 
     def number(self, kind: str, found: re.Match[str]) -> str:
-        """The same for the same name, by first appearance."""
+        """Return the placeholder of a name, numbered by first appearance."""
         known = sum(numbered.startswith(f"<{kind} ") for numbered in self.numbers.values())
         return self.numbers.setdefault(found[0], f"<{kind} {known + 1}>")
-
-
-def documents_of(folder: Path) -> dict[str, str]:
-    """All of them; a Spark session must be there."""
-    every = {"config": config, "dump": dump, "tier": many_partitions, "election": election}
-    found: dict[str, str] = {}
-    for name, tell in every.items():
-        (folder / name).mkdir()
-        found |= tell(folder / name)
-    return found
 
 
 def config(folder: Path) -> Mapping[str, str]:
@@ -152,7 +142,7 @@ def dump(folder: Path) -> Mapping[str, str]:
 
 
 def many_partitions(folder: Path) -> Mapping[str, str]:
-    """From the first look to the deletion of what was replaced."""
+    """From the first plan to the deletion of replaced segments."""
     told = Documents(sample_copy(folder / "tier"))
     put_partitions(told.tier)
     settings = ("--config", policies(folder))
@@ -166,7 +156,6 @@ def many_partitions(folder: Path) -> Mapping[str, str]:
     put_updates(told.tier, ORDERS, 3)
     told.ask("status", "status", *settings, hours=2)
     told.ask("verify", "verify", *settings, hours=2)
-    told.ask("verify-second-opinion", "verify --second-opinion --topic tiered", hours=2)
     told.ask("history-untouched", "history broken-0", hours=2)
     lines = told.ask("history", "history orders-0", hours=2).entries[0]["history"]
     compacted, first = (("--to", str(line["committed_at_ms"])) for line in lines)
@@ -188,7 +177,7 @@ def many_partitions(folder: Path) -> Mapping[str, str]:
 
 
 def put_partitions(tier: Path) -> None:
-    """One to be compacted, one that is damaged, one that is idle, one that expires."""
+    """One partition to compact, a corrupt one, an idle one, an expiring one."""
     for number in range(2):
         put_updates(tier, ORDERS, number)
         put_updates(tier, EXPIRED, number)
@@ -207,14 +196,14 @@ def put_partitions(tier: Path) -> None:
 
 
 def put_orphans(tier: Path) -> None:
-    """What writers that died left; no other segment starts there, ids would order the two."""
+    """Remains of dead writers; no other segment starts there, because ids would order the two."""
     for part in parts(put_segment(tier, ORDERS, [data(5, (b"k0", b"mine"))], start_offset=5)):
         written(part, 0)
     incomplete_upload(tier)
 
 
 def election(folder: Path) -> Mapping[str, str]:
-    """A log that was cut off: refused, forgotten, compacted, and what is set apart deleted."""
+    """A log that was cut off: refused, forgotten, compacted; the rest of it is deleted."""
     tier, _, second, newest = histories(folder / "tier")
     while second.segment_id > newest.segment_id:  # both start at 6, and ids are drawn
         shutil.rmtree(tier)
@@ -224,8 +213,11 @@ def election(folder: Path) -> Mapping[str, str]:
             written(part, 0)
     told = Documents(tier)
     settings = ("--set", "cleanup.policy=compact", "--set", "tier.binding=detached")
-    for verb in ("plan", "compact", "status", "verify", "vacuum"):
-        told.ask(f"cut-off-{verb}", verb, *settings)
+    told.ask("cut-off-plan", "plan", *settings)
+    told.ask("cut-off-compact", "compact", *settings)
+    told.ask("cut-off-status", "status", *settings)
+    told.ask("cut-off-verify", "verify", *settings)
+    told.ask("cut-off-vacuum", "vacuum", *settings)
     told.ask("cut-off-history", "history orders-0")
     told.ask("forget-dry-run", "forget orders-0 --dry-run")
     told.ask("forget", "forget orders-0")
@@ -246,21 +238,39 @@ def policies(folder: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def documents(spark: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """As the verbs say them today."""
-    return documents_of(tmp_path_factory.mktemp("golden"))
+def second_opinion(folder: Path) -> Mapping[str, str]:
+    """The one verb that always needs Spark."""
+    told = Documents(sample_copy(folder / "tier"))
+    assert tierfold("compact", told.tier, *ALWAYS, "--now", str(THEN_MS)).code == 0
+    told.ask("verify-second-opinion", "verify --second-opinion --topic tiered", hours=2)
+    return told.texts
 
 
-def test_no_document_is_without_its_record(documents: dict[str, str]) -> None:
-    assert sorted(documents) == RECORDED
+WITHOUT_SPARK: Final = (config, dump, many_partitions, election, printed)
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_document_is_the_recorded_one(name: str, documents: dict[str, str]) -> None:
+def is_as_recorded(found: Mapping[str, str]) -> bool:
     """Where a change is meant: `python -m tests.jobs.verbs.record_golden_documents`."""
-    recorded = (GOLDEN / name).read_text(encoding="utf-8")
-    assert documents[name] == recorded
+    recorded = {name: (GOLDEN / name).read_text(encoding="utf-8") for name in found}
+    assert found == recorded
+    return True
+
+
+@pytest.mark.parametrize("scenario", WITHOUT_SPARK)
+def test_documents_and_screens_are_the_recorded_ones(
+    scenario: Callable[[Path], Mapping[str, str]], tmp_path: Path
+) -> None:
+    assert is_as_recorded(scenario(tmp_path))
+
+
+def test_a_second_opinion_is_the_recorded_one(spark: object, tmp_path: Path) -> None:
+    assert is_as_recorded(second_opinion(tmp_path))
+
+
+def test_every_recorded_file_belongs_to_a_scenario() -> None:
+    names = Path(__file__).read_text(encoding="utf-8")
+    recorded = {path.stem for path in GOLDEN.iterdir()} - SCREENS.keys()
+    assert [name for name in recorded if f'"{name}"' not in names] == []
 
 
 def test_masks_keep_what_is_equal_and_what_does_not_vary() -> None:

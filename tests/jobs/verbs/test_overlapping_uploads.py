@@ -55,8 +55,8 @@ def test_without_a_row_matching_uploads_are_taken_in_any_order_of_arrival(
         for first, last in arrived:
             upload(tier, first, last, *EPOCHS)
         ran = plan(tier)
-        assert (ran.code, ran.outcomes["orders", 0]) == (0, "planned")
-        assert ran.partitions["orders", 0]["next_offset"] == 24
+        ran.ends(0, "planned")
+        assert ran.entry["next_offset"] == 24
         assert spans(status_of(tier)["orders", 0]) == expected
 
 
@@ -80,8 +80,7 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
         cleaned(tier)
     for first, last in reversed(CASES[case][0][1:]):
         upload(tier, first, last, *EPOCHS)
-    ran = plan(tier)
-    assert (ran.code, ran.outcomes["orders", 0]) == (0, "planned")
+    plan(tier).ends(0, "planned")
     assert spans(status_of(tier)["orders", 0]) == beside
     # A claim names them so, and what they supersede is an orphan from then on.
     adopted(tier, run="later")
@@ -91,7 +90,7 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
     ] == beside
     cut = [segment for segment in row(tier).segments if segment.skipped_offsets]
     assert all(segment.agrees_with and segment.skipped_bytes for segment in cut)
-    entry = vacuum(tier, hours=72).partitions["orders", 0]
+    entry = vacuum(tier, hours=72).entry
     assert {listed["segment_id"] for listed in entry["objects"]}.isdisjoint(live)
     assert ids_in(tier) == live
     assert plan(tier).code == 0
@@ -135,11 +134,9 @@ def test_a_compacted_copy_beside_its_originals_without_a_catalog_is_refused(tier
     upload(tier, 11, 15, *EPOCHS)
     before = files_below(tier)
     for ran in (plan(tier), tierfold("compact", tier, *ALWAYS, "--json")):
-        assert (ran.code, ran.outcomes["orders", 0]) == (3, "refused")
-        reason = ran.partitions["orders", 0]["reason"]
-        assert not told(reason, *both, "share offsets 0 to 10", "_tierfold", "--catalog")
+        ran.ends(3, "refused", *both, "share offsets 0 to 10", "_tierfold", "--catalog")
     status = tierfold("status", tier, "--json")
-    assert (status.code, status.partitions["orders", 0]["segments"]) == (3, [])
+    assert (status.code, status.entry["segments"]) == (3, [])
     assert vacuum(tier, hours=72).code == 3
     assert files_below(tier) == before
 
@@ -152,7 +149,7 @@ def test_an_upload_that_disagrees_with_a_live_one_refuses_the_partition(tier: Pa
     before = files_below(tier)
     ran = plan(tier)
     assert ran.code == 3
-    reason = ran.partitions["orders", 0]["reason"]
+    reason = ran.entry["reason"]
     assert not told(reason, live, other, "share offsets 8 to 10", "tierfold dump")
     assert vacuum(tier, hours=72).code == 3
     assert files_below(tier) == before
@@ -168,4 +165,4 @@ def test_an_overlap_whose_bytes_are_damaged_is_not_adopted(tier: Path) -> None:
     log.write_bytes(content)
     ran = plan(tier)
     assert ran.code == 3
-    assert not told(ran.partitions["orders", 0]["reason"], bad, "CRC")
+    assert not told(ran.entry["reason"], bad, "CRC")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.compaction.builders import a_chain, a_segment, a_state, retired, segm
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
+    copied,
     files_below,
     key_of,
     latest_updates,
@@ -22,6 +22,7 @@ from tests.jobs.tiers import (
     put_updates,
     records_in,
     sample_copy,
+    updated_tier,
 )
 from tests.storage.call_scripts import at, changes, fails
 from tests.storage.live_segments import data
@@ -81,21 +82,16 @@ def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
     return Catalog(str(tier / "_tierfold")).read([key])[key]
 
 
-@pytest.fixture(scope="module")
-def once_compacted_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tier = made_tier(tmp_path_factory.mktemp("undo") / "tier")
-    put_updates(tier, ORDERS, 0)
-    put_updates(tier, ORDERS, 1)
+def compacted_twice(folder: Path) -> Path:
+    """Two segments, compacted; then a third, and all compacted again."""
+    tier = updated_tier(folder, [ORDERS], 2)
     assert tierfold("compact", tier, *ALWAYS).code == 0
     put_updates(tier, ORDERS, 2)
     assert tierfold("compact", tier, *ALWAYS).code == 0
     return tier
 
 
-@pytest.fixture
-def tier(once_compacted_twice: Path, tmp_path: Path) -> Path:
-    """Two segments, compacted; then a third, and all compacted again."""
-    return Path(shutil.copytree(once_compacted_twice, tmp_path / "tier"))
+tier = copied(compacted_twice)
 
 
 def test_the_history_names_every_state(tier: Path) -> None:
@@ -121,8 +117,7 @@ def test_each_state_can_be_restored_by_its_time_in_any_order(tier: Path) -> None
     lines = lines_of(tier)
     for number in (3, 1, 0, 2, 3):
         timestamp_text = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
-        ran = restore(tier, str(timestamp_text))
-        assert (ran.code, ran.outcomes) == (0, {("orders", 0): "restored"}), ran
+        restore(tier, str(timestamp_text)).ends_alone(0, "restored")
         # What came since stays, as its broker uploaded it.
         third = row_of(tier).segments[-1]
         has_third = number < 2
@@ -137,8 +132,7 @@ def test_a_run_is_named_in_full_or_by_its_begin(tier: Path) -> None:
     first = lines_of(tier)[2]
     assert restore(tier, first["run"]).outcomes["orders", 0] == "restored"
     assert live_ids(tier)[0] == first["segments"][0]
-    again = restore(tier, first["run"][:-2])
-    assert (again.code, again.outcomes["orders", 0]) == (0, "nothing_to_do")
+    restore(tier, first["run"][:-2]).ends(0, "nothing_to_do")
 
 
 def test_the_report_says_what_came_back_and_what_left(tier: Path) -> None:
@@ -243,9 +237,7 @@ def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
     start_deletion(tier, found["segments"][:1])
     before = files_below(tier)
     ran = restore(tier, found["committed_at"])
-    assert (ran.code, ran.outcomes["orders", 0]) == (3, "refused")
-    reason = ran.entries[0]["reason"]
-    assert not told(reason, "being deleted", found["segments"][0], "tierfold history")
+    ran.ends(3, "refused", "being deleted", found["segments"][0], "tierfold history")
     assert files_below(tier) == before
     lines = {line["event"]: line for line in lines_of(tier)}
     assert not lines["found"]["is_restorable"]
@@ -288,8 +280,7 @@ def test_what_is_not_whole_is_not_restored(tier: Path, corrupt: str) -> None:
             log.with_suffix(".index").write_bytes(bytes.fromhex("ffffffff00000000"))
     before = files_below(tier)
     ran = restore(tier, found["committed_at"])
-    assert (ran.code, ran.outcomes["orders", 0]) == (3, "refused"), ran
-    assert not told(ran.entries[0]["reason"], found["segments"][1], "Nothing was changed")
+    ran.ends(3, "refused", found["segments"][1], "Nothing was changed")
     assert files_below(tier) == before
     is_seen_from_afar = corrupt in {"gone", "cut", "no index"}
     assert restore(tier, found["committed_at"], "--dry-run").code == 3 * is_seen_from_afar
@@ -321,7 +312,7 @@ def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) ->
     catalog = Catalog(str(tier / "_tierfold"))
     held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].state
     found = lines_of(tier)[-1]
-    words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fenced")
+    words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fences")
     planned = restore(tier, found["committed_at"], "--dry-run")
     assert not told(planned.entries[0]["notes"][0], *words)
     assert row_of(tier) == held
@@ -335,7 +326,7 @@ def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
     uri = str(tier / "_tierfold")
     with scripted(at("commit", rival_claims(uri, ORDERS))):
         ran = restore(tier, found["committed_at"])
-    assert (ran.code, ran.outcomes["orders", 0]) == (4, "fenced")
+    ran.ends(4, "fenced")
     assert live_ids(tier) == before
     with scripted(at("claim", rival_claims(uri, ORDERS))):
         ran = restore(tier, found["committed_at"])

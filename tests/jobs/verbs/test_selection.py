@@ -72,11 +72,11 @@ def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
     run("compact", tier, NOW_MS)
     cleaned = ids(tier)
     before = files_below(tier)
-    early = run("compact", tier, NOW_MS + RETENTION_MS - 1).partitions["orders", 0]
+    early = run("compact", tier, NOW_MS + RETENTION_MS - 1).entry
     assert early["outcome"] == "nothing_to_do"
     assert files_below(tier) == before
 
-    report = run("compact", tier, NOW_MS + RETENTION_MS).partitions["orders", 0]
+    report = run("compact", tier, NOW_MS + RETENTION_MS).entry
     assert report["outcome"] == "compacted"
     assert "whose delete horizon has passed" in report["reason"]
     assert (report["segments_in"], report["segments_out"]) == (2, 2)
@@ -88,7 +88,7 @@ def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
     assert tierfold("verify", tier).code == 0
 
     before = files_below(tier)
-    again = run("compact", tier, NOW_MS + 10 * RETENTION_MS).partitions["orders", 0]
+    again = run("compact", tier, NOW_MS + 10 * RETENTION_MS).entry
     assert again["outcome"] == "nothing_to_do"
     assert files_below(tier) == before
 
@@ -107,14 +107,14 @@ def test_a_marker_goes_only_when_no_segment_holds_its_data(
     put_segment(tier, ORDERS, [data(5, (b"z", b"1"))], start_offset=5)
     run("compact", tier, NOW_MS)
     cleaned = ids(tier)
-    report = run("compact", tier, NOW_MS + RETENTION_MS).partitions["orders", 0]
+    report = run("compact", tier, NOW_MS + RETENTION_MS).entry
     assert (report["outcome"], report["segments_in"]) == ("compacted", 1)
     assert report["counts"]["markers_expired"] == 1
     after = ids(tier)
     changed = [i for i, (old, new) in enumerate(zip(cleaned, after, strict=True)) if old != new]
     assert [live(tier)[i]["start_offset"] for i in changed] == [3]
     assert tierfold("verify", tier).code == 0
-    done = run("compact", tier, NOW_MS + 9 * RETENTION_MS).partitions["orders", 0]
+    done = run("compact", tier, NOW_MS + 9 * RETENTION_MS).entry
     assert done["outcome"] == "nothing_to_do"
 
 
@@ -176,7 +176,7 @@ def test_the_document_says_the_same(three_topics: Path) -> None:
         newest_ms = WRITTEN_AT_MS + 2 * RECORDS_PER_SEGMENT - 1
         now_ms = newest_ms + week_ms + late_ms
         ran = run("plan", three_topics, now_ms)
-        report = ran.partitions["orders", 0]
+        report = ran.entry
         assert report["should_have_rolled_at_ms"] == (newest_ms + week_ms if late_ms else None)
         assert json.loads(ran.stdout)["max_compaction_delay_secs"] == 0
         assert report["ratio"]["cleanable_bytes"] == report["bytes_in"]
@@ -213,7 +213,7 @@ def test_the_sums_that_commits_keep_are_those_that_planning_counts(
     run("compact", tier, NOW_MS, "--set", "segment.bytes=1")
     put_updates(tier, ORDERS, 2)
     (row,) = deltalake.DeltaTable(tier / "_tierfold" / "partitions").to_pyarrow_table().to_pylist()
-    ratio = run("plan", tier, NOW_MS).partitions["orders", 0]["ratio"]
+    ratio = run("plan", tier, NOW_MS).entry["ratio"]
     uploaded = live(tier)[-1]["size_bytes"]
     assert row["clean_bytes"] == row["live_bytes"] == ratio["clean_bytes"]
     assert row["dirty_bytes"] + uploaded == ratio["cleanable_bytes"]

@@ -41,7 +41,7 @@ def plan(tier: Path, *, hours: float = DAYS) -> Ran:
 
 
 def reason(ran: Ran) -> str:
-    return str(ran.partitions["orders", 0]["reason"])
+    return str(ran.entry["reason"])
 
 
 def given_up(tier: Path, *words: str) -> str:
@@ -70,7 +70,7 @@ def test_a_log_without_its_checkpoint_that_alone_holds_offsets_stays(
     alone = upload(tier, 8, 15, *epochs, lacking=[CHECKPOINT])
     before = files_below(tier)
     for _ in range(2):
-        entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
+        entry = vacuum(tier, hours=DAYS).entry
         assert entry["objects"] == []
         said = f"segment {alone} (offsets 8 to 15) lacks .leader_epoch_checkpoint"
         assert not told("; ".join(entry["notes"]), said)
@@ -88,7 +88,7 @@ def test_what_a_killed_run_of_ours_left_within_the_live_range_still_goes(tier: P
     left = upload(tier, 0, 10, (3, 0), lacking=[CHECKPOINT, "snapshot"], offsets=[8, 9, 10])
     half = upload(tier, 0, 4, (3, 0), lacking=["index", "timeindex", "snapshot", CHECKPOINT])
     nothing = upload(tier, 0, 4, (3, 0), lacking=["log"])
-    entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
+    entry = vacuum(tier, hours=DAYS).entry
     assert entry["outcome"] == "vacuumed"
     assert {listed["segment_id"] for listed in entry["objects"]} == {left, half, nothing}
     assert listed_objects(entry, kind="orphan") == listed_objects(entry)
@@ -119,8 +119,7 @@ def test_a_truncated_log_refuses_the_partition_and_nothing_is_deleted(tier: Path
     assert ran.code == 3
     assert not told(reason(ran), "leader of epoch 4", "offset 6", f"tierfold forget {tier}")
     assert tierfold("status", tier, "--json").code == 3
-    kept = vacuum(tier, hours=DAYS)
-    assert (kept.code, kept.outcomes["orders", 0]) == (3, "refused")
+    vacuum(tier, hours=DAYS).ends(3, "refused")
     assert given_up(tier, *DETACHED) == "refused"
     assert files_below(tier) == before
 
@@ -147,7 +146,7 @@ def test_of_a_diverged_partition_what_neither_history_needs_may_go(tier: Path) -
     left = upload(tier, 0, 8, (3, 0), lacking=["index"])
     # Where the live one is cut off, only this gives the new history its head.
     head = upload(tier, 0, 4, (3, 0), lacking=["index"])
-    entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
+    entry = vacuum(tier, hours=DAYS).entry
     assert {listed["segment_id"] for listed in entry["objects"]} == {left}
     assert ids_in(tier) == {live, current, deposed, head}
     assert given_up(tier, "--set", "tier.binding=bound") == "refused"
@@ -165,11 +164,11 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     ours = upload(tier, 11, 20, (3, 0), (5, 11))
     late = upload(tier, 11, 15, (3, 0), (4, 11))
     ran = plan(tier)
-    assert (ran.code, ran.outcomes["orders", 0]) == (0, "planned")
-    assert ran.partitions["orders", 0]["next_offset"] == 21
+    ran.ends(0, "planned")
+    assert ran.entry["next_offset"] == 21
     assert status_of(tier)["orders", 0]["out_of_lineage"] == [late]
     adopted(tier, run="later")
-    entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
+    entry = vacuum(tier, hours=DAYS).entry
     assert entry["objects"] == []
     assert not told("; ".join(entry["notes"]), f"segment {late}", "set apart", "kept, not read")
     assert ids_in(tier) == {first, ours, late}

@@ -1,0 +1,134 @@
+"""Screens of reports that no small tier gives, for `tests.jobs.verbs.test_golden_documents`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from tests.compaction.builders import KEY
+from tierfold.compaction.cleaning.counts import Counts
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.verification.comparison import SecondOpinion
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    PartitionReport,
+)
+from tierfold.jobs.reports.plan_report import plan_result
+from tierfold.jobs.reports.result import Result
+from tierfold.jobs.reports.tables import ROWS_MAX
+from tierfold.jobs.reports.verify_report import verify_result
+from tierfold.jobs.verbs.verify import Verified
+
+FLEET: Final = [
+    PartitionReport(
+        key=replace(KEY, partition=number),
+        outcome=NOTHING_TO_DO if number % 2 else PLANNED,
+        reason="everything is clean" if number % 2 else "",
+    )
+    for number in range(20_000)
+]
+FLEET[17_000] = replace(FLEET[17_000], outcome=REFUSED, reason="gap")
+
+DONE: Final = PartitionReport(
+    key=KEY,
+    outcome=COMPACTED,
+    counts=Counts(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066),
+)
+PLAN: Final = PartitionReport(key=KEY, outcome=PLANNED, first_dirty=5, next_offset=12_155)
+LONG: Final = replace(KEY, topic="a-topic-whose-name-is-long")
+COMMAND: Final = f"Look: `tierfold forget '/mnt/a tier' {LONG} --dry-run` says more."
+NARROW: Final = [
+    PartitionReport(key=LONG, outcome=REFUSED, reason=COMMAND),
+    PartitionReport(
+        key=LONG,
+        outcome=PLANNED,
+        first_dirty=1_000_000_000,
+        next_offset=2_000_000_000,
+        segments_in=1000,
+        segments_out=10,
+    ),
+]
+FAR: Final = f"/mnt/{'deep/' * 40}00000000000000000000-H9N_Fa3aRd2QvfUuYOXPBQ.log"
+ESCAPES: Final = {"reason": "\x1b[2J[hidden] [/b]", "notes": ("a \x9b header",)}
+
+SOUND: Final = Verified(
+    key=PartitionKey(topic="orders", partition=0, topic_id="T" * 22),
+    segments=3,
+    batches=4437,
+    records=12155,
+    bytes_read=3_126_604,
+    keys_compared=1000,
+    index_entries=427,
+    notes=("a remark",),
+)
+UNCOMPARED: Final = replace(SOUND, keys_compared=None)
+CORRUPT: Final = replace(
+    SOUND,
+    key=replace(SOUND.key, topic="zebra"),
+    corruptions=("a sentence " + "that is long " * 20, "[red] another"),
+)
+
+
+def _plan(*reports: PartitionReport) -> Result:
+    return plan_result(reports, "plan")
+
+
+def _verify(*found: Verified) -> Result:
+    return verify_result(found)
+
+
+SCREENS: Final = {
+    # A fleet fits a screen, and the worst comes first.
+    "print-plan-fleet": (120, _plan(*FLEET)),
+    # A failure shows no result, and its whole path.
+    "print-plan-failed": (
+        120,
+        _plan(replace(PLAN, outcome=FAILED, reason=FAR, segments_in=3, segments_out=3, bytes_in=9)),
+    ),
+    # Only a plan cannot know how many records have no key.
+    "print-compact-markers": (120, _plan(DONE, DONE)),
+    "print-plan-unknown-keyless": (120, _plan(replace(DONE, outcome=PLANNED))),
+    # If only a horizon has passed, the round lies below what is dirty.
+    "print-plan-offsets": (120, _plan(PLAN, replace(PLAN, first_dirty=20_000))),
+    "print-plan-escapes": (120, _plan(replace(PLAN, outcome=REFUSED, **ESCAPES))),
+    # In a narrow terminal sentences follow the table; in a very narrow one lines replace it.
+    "print-plan-110-columns": (110, _plan(*NARROW)),
+    "print-plan-60-columns": (60, _plan(*NARROW)),
+    "print-verify-sound": (160, _verify(SOUND, UNCOMPARED)),
+    "print-verify-second-opinion": (
+        160,
+        _verify(replace(SOUND, second_opinion=SecondOpinion(keys=999)), SOUND),
+    ),
+    "print-verify-markers-and-deleted": (
+        160,
+        _verify(replace(SOUND, markers=90, keys_deleted=1), replace(SOUND, keys_deleted=88)),
+    ),
+    "print-verify-not-compared": (160, _verify(UNCOMPARED)),
+    "print-verify-corrupt": (160, _verify(SOUND, CORRUPT)),
+    "print-verify-many": (
+        160,
+        _verify(
+            *(replace(SOUND, key=replace(SOUND.key, partition=i)) for i in range(ROWS_MAX + 5))
+        ),
+    ),
+    "print-verify-nothing": (160, _verify()),
+}
+"""Width and result, by the name of the golden file."""
+
+
+def printed(_: Path) -> dict[str, str]:
+    """Return every screen by the name of its golden file."""
+    found = {}
+    for name, (width, result) in SCREENS.items():
+        out = StringIO()
+        result.print_tables(Console(file=out, width=width, highlight=False))
+        found[f"{name}.txt"] = "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+    return found
