@@ -19,8 +19,10 @@ from tests.faults.malformed.malformed_bytes import (
     VARINT_EXTREMES,
     Field,
     corrupted,
+    fields_of,
     interesting,
     overwritten,
+    overwritten_at,
 )
 from tests.faults.malformed.malformed_reference import cut_in_batches, plain_payload
 from tests.storage.kafka_dumps import NAMES, log_bytes
@@ -29,32 +31,12 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_ba
 from tierfold.storage.kafka.compression import Codec, compress
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 
-V2_FIELDS: Final[Sequence[Field]] = (
-    (0, "q"),  # base offset
-    (8, "i"),  # length
-    (12, "i"),  # leader epoch
-    (16, "b"),  # magic
-    (17, "i"),  # crc
-    (21, "h"),  # attributes
-    (22, "b"),
-    (23, "i"),  # last offset delta
-    (27, "q"),  # base timestamp
-    (35, "q"),  # max timestamp
-    (43, "q"),  # producer id
-    (51, "h"),  # producer epoch
-    (53, "i"),  # base sequence
-    (57, "i"),  # record count
-)
-V1_FIELDS: Final[Sequence[Field]] = (
-    (0, "q"),  # offset
-    (8, "i"),  # size
-    (12, "i"),  # crc
-    (16, "b"),  # magic
-    (17, "b"),  # attributes
-    (18, "q"),  # timestamp
-    (26, "i"),  # key length
-)
-V0_FIELDS: Final[Sequence[Field]] = (*V1_FIELDS[:5], (18, "i"))
+_V2: Final = fields_of("qiibihiqqqhii")
+V2_FIELDS: Final[Sequence[Field]] = (*_V2[:6], (22, "b"), *_V2[6:])
+"""All header fields of magic 2; those of the attributes also as one byte."""
+V1_FIELDS: Final[Sequence[Field]] = fields_of("qiibbqi")
+"""Offset, size, CRC, magic, attributes, timestamp, key length."""
+V0_FIELDS: Final[Sequence[Field]] = fields_of("qiibbi")
 HEADER: Final = "version"
 """The header that holds the version."""
 TIME_MS: Final = 1_700_000_000_000
@@ -253,15 +235,6 @@ def rebuilt(batch: bytes, payload: bytes) -> bytes:
 def resized(batch: bytes) -> bytes:
     """Return the batch with the right length field."""
     return overwritten_at(batch, (8, "i"), len(batch) - 12)
-
-
-def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
-    """Return the bytes with that number at a field, if the field is within them."""
-    at, form = field
-    size = struct.calcsize(f">{form}")
-    if len(data) < at + size:
-        return data
-    return data[:at] + struct.pack(f">{form}", value) + data[at + size :]
 
 
 def summed(batch: bytes) -> bytes:

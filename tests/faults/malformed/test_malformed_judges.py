@@ -15,8 +15,10 @@ from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
 from tests.faults.malformed.malformed_reference import (
     LeftOpen,
     Meaningless,
+    cut_in_batches,
     plain_batches,
     plain_payload,
+    whole_batches,
 )
 from tests.faults.malformed.malformed_tiers import NOW_MS, survivors
 from tests.storage.kafka_dumps import NAMES, kafka_reads, log_bytes
@@ -48,6 +50,21 @@ def test_the_reference_reads_what_kafka_reads(name: str) -> None:
         for batch in kafka
         for record in batch["records"]
     ]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 75])
+def test_the_reference_reads_whole_batches_and_says_where_a_log_is_torn(cut: int) -> None:
+    log = log_bytes("v2none")
+    whole, is_torn = whole_batches(log[: len(log) - cut])
+    assert whole == plain_batches(log)[:-1] if cut else whole == plain_batches(log)
+    assert is_torn == (cut > 0)
+
+
+def test_a_batch_longer_than_its_records_has_no_meaning() -> None:
+    log = bytearray(next(cut_in_batches(log_bytes("v2none"))))
+    log[60] -= 1
+    with pytest.raises(Meaningless, match="bytes are left over"):
+        plain_batches(bytes(log), has_sums=False)
 
 
 def _fields(record: Any) -> tuple[Any, ...]:

@@ -46,7 +46,7 @@ def forget_faults(
         if name in held and log.holds(held[name].batches):
             yield f"{held[name].upload.stem} is given up, and is the current leader's"
     if row["cleaner_offsets"] or row["retired"]:
-        yield "its row is forgotten, and says what was clean, or is retired"
+        yield "its row is forgotten, but still has cleaner offsets or retired segments"
 
 
 def is_cut_off(partition: Partition, row: Entry | None, held: Mapping[str, Held]) -> bool:
@@ -69,7 +69,7 @@ def needed_faults(
     elif retired["deletion_started_at_ms"] is None and any(
         segment["written_by_run"] for segment in row["segments"]
     ):
-        yield f"{upload.upload.stem} is gone, and is what a restore would go back to"
+        yield f"{upload.upload.stem} is gone, and a restore needs it"
 
 
 def is_set_apart(

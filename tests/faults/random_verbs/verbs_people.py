@@ -1,4 +1,4 @@
-"""The state machine's person: runs verbs in random order, and resolves refusals."""
+"""The person in the state machine, who runs verbs and resolves refusals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.jobs.commands import ALWAYS
 def way_out(machine: Machine) -> None:
     """Resolve the refusal of a partition, or create its topic again.
 
-    A partition whose log was cut off is mostly forgotten. Without a row, incomplete uploads are
-    moved away, as the refusal says. In other cases missing uploads may still arrive.
+    A partition whose log was cut off is forgotten, most of the time. Without a row, incomplete
+    uploads are moved away, as the refusal asks. Otherwise missing uploads may still arrive.
     """
     old = [partition for partition in machine.partitions if len(partition.uploads) > UPLOADS_MOST]
     bad = [p for p in machine.partitions if machine.problem(p) and not p.damaged]
@@ -37,7 +37,7 @@ def way_out(machine: Machine) -> None:
         forget_in_the_end(machine, partition)
     elif old or machine.rng.random() < 0.5:
         machine.say("created again")
-        machine.made_anew(partition)
+        machine.created_again(partition)
 
 
 def plan(machine: Machine) -> None:

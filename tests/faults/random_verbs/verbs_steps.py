@@ -39,11 +39,11 @@ def step(machine: Machine) -> None:
     name = action.__name__.strip("_")
     machine.trace.append(name)
     machine.counts[name] += 1
-    machine.look(action(machine))
+    machine.inspect(action(machine))
 
 
 def _upload(machine: Machine) -> None:
-    """The leader uploads its next segment: whole, incomplete, or so slowly that others pass it."""
+    """The leader uploads its next segment: whole, incomplete, or after later ones."""
     partition, rng = machine.any_partition(), machine.rng
     broker.append(rng, partition, rng.randint(1, 6), machine.now_ms)
     upload = broker.next_segment(rng, partition)
@@ -61,12 +61,12 @@ def _arrives(machine: Machine, partition: Partition, upload: Upload) -> None:
     parts = machine.rng.randint(1, len(upload.parts) - 1) if how == "cut short" else None
     broker.put(partition, upload, machine.now_ms, parts=parts)
     if parts is not None and machine.rng.random() < 0.6:
-        # It tries again, under another id and with other borders.
+        # The leader tries again, with another id and other borders.
         partition.next_upload = min(partition.next_upload, upload.start_offset)
 
 
 def _late_upload(machine: Machine) -> None:
-    """A leader of one of the last three epochs uploads a segment with borders of its own."""
+    """A leader of one of the last three epochs uploads a segment with other borders."""
     partition = machine.any_partition()
     _arrives(machine, partition, broker.late_segment(machine.rng, partition))
 
@@ -86,7 +86,7 @@ def _elect(machine: Machine) -> None:
 
 
 def _elect_uncleanly(machine: Machine) -> None:
-    """Elect uncleanly; half of the time an upload that the new leader cut off still arrives."""
+    """Elect uncleanly; half of the time an upload of the cut-off records still arrives."""
     partition = machine.any_partition()
     deposed = partition.log
     if len(deposed.batches) < 2:

@@ -1,7 +1,7 @@
 """A person recovers a partition whose log was cut off, with `tierfold forget`.
 
-    forget              one try, at the right time or not
-    forget_in_the_end   follow the refusals until the partition is forgotten
+    forget              run `tierfold forget` once
+    forget_in_the_end   do what the refusals ask for, until the partition is forgotten
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def forget(machine: Machine) -> Forgetting:
 
 
 def forget_in_the_end(machine: Machine, partition: Partition) -> None:
-    """Follow the refusals of `tierfold forget`; raises Broken if they lead nowhere."""
+    """Do what the refusals of `tierfold forget` ask for; raises Broken if that does not help."""
     reason = ""
     doubtful: set[str] = set()
     for _ in range(TRIES):
         ran = machine.verb("forget", machine.tier, partition.folder.name)
-        machine.look(Forgetting(topic_id=partition.topic_id))
+        machine.inspect(Forgetting(topic_id=partition.topic_id))
         if ran is None:
             return
         (found,) = ran.entries
@@ -59,7 +59,7 @@ def forget_in_the_end(machine: Machine, partition: Partition) -> None:
                 raise Broken(f"{partition} is diverged, and not forgotten: {reason}")
             _brought_back(machine, partition, doubtful)
             return
-        machine.look(_helped(machine, partition, reason))
+        machine.inspect(_helped(machine, partition, reason))
         doubtful |= _set_aside(machine, partition, reason)
     raise Broken(f"{partition} is refused again and again: {reason}")
 
