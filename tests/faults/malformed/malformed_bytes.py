@@ -23,7 +23,7 @@ VARINT_EXTREMES: Final = tuple(
         "feffffff0f",  # 2^31 − 1
         "ffffffff0f",  # −2^31
         "feffffff7f",  # more than 32 bits within five bytes
-        "8080808000",  # a long way to say 0
+        "8080808000",  # 0 in more bytes than needed
         "808080808000",  # a byte too many for 32 bits
         "feffffffffffffffff01",  # 2^63 − 1
         "ffffffffffffffffff01",  # −2^63

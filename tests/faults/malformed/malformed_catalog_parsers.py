@@ -73,14 +73,14 @@ def _value_changed(table: pa.Table, rng: Random) -> pa.Table:
     changed = _changed(values[row], rng)
     try:
         column = pa.array([*values[:row], changed, *values[row + 1 :]], field.type)
-    except (pa.ArrowException, OverflowError):  # Too large for the column: then of another type.
+    except (pa.ArrowException, OverflowError):  # Too large for the column: change its type.
         return _column_retyped(table, rng)
     return table.set_column(i, pa.field(field.name, field.type), column)
 
 
 def _changed(value: Any, rng: Random) -> Any:
     match value:
-        case (str() as name, count):  # Of a map; Arrow itself aborts where such a pair is null.
+        case (str() as name, count):  # Of a map; Arrow aborts if such a pair is null.
             return (name, rng.choice((*_INTEGERS, count)))
         case _ if rng.random() < 0.15:
             return None

@@ -149,7 +149,7 @@ def _row(batch: PlainBatch, record: PlainRecord) -> dict[str, Any]:
 
 
 def _versions(chosen: ChosenRecords) -> list[tuple[int | None, int]]:
-    """Return every record's version, and whether it is malformed; one by one, to know which is."""
+    """Return each record's version, and 1 if it is malformed; one by one, to know which is."""
     source = VersionSource(strategy=CompactionStrategy.HEADER, header=HEADER)
     found = []
     for row in chosen.rows:

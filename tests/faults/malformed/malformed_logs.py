@@ -1,7 +1,7 @@
-"""Lying logs: sound ones, corrupted with knowledge of the format and a renewed checksum.
+"""Lying logs: sound logs, corrupted with knowledge of the format, with a new checksum.
 
-They reach the parsers behind the checksum: anyone who can write to a topic, or a client with a bug,
-can write such batches.
+They get past the checksum to the parsers. Anyone who can write to a topic can write such batches,
+and so can a client with a bug.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def summed(batch: bytes) -> bytes:
 
 
 def malformed(log: bytes, rng: Random) -> bytes:
-    """Corrupt a log at random, make it lie, or both; rarely leave it as it is."""
+    """Corrupt a log at random, make it lie, or both; rarely return it unchanged."""
     kind = rng.random()
     if kind < 0.02:
         return log

@@ -68,7 +68,7 @@ def whole_batches(log: bytes) -> tuple[list[PlainBatch], bool]:
     """Return the complete batches of a log, and whether other bytes follow the last of them."""
     complete: list[bytes] = []
     with contextlib.suppress(Meaningless):
-        complete += cut_in_batches(log)  # The list keeps the batches before the torn one.
+        complete += cut_in_batches(log)  # Keeps the batches before the torn one.
     is_torn = sum(map(len, complete)) < len(log)
     return [plain_batch(batch, has_sums=True) for batch in complete], is_torn
 
@@ -180,7 +180,7 @@ def _legacy(message: bytes) -> PlainBatch:
     records = (PlainRecord(offset, timestamp_ms, key, value),)
     if attributes & 7:
         if value is None:
-            raise Meaningless("a wrapper around nothing")
+            raise Meaningless("a wrapper without a value")
         inner = list(cut_in_batches(plain_payload(attributes & 7, value)))
         if not inner or any(batch[16] != magic or len(batch) < 26 + 8 * magic for batch in inner):
             raise Meaningless("a wrapper of other messages")

@@ -67,20 +67,20 @@ def row_of(segments: Sequence[Entry], *lineage: tuple[int, int]) -> Entry:
     }
 
 
-def entry_of(partition: Partition, segments: Sequence[Entry], **said: Any) -> Entry:
+def entry_of(partition: Partition, segments: Sequence[Entry], **fields: Any) -> Entry:
     shown = []
     for entry in segments:
         stem = partition.uploads[entry["segment_id"]].stem
         shown.append({**entry, "log": str(partition.folder / f"{stem}.log")})
-    return {"segments": shown, "refusal": "", "orphans": [], "out_of_lineage": [], **said}
+    return {"segments": shown, "refusal": "", "orphans": [], "out_of_lineage": [], **fields}
 
 
 def checked(
-    partition: Partition, *segments: Entry, row: Entry | bool | None = True, **said: Any
+    partition: Partition, *segments: Entry, row: Entry | bool | None = True, **fields: Any
 ) -> None:
     """Check a partition; `row`: None is no row, and by default a row of the same segments."""
     known = row_of(segments) if row is True else row or None
-    Checker().check(partition, known, entry_of(partition, segments, **said))
+    Checker().check(partition, known, entry_of(partition, segments, **fields))
 
 
 @pytest.mark.parametrize("row", [True, None], ids=["with a row", "without a row"])
@@ -202,10 +202,10 @@ def test_offsets_that_only_another_history_holds_are_refused_without_a_row(
     partition: Partition, start: int, end: int
 ) -> None:
     old, new = partition.log, elected(partition, 6)
-    lives = uploaded(partition, 3, 8, log=new)
+    current = uploaded(partition, 3, 8, log=new)
     uploaded(partition, start, end, log=old)
     with pytest.raises(Broken, match="though only another history holds"):
-        checked(partition, named(lives), row=None)
+        checked(partition, named(current), row=None)
 
 
 def test_an_upload_that_could_be_taken_and_is_not(partition: Partition) -> None:

@@ -20,8 +20,12 @@ from tests.faults.random_verbs.test_verbs_checks import (
     uploaded,
 )
 from tests.faults.random_verbs.verbs_checks import Broken, Checker, Deletion, Forgetting
-from tests.faults.random_verbs.verbs_expected import Entry, log_in_view, refusals
-from tests.faults.random_verbs.verbs_forgotten import is_set_apart
+from tests.faults.random_verbs.verbs_expected import (
+    Entry,
+    is_set_apart,
+    log_in_view,
+    refusals,
+)
 from tests.faults.random_verbs.verbs_model import Partition, Upload
 
 
@@ -49,15 +53,15 @@ class CutOff:
         entry = entry_of(self.partition, [], refusal="refused")
         self.checker.check(self.partition, row, entry, allowed)
 
-    def emptied(self, *given_up: Upload, **said: Any) -> Entry:
+    def emptied(self, *given_up: Upload, **fields: Any) -> Entry:
         ids = [upload.segment_id for upload in given_up]
         nothing = {"segments": [], "lineage": [], "forgotten": ids}
-        return row_of([named(self.head)]) | nothing | said
+        return row_of([named(self.head)]) | nothing | fields
 
-    def forgotten(self, row: Entry, **said: Any) -> None:
+    def forgotten(self, row: Entry, **fields: Any) -> None:
         """Check a step that forgets, with the segments that discovery would take."""
-        taken = said.pop("taken", [named(self.head), named(self.next)])
-        entry = entry_of(self.partition, taken, **said)
+        taken = fields.pop("taken", [named(self.head), named(self.next)])
+        entry = entry_of(self.partition, taken, **fields)
         allowed = Forgetting(topic_id=self.partition.topic_id)
         self.checker.check(self.partition, row, entry, allowed)
 
@@ -132,11 +136,11 @@ def test_uploads_of_the_current_leader_are_not_given_up(cut_off: CutOff) -> None
         cut_off.forgotten(cut_off.emptied(cut_off.tail, cut_off.next))
 
 
-@pytest.mark.parametrize("said", [{"cleaner_offsets": [5]}, {"retired": [5]}])
+@pytest.mark.parametrize("fields", [{"cleaner_offsets": [5]}, {"retired": [5]}])
 def test_a_forgotten_row_that_is_not_empty(
-    cut_off: CutOff, said: Mapping[str, Sequence[int]]
+    cut_off: CutOff, fields: Mapping[str, Sequence[int]]
 ) -> None:
-    row = cut_off.emptied(cut_off.tail, **said)
+    row = cut_off.emptied(cut_off.tail, **fields)
     row["retired"] = [{"segment": named(cut_off.tail)} for _ in row["retired"]]
     with pytest.raises(Broken, match="still has cleaner offsets"):
         cut_off.forgotten(row, refusal="refused")

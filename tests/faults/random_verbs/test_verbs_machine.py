@@ -16,8 +16,8 @@ from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
 from tests.faults.random_verbs.verbs_faults import Fault
 from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
 from tests.faults.random_verbs.verbs_model import Partition
+from tests.faults.random_verbs.verbs_people import forget_in_the_end, is_diverged
 from tests.faults.random_verbs.verbs_steps import play
-from tests.faults.random_verbs.verbs_way_out import forget_in_the_end, is_diverged
 from tests.jobs.commands import ALWAYS
 from tierfold.compaction.discovery import overlaps
 from tierfold.compaction.discovery import unknown_segments as discovery

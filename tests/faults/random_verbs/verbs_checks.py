@@ -24,19 +24,17 @@ from tests.faults.random_verbs.verbs_expected import (
     effective_row,
     end_of,
     epoch_of,
+    forget_faults,
     gives,
+    is_emptied,
+    is_set_apart,
     log_in_view,
     log_path,
+    needed_faults,
     reached_by,
     refusals,
     retired_of,
     unknown_to,
-)
-from tests.faults.random_verbs.verbs_forgotten import (
-    forget_faults,
-    is_emptied,
-    is_set_apart,
-    needed_faults,
 )
 from tests.faults.random_verbs.verbs_model import REQUIRED, Held, Log, Partition, newest
 
@@ -184,13 +182,13 @@ class Checker:
                 if truth.get(record[0]) != record:
                     yield f"{record} is live in {path.name}, {truth.get(record[0])} was written"
                 found.append(record)
-        lives = newest((offset, key or b"", value) for offset, key, value in found)
+        live = newest((offset, key or b"", value) for offset, key, value in found)
         expected = newest(truth.values())
         for key, record in expected.items():
-            if record[1] is None and key not in lives:
+            if record[1] is None and key not in live:
                 continue  # Its tombstone was removed as well.
-            if lives.get(key) != record:
-                yield f"key {key!r} is {lives.get(key)}, its newest record is {record}"
+            if live.get(key) != record:
+                yield f"key {key!r} is {live.get(key)}, its newest record is {record}"
 
     def _records(
         self, partition: Partition, segment: Entry, path: Path

@@ -71,7 +71,7 @@ class Machine:
                 partition, rows.get(partition.topic_id), self.entries[partition.topic_id], allowed
             )
 
-    def say(self, what: str) -> None:
+    def note(self, what: str) -> None:
         """Add to the step's line."""
         self.trace[-1] += f" · {what}"
 
@@ -83,21 +83,21 @@ class Machine:
     def any_partition(self) -> Partition:
         """Draw a partition."""
         found = self.rng.choice(self.partitions)
-        self.say(str(found))
+        self.note(str(found))
         return found
 
     def verb(self, *words: str | Path, fault: Fault | None = None) -> Ran | None:
         """Run a verb at this machine's time; None: it was killed. Raises Broken after a bug."""
-        self.say(" ".join(map(str, words[:1] + words[2:])))
+        self.note(" ".join(map(str, words[:1] + words[2:])))
         ran: Ran | None = None
         if fault is not None:
-            self.say(str(fault))
+            self.note(str(fault))
         with nullcontext() if fault is None else fault.at_work():
             ran = tierfold(*words, "--json", *self.clock)
         if ran is None:
             self.counts[f"{words[0]} killed"] += 1
             return None
-        self.say(f"exit {ran.code}")
+        self.note(f"exit {ran.code}")
         self.counts[f"{words[0]} exit {ran.code}"] += 1
         if ran.code not in {0, 3, 4}:
             raise Broken(f"exit {ran.code}: {ran.stderr}")

@@ -37,7 +37,7 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
 
     def kill(machine: Machine) -> None:
         blow = next(due)
-        machine.say(f"{blow.whom}, {blow}")
+        machine.note(f"{blow.whom}, {blow}")
         sizes = ("--set", "segment.bytes=900", "--set", "chunk.bytes=1")
         command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *ALWAYS, *sizes)
         environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
@@ -47,7 +47,7 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         ran = run.ended()
         awaited("the end of its other processes", lambda: None if run.session else True)
         machine.counts[f"kill: {blow.whom if is_struck else 'too late'}"] += 1
-        machine.say(f"exit {ran.code}")
+        machine.note(f"exit {ran.code}")
         if ran.code not in ENDS.get(blow.whom, OTHER_ENDS):
             raise Broken(f"a run whose {blow.whom} was killed ended with {ran.code}: {ran.stderr}")
 
