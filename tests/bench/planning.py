@@ -23,6 +23,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from tests.jobs.commands import ROOT
 from tests.jobs.tiers import folder_of, key_of, made_tier, updated_tier
 from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
 from tierfold.compaction.discovery.view import state_with_new
@@ -36,7 +37,6 @@ from tierfold.jobs.verbs.plan import plan
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 PARTITIONS_PER_TOPIC: Final = 10
 POLICY: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
 RUN: Final = "bench"

@@ -20,7 +20,7 @@ import click
 
 from tests.bench.contenders import fresh_tier, session_start, tierfold_pass
 from tests.bench.logs import LOGS, BenchLog, made
-from tests.bench.run import ROOT
+from tests.jobs.commands import ROOT
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.spark.session import tierfold_session
 

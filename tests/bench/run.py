@@ -26,9 +26,8 @@ from tests.bench.contenders import (
 )
 from tests.bench.logs import LOGS, BenchLog, made
 from tests.bench.measures import spread
+from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def measured(log: BenchLog, scale: int, runs: int, folder: Path) -> dict[str, object]:

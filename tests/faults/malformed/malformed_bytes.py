@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
+from tests.storage.corrupted_bytes import patched
+
 Field: TypeAlias = tuple[int, str]
 """The position of a number, and its struct format."""
 
@@ -66,8 +68,7 @@ def overwritten(data: bytes, fields: Sequence[Field], rng: Random) -> bytes:
 def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
     """Write a number at a field, if the field is within the bytes."""
     at, form = field
-    packed = struct.pack(f">{form}", value)
-    return data[:at] + packed + data[at + len(packed) :] if at + len(packed) <= len(data) else data
+    return patched(data, *field, value) if at + struct.calcsize(f">{form}") <= len(data) else data
 
 
 def corrupted(data: bytes, rng: Random) -> bytes:

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-import google_crc32c
-
 from tests.faults.malformed.malformed_bytes import (
     VARINT_EXTREMES,
     Field,
@@ -25,6 +23,8 @@ from tests.faults.malformed.malformed_bytes import (
     overwritten_at,
 )
 from tests.faults.malformed.malformed_reference import cut_in_batches, plain_payload
+from tests.storage.corrupted_bytes import patched
+from tests.storage.corrupted_bytes import summed as summed_v2
 from tests.storage.kafka_dumps import NAMES, log_bytes
 from tests.storage.legacy_messages import message, wrapper
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
@@ -241,9 +241,8 @@ def summed(batch: bytes) -> bytes:
     """Return the batch with a renewed checksum, by its magic byte."""
     if len(batch) < 26:
         return batch
-    if batch[16] == 2:
-        return batch[:17] + struct.pack(">I", google_crc32c.value(batch[21:])) + batch[21:]
-    return batch[:12] + struct.pack(">I", zlib.crc32(batch[16:])) + batch[16:]
+    is_v2 = batch[16] == 2
+    return summed_v2(batch) if is_v2 else patched(batch, 12, "I", zlib.crc32(batch[16:]))
 
 
 def malformed(log: bytes, rng: Random) -> bytes:

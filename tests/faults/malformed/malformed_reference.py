@@ -117,7 +117,7 @@ def _v2(batch: bytes) -> PlainBatch:
         raise Meaningless("bytes are left over")
     offsets = (base_offset, base_offset + last_delta)
     return PlainBatch(
-        2, attributes, *offsets, leader_epoch, base_ms, max_ms, *producer, records=records
+        2, attributes, *offsets, leader_epoch, base_ms, max_ms, *producer, records
     )
 
 
