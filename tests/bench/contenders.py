@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 
@@ -26,9 +25,8 @@ NOW_MS: Final = 1_800_000_000_000
 _SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """One pass."""
+class Passed(NamedTuple):
+    """The time and the counts of one pass."""
 
     cost: Cost
     bytes_in: int
@@ -38,16 +36,10 @@ class Passed:
 
 
 def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
-    """Kafka's `Cleaner.doClean`; its elapsed time and CPU, without copying and opening."""
+    """Run Kafka's `Cleaner.doClean`; the time excludes copying and opening the log."""
     out = scratch / "kafka" / "bench-0"
-    done = lab.clean(
-        log,
-        out,
-        now_ms=NOW_MS,
-        segment_bytes=SEGMENT_BYTES,
-        dedupe_bytes="128m",
-        link=True,
-    )
+    options = {"segment_bytes": SEGMENT_BYTES, "dedupe_bytes": "128m", "link": True}
+    done = lab.clean(log, out, now_ms=NOW_MS, **options)
     shutil.rmtree(out)
     return Passed(
         cost=Cost(elapsed_s=done["elapsedMs"] / 1000, cpu_s=done["processCpuMs"] / 1000),
@@ -59,7 +51,7 @@ def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
 
 
 def tierfold_pass(tier: Path) -> Passed:
-    """The whole of `tierfold compact` on a fresh tier, from listing to commit."""
+    """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS)
         (report,) = compact(context, resolve(_SETTINGS), Scope(), Console(quiet=True))
@@ -75,7 +67,7 @@ def tierfold_pass(tier: Path) -> Passed:
 
 
 def fresh_tier(log: Path, scratch: Path) -> Path:
-    """The log as a tier that nobody has compacted; its big files are hard links."""
+    """Upload the log to a new tier, whose files are hard links."""
     tier = scratch / "tier"
     shutil.rmtree(tier, ignore_errors=True)
     source = log.parent / "remote"
@@ -86,7 +78,7 @@ def fresh_tier(log: Path, scratch: Path) -> Path:
 
 
 def session_start(sample: Path, scratch: Path) -> Cost:
-    """What a run pays once: the session, its workers, its kernels; by compacting the sample."""
+    """The time of the first run: session, workers and kernels start to compact the sample."""
     tier = scratch / "sample"
     shutil.rmtree(tier, ignore_errors=True)
     shutil.copytree(sample, tier)
@@ -97,7 +89,7 @@ def session_start(sample: Path, scratch: Path) -> Cost:
 
 
 def io_limit_s(tier: Path, bytes_out: int) -> float:
-    """Reading the input twice and writing the output once, through the store's own calls."""
+    """The time to read the input twice and write the output once, by the store's calls."""
     store = LocalStore(tier)
     keys = [path.relative_to(tier).as_posix() for path in tier.rglob("*.log")]
     largest = max(keys, key=lambda key: (tier / key).stat().st_size)
@@ -105,12 +97,7 @@ def io_limit_s(tier: Path, bytes_out: int) -> float:
         for _ in range(2):
             for key in keys:
                 store.read(key)[::4096].sum()
-        written = 0
-        number = 0
         data = store.read(largest)
-        while written < bytes_out:
-            piece = data[: bytes_out - written]
-            store.create(f"io-limit-{number}", piece)
-            written += len(piece)
-            number += 1
+        for number, written in enumerate(range(0, bytes_out, len(data))):
+            store.create(f"io-limit-{number}", data[: bytes_out - written])
     return watch.cost.elapsed_s

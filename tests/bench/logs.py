@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.oracle.kafka_lab import KafkaLab, Option
 
@@ -17,8 +16,7 @@ _SHAPE: Final[dict[str, Option]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchLog:
+class BenchLog(NamedTuple):
     """One kind of log; a scale of 1 is about 1 GB of uncompressed values."""
 
     name: str
@@ -27,30 +25,17 @@ class BenchLog:
     options: dict[str, Option]
 
 
+_TEXT: Final[dict[str, Option]] = {"value-size": 1024, "value-kind": "text"}
 LOGS: Final = (
-    BenchLog(
-        name="raw1k", title="none, 1 KB values", records=950_000, options={"value-size": 1024}
-    ),
-    BenchLog(
-        name="raw100", title="none, 100 B values", records=7_400_000, options={"value-size": 100}
-    ),
-    BenchLog(
-        name="lz4",
-        title="lz4, 1 KB text",
-        records=950_000,
-        options={"value-size": 1024, "value-kind": "text", "codec": "lz4"},
-    ),
-    BenchLog(
-        name="zstd",
-        title="zstd, 1 KB text",
-        records=950_000,
-        options={"value-size": 1024, "value-kind": "text", "codec": "zstd"},
-    ),
+    BenchLog("raw1k", "none, 1 KB values", 950_000, {"value-size": 1024}),
+    BenchLog("raw100", "none, 100 B values", 7_400_000, {"value-size": 100}),
+    BenchLog("lz4", "lz4, 1 KB text", 950_000, {**_TEXT, "codec": "lz4"}),
+    BenchLog("zstd", "zstd, 1 KB text", 950_000, {**_TEXT, "codec": "zstd"}),
 )
 
 
 def made(log: BenchLog, scale: int, folder: Path) -> Path:
-    """The log's local folder, `scale` times a gigabyte; made where it is missing."""
+    """The local folder of a log of `scale` gigabytes; makes the log if it is missing."""
     target = folder / f"{log.name}-{scale}g" / "bench-0"
     complete = target.parent / "complete"
     if not complete.exists():

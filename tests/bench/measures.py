@@ -1,24 +1,23 @@
-"""Elapsed time and CPU of a contender with all its processes, from Linux's accounting."""
+"""Elapsed and CPU time of a contender with all its processes, from Linux's accounting."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one pass took."""
+class Cost(NamedTuple):
+    """The time of one pass."""
 
     elapsed_s: float
     cpu_s: float
-    """Of all processes."""
+    """CPU time of all processes."""
 
 
 def tree_cpu_s(root: int) -> float:
@@ -30,7 +29,7 @@ def tree_cpu_s(root: int) -> float:
             continue
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it ended meanwhile; its parent has its time
+        except OSError:  # The process has ended; its parent has its time.
             continue
         children[int(fields[1])].append(int(entry.name))
         used[int(entry.name)] = sum(int(value) for value in fields[11:15]) / _TICKS_PER_S
@@ -43,7 +42,7 @@ def tree_cpu_s(root: int) -> float:
 
 
 class Stopwatch:
-    """A context that measures what happens inside; this process and its descendants."""
+    """Measures a block of code, in this process and its descendants."""
 
     def __enter__(self) -> Stopwatch:
         self._cpu_s = tree_cpu_s(os.getpid())

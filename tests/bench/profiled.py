@@ -1,8 +1,8 @@
 """The time of one pass, by stage and by function: `python -m tests.bench.profiled`.
 
-The stages' times come from Spark's event log of an undisturbed pass. The functions' times come from
-PySpark's profiler (cProfile in the workers) in the pass after it, where every task has one thread,
-since cProfile sees no other. Session and kernels are warm.
+Spark's event log gives the stages' times in a pass without a profiler. PySpark's profiler (cProfile
+in the workers) gives the functions' times in the next pass, where every task has one thread, since
+cProfile sees only that. Session and kernels are warm.
 """
 
 from __future__ import annotations
@@ -13,38 +13,36 @@ import pstats
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
 from tests.bench.contenders import fresh_tier, session_start, tierfold_pass
 from tests.bench.logs import LOGS, BenchLog, made
-from tests.bench.run import ROOT
+from tests.jobs.commands import ROOT
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.spark.session import tierfold_session
 
 WARM_PASSES: Final = 3
 FUNCTIONS: Final = 12
-"""How many functions are shown, by the time spent in themselves."""
+"""How many functions are printed, those with most time of their own first."""
 
 STAGES: Final = ("deal segments", "scan", "reduce", "deal losers", "rewrite")
-"""The stages of one wave without unindexed aborts and without empty groups, in their order."""
+"""The stages of a wave without unindexed aborts and empty groups, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageTime:
+class StageTime(NamedTuple):
     """One stage of the pass."""
 
     elapsed_ms: int
     tasks: int
     task_ms: int
-    """Of all its tasks together."""
+    """The time of all its tasks together."""
 
 
 def stages_between(folder: Path, begin_ms: int, end_ms: int) -> list[StageTime]:
-    """The stages that completed in that span, in order, from the event log in `folder`."""
+    """The stages that completed in a span of time, in order, from the event log in `folder`."""
     task_ms: dict[int, int] = {}
     stages: list[tuple[int, dict[str, Any]]] = []
     for event in _events(folder):
@@ -74,7 +72,7 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def print_stages(stages: Sequence[StageTime], elapsed_ms: int) -> None:
-    """A line per stage, and what is left: metadata, claim, planning, commit."""
+    """Print a line per stage, and the rest: metadata, claim, planning, commit."""
     names = STAGES if len(stages) == len(STAGES) else [f"stage {i}" for i in range(len(stages))]
     for name, stage in zip(names, stages, strict=True):
         click.echo(
@@ -86,7 +84,7 @@ def print_stages(stages: Sequence[StageTime], elapsed_ms: int) -> None:
 
 
 def print_functions(folder: Path) -> None:
-    """The functions of the workers that took most, over all stages."""
+    """Print the functions of the workers that took most time, over all stages."""
     dumps = sorted(str(path) for path in folder.rglob("*.pstats"))
     stats = pstats.Stats(*dumps)
     own = sorted(
@@ -111,7 +109,7 @@ def profiled(log: BenchLog, scale: int, folder: Path, events: Path) -> None:
     passed = tierfold_pass(tier)
     end_ms = time.time_ns() // 1_000_000
     click.echo(f"{log.title}, {scale} GB: {passed.bytes_in / 1e6:.0f} MB, by stage")
-    # Spark writes its events a little later than they happen; the next pass pushes them out.
+    # Spark writes events late; the next pass makes it write those of this one.
     with tempfile.TemporaryDirectory() as dumps:
         spark.profile.clear()
         spark.conf.set("spark.sql.pyspark.udf.profiler", "perf")
@@ -141,7 +139,7 @@ def profile(scale: int, only: tuple[str, ...], folder: Path) -> None:
         for log in LOGS:
             if not only or log.name in only:
                 profiled(log, scale, folder, Path(events))
-        tierfold_session().stop()  # It still writes to that folder.
+        tierfold_session().stop()  # Until then it writes to that folder.
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m tests.bench.run --scale 1 --runs 3 --only raw1k
 
-The contenders take turns, log by log and run by run, so that a machine that slows down slows both.
-Each has one uncounted run first.
+The contenders take turns, log by log and run by run, so that a slower machine slows both. The first
+run of each does not count.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from tests.bench.contenders import (
 )
 from tests.bench.logs import LOGS, BenchLog, made
 from tests.bench.measures import spread
+from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def measured(log: BenchLog, scale: int, runs: int, folder: Path) -> dict[str, object]:
-    """One row: both contenders on one log, in turn."""
+    """One row of the table: both contenders take turns on one log."""
     source = made(log, scale, folder)
     scratch = folder / "scratch"
     kafka: list[Passed] = []
@@ -77,7 +76,7 @@ def _row(
 @click.option("--only", multiple=True, help="Only these logs, by name.")
 @click.option("--folder", type=click.Path(path_type=Path), default=ROOT / "build" / "bench")
 def bench(scale: tuple[int, ...], runs: int, only: tuple[str, ...], folder: Path) -> None:
-    """Measure, and print one JSON object per log."""
+    """Measure each log, and print a JSON object for it."""
     folder.mkdir(parents=True, exist_ok=True)
     start = session_start(ROOT / "sample", folder / "scratch")
     click.echo(json.dumps({"session start s": round(start.elapsed_s, 1), "cpu s": start.cpu_s}))

@@ -1,7 +1,7 @@
 """After a power cut a file of the tier may be empty, shorter, or gone; every verb must notice.
 
-One tier is compacted, and later vacuumed; every file of the partition is damaged, one at a time.
-No verb may report damage as sound, or overwrite it.
+One tier is compacted, and later vacuumed. Then every file of the partition is damaged, one by one.
+No verb may report a damaged file as sound, or overwrite it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_a_damaged_file_of_a_replaced_segment_stops_a_restore_and_nothing_else(
             assert is_one_sentence(ran)
 
 
-def test_a_segment_that_came_after_is_taken_once_the_damage_is_mended(
+def test_a_later_segment_is_taken_once_the_damage_is_repaired(
     states: dict[str, Path], tmp_path: Path
 ) -> None:
     tier = shutil.copytree(states["vacuumed"], tmp_path / "tier")
@@ -139,5 +139,5 @@ def test_a_segment_that_came_after_is_taken_once_the_damage_is_mended(
     refused = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
     assert refused.code == REFUSED
     log.write_bytes(whole)
-    mended = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
-    assert mended.outcomes["orders", 0] == "compacted"
+    repaired = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
+    assert repaired.outcomes["orders", 0] == "compacted"

@@ -66,8 +66,8 @@ def parse_dump(out: str, err: str, failure: str = "") -> DumpedSegments:
             findings.append(Finding(kind="invalid bytes", file=file, detail=line))
         elif not re.match(r"Log starting offset: \d+$|.* is empty\.$|$", line):
             findings.append(Finding(kind="unknown line", file=file, detail=line))
-    gaps, spoken = _spoken(err)
-    findings += spoken
+    gaps, from_errors = _parsed_errors(err)
+    findings += from_errors
     parsed = DumpedSegments(
         batches=tuple(batches),
         records=tuple(records),
@@ -82,7 +82,7 @@ def _fields(line: str) -> dict[str, str]:
     return dict(_ENTRY.findall(line))
 
 
-def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Finding]]:
+def _parsed_errors(err: str) -> tuple[list[tuple[int, int]], list[Finding]]:
     """Parse standard error: headings that name a file, and indented lines below them."""
     gaps: list[tuple[int, int]] = []
     findings: list[Finding] = []

@@ -120,9 +120,10 @@ def run_passes(
             date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
     _checkpoint(tier)
     for number in range(len(PASSES_MS)):
-        for name, told in compacted(tier, number, is_from_start=number > 0, engine=engine).items():
+        done_by_topic = compacted(tier, number, is_from_start=number > 0, engine=engine)
+        for name, entries in done_by_topic.items():
             topic = topics[_seed_of(name)]
-            done = _passed(lab, folder / f"pass-{number + 1}", topic, told)
+            done = _passed(lab, folder / f"pass-{number + 1}", topic, entries)
             topics[topic.seed] = replace(topic, passes=(*topic.passes, done))
     return topics
 
@@ -239,9 +240,9 @@ def _passed(
     lab: KafkaLab,
     folder: Path,
     topic: FuzzedTopic,
-    told: tuple[Mapping[str, Any], Mapping[str, Any]],
+    entries: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> Pass:
-    report, status = told
+    report, status = entries
     number, name = len(topic.passes), topic.before.name
     # Kafka's cleaner throws if the dirty region starts above the end of the cleanable one. If
     # tierfold found nothing to do, Kafka gets the whole log; any change would be a difference.

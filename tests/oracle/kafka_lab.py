@@ -81,7 +81,7 @@ class KafkaLab:
 
     def make(self, out_dir: Path, **options: Option) -> dict[str, Any]:
         """Write a log into `out_dir` (named like `topic-0`, emptied first); return its counts."""
-        return self._call("make", out=out_dir, **options)
+        return dict(self._call("make", out=out_dir, **options))
 
     def replicate(self, src: Path, out: Path, *, roll_at: Iterable[int]) -> list[int]:
         """Copy the log `src` as a follower does, with a segment border at each of `roll_at`.
@@ -97,7 +97,7 @@ class KafkaLab:
 
         `endOffset` is the first offset that the pass did not clean; 0: nothing was dirty.
         """
-        return self._call("clean", **{"in": src}, out=out, now=now_ms, **options)
+        return dict(self._call("clean", **{"in": src}, out=out, now=now_ms, **options))
 
     def select(
         self, log: Path, cases: Sequence[SelectionCase], *, log_start_offset: int = 0
@@ -112,7 +112,7 @@ class KafkaLab:
 
     def side_files(self, path: Path) -> SideFiles:
         """Return all entries of a folder's indexes, snapshots and leader epoch checkpoint."""
-        return self._call("side-files", dir=path)
+        return dict(self._call("side-files", dir=path))
 
     def fetch(self, tier: Path, partition: Mapping[str, Any], index: int, out: Path) -> None:
         """Fetch a segment's objects as a broker does, through Kafka's own `LocalTieredStorage`.
@@ -130,7 +130,7 @@ class KafkaLab:
 
     def known_settings(self) -> dict[str, dict[str, Any]]:
         """Return Kafka's topic settings: type, default, bounds, the broker's names for each."""
-        return self._call("known-settings")
+        return dict(self._call("known-settings"))
 
     def names_of_brokers(self) -> list[str]:
         """Return every name that a broker's settings may have, sorted; a prefix ends in `*`."""

@@ -110,10 +110,10 @@ def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterab
         if number < PHASES:
             verified.append(tierfold("verify", tier, "--json", "--now", str(now_ms)))
         read = _read(spark, tier)
-        told = compacted(tier, number, is_from_start=number >= _NATURAL)
+        entries = compacted(tier, number, is_from_start=number >= _NATURAL)
         for topic in topics.values():
             rows = read.get(topic.name, ())
-            topic.steps.append(_step(lab, folder, topic, told[topic.name], rows))
+            topic.steps.append(_step(lab, folder, topic, entries[topic.name], rows))
     now = ("--now", str(PASSES_MS[-1]))
     verified.append(tierfold("verify", tier, "--json", "--second-opinion", *now))
     return Led(topics=topics, verified=tuple(verified), left=_read(spark, tier))
@@ -241,10 +241,10 @@ def _step(
     lab: KafkaLab,
     folder: Path,
     topic: LedTopic,
-    told: tuple[Mapping[str, Any], Mapping[str, Any]],
+    entries: tuple[Mapping[str, Any], Mapping[str, Any]],
     read: tuple[Row, ...],
 ) -> Step:
-    report, status = told
+    report, status = entries
     number = len(topic.steps)
     before = topic.steps[-1] if topic.steps else None
     given, reached = _given(topic, folder / f"given-{number}")

@@ -45,8 +45,8 @@ def _legacy(seed: int, options: dict[str, Option]) -> dict[str, Option]:
     The log is long enough for a clean region below the first pass. Batches of producers always have
     magic 2, so half of the logs have no producers.
 
-    All transactions commit: if the first dirty offset lies behind an aborted transaction's marker
-    in the same segment, Kafka's cleaner starts to read behind the marker. It then takes the
+    All transactions commit: if the first dirty offset is after an aborted transaction's marker
+    in the same segment, Kafka's cleaner starts to read after the marker. It then takes the
     producer's next transaction as aborted, too, and keeps superseded records.
     """
     rnd = random.Random(-seed)

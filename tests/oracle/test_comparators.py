@@ -14,7 +14,7 @@ from tests.oracle.comparators import (
     unequal_indexes,
     unequal_txnindexes,
 )
-from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.kafka_lab import Batch, KafkaLab
 from tests.oracle.remote_views import all_segments, to_local, to_remote
 
 NOW_MS = 1_700_000_100_000
@@ -51,13 +51,19 @@ def cleaned(lab: KafkaLab, source: Path) -> Path:
     return out
 
 
+@pytest.fixture
+def expected(lab: KafkaLab, cleaned: Path) -> list[Batch]:
+    """The batches of the cleaned log."""
+    return lab.batches(cleaned)
+
+
 def test_grouping_alone_is_no_difference(lab: KafkaLab, source: Path, cleaned: Path) -> None:
     large = source.parents[1] / "large" / "t-0"
     lab.clean(source, large, now_ms=NOW_MS, segment_bytes="1m")
     small_logs, large_logs = sorted(cleaned.glob("*.log")), sorted(large.glob("*.log"))
     assert len(small_logs) > len(large_logs)
-    expected, found = lab.batches(cleaned), lab.batches(large)
-    assert equal_logs(expected, found, lab.batches(source)) == []
+    found = lab.batches(large)
+    assert equal_logs(lab.batches(cleaned), found, lab.batches(source)) == []
     assert unequal_indexes(found, lab.side_files(large)) == []
     segments = all_segments(large, 10**6)
     assert unequal_txnindexes(lab.side_files(cleaned), lab.side_files(large), segments) == []
@@ -87,8 +93,7 @@ RECORD_FIELDS = ("offset", "timestamp", "sequence", "key", "valueLen", "valueCrc
 
 
 @pytest.mark.parametrize("field", BATCH_FIELDS)
-def test_every_batch_field_counts(lab: KafkaLab, cleaned: Path, field: str) -> None:
-    expected = lab.batches(cleaned)
+def test_every_batch_field_counts(expected: list[Batch], field: str) -> None:
     assert {*expected[0]} == {*BATCH_FIELDS, "file", "pos", "records", "size", "crc"}
     found = copy.deepcopy(expected)
     middle = found[len(found) // 2]
@@ -99,16 +104,14 @@ def test_every_batch_field_counts(lab: KafkaLab, cleaned: Path, field: str) -> N
 
 
 @pytest.mark.parametrize("field", RECORD_FIELDS)
-def test_every_record_field_counts(lab: KafkaLab, cleaned: Path, field: str) -> None:
-    expected = lab.batches(cleaned)
+def test_every_record_field_counts(expected: list[Batch], field: str) -> None:
     found = copy.deepcopy(expected)
     with_records = [batch for batch in found if batch["records"]]
     with_records[-1]["records"][-1][field] = "changed"
     assert len(equal_logs(expected, found)) == 1
 
 
-def test_missing_and_unexpected_batches_and_records_are_named(lab: KafkaLab, cleaned: Path) -> None:
-    expected = lab.batches(cleaned)
+def test_missing_and_unexpected_batches_and_records_are_named(expected: list[Batch]) -> None:
     gone = expected[3]
     name = f"batch {gone['baseOffset']}..{gone['lastOffset']} is "
     assert equal_logs(expected, expected[:3] + expected[4:]) == [name + "missing"]
@@ -119,13 +122,13 @@ def test_missing_and_unexpected_batches_and_records_are_named(lab: KafkaLab, cle
     assert equal_logs(expected, found)[0].endswith(f"offset {lost['offset']} is missing")
 
 
-def test_batches_out_of_order_are_a_difference(lab: KafkaLab, cleaned: Path) -> None:
-    expected = lab.batches(cleaned)
+def test_batches_out_of_order_are_a_difference(expected: list[Batch]) -> None:
     assert equal_logs(expected, [expected[1], expected[0], *expected[2:]]) != []
 
 
-def test_a_changed_byte_of_a_value_is_seen(lab: KafkaLab, cleaned: Path, tmp_path: Path) -> None:
-    expected = lab.batches(cleaned)
+def test_a_changed_byte_of_a_value_is_seen(
+    lab: KafkaLab, cleaned: Path, expected: list[Batch], tmp_path: Path
+) -> None:
     batch = next(
         b for b in expected if b["codec"] == "none" and b["records"] and not b["isControl"]
     )
@@ -137,12 +140,11 @@ def test_a_changed_byte_of_a_value_is_seen(lab: KafkaLab, cleaned: Path, tmp_pat
     assert any("valid is False, expected True" in line for line in differences)
 
 
-def test_a_compressed_batch_must_be_copied_where_kafka_copied_it(
-    lab: KafkaLab, source: Path, cleaned: Path
+def test_a_compressed_batch_must_be_copied_if_kafka_copied_it(
+    lab: KafkaLab, source: Path, expected: list[Batch]
 ) -> None:
     originals = lab.batches(source)
     known = {(b["baseOffset"], b["crc"]) for b in originals}
-    expected = lab.batches(cleaned)
     found = copy.deepcopy(expected)
     compressed = [b for b in found if b["codec"] != "none"]
     copied = next(b for b in compressed if (b["baseOffset"], b["crc"]) in known)

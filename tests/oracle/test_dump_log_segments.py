@@ -30,8 +30,10 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in suffixes)
 
 
-def _copied(cleaned: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(cleaned, folder / "t-0"))
+@pytest.fixture
+def folder(cleaned: Path, tmp_path: Path) -> Path:
+    """A copy of the log for a test to damage."""
+    return Path(shutil.copytree(cleaned, tmp_path / "t-0"))
 
 
 def test_a_log_of_kafka_has_no_findings(lab: KafkaLab, cleaned: Path) -> None:
@@ -56,9 +58,8 @@ def test_a_log_of_kafka_has_no_findings(lab: KafkaLab, cleaned: Path) -> None:
     ],
 )
 def test_a_wrong_index_entry_is_reported(
-    lab: KafkaLab, cleaned: Path, tmp_path: Path, suffix: str, at: int, kinds: set[str]
+    lab: KafkaLab, folder: Path, suffix: str, at: int, kinds: set[str]
 ) -> None:
-    folder = _copied(cleaned, tmp_path)
     index = folder / f"{0:020d}.{suffix}"
     second = lab.batches(folder)[1]["pos"]
     wrong = struct.pack(">i", second) if suffix == "index" else struct.pack(">q", NOW_MS * 2)
@@ -68,10 +69,7 @@ def test_a_wrong_index_entry_is_reported(
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_a_torn_index_is_reported(
-    lab: KafkaLab, cleaned: Path, tmp_path: Path, suffix: str
-) -> None:
-    folder = _copied(cleaned, tmp_path)
+def test_a_torn_index_is_reported(lab: KafkaLab, folder: Path, suffix: str) -> None:
     index = folder / f"{0:020d}.{suffix}"
     index.write_bytes(index.read_bytes()[:-3])
     findings = lab.dump_log_segments(_files(folder)).findings
@@ -81,10 +79,7 @@ def test_a_torn_index_is_reported(
     assert index.stat().st_size % 4 == 1  # The tool trims the file that it reads.
 
 
-def test_a_changed_byte_and_a_torn_log_are_reported(
-    lab: KafkaLab, cleaned: Path, tmp_path: Path
-) -> None:
-    folder = _copied(cleaned, tmp_path)
+def test_a_changed_byte_and_a_torn_log_are_reported(lab: KafkaLab, folder: Path) -> None:
     log = folder / f"{0:020d}.log"
     batch = next(b for b in lab.batches(folder) if b["records"] and not b["isControl"])
     raw = bytearray(log.read_bytes())
@@ -97,8 +92,7 @@ def test_a_changed_byte_and_a_torn_log_are_reported(
     assert [finding.kind for finding in findings] == ["invalid batch", "invalid bytes"]
 
 
-def test_a_broken_snapshot_is_reported(lab: KafkaLab, cleaned: Path, tmp_path: Path) -> None:
-    folder = _copied(cleaned, tmp_path)
+def test_a_broken_snapshot_is_reported(lab: KafkaLab, folder: Path) -> None:
     snapshot = sorted(folder.glob("*.snapshot"))[-1]
     raw = bytearray(snapshot.read_bytes())
     raw[-1] ^= 1

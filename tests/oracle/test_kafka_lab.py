@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.commands import ROOT
 from tests.oracle import kafka_jars
 from tests.oracle.kafka_jars import KafkaLabError
 from tests.oracle.kafka_lab import KafkaLab
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_same_seed_same_bytes(lab: KafkaLab, tmp_path: Path) -> None:

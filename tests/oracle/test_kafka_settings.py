@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.settings.broker_names import broker_names
@@ -27,7 +28,7 @@ from tierfold.jobs.settings.resolution import EffectiveSetting, resolve
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
 OF_TOPICS: Final = [setting for setting in OF_KAFKA if setting.is_for_topics]
-CONF: Final = Path(__file__).resolve().parents[2] / "conf"
+CONF: Final = ROOT / "conf"
 CASES: Final = 300
 # With these lags the maximum is below the minimum in a third of the cases.
 TEXTS: Final = {

@@ -13,7 +13,7 @@ KINDS = {
 }
 OUTCOMES = {
     *("record superseded", "aborted transaction listed", "delete horizon set"),
-    *("undecided at first", "lives on cut and unchanged"),
+    *("undecided at first", "live, cut and unchanged"),
 }
 
 
@@ -41,7 +41,7 @@ def _outcomes(step: Step) -> Counter[str]:
             "aborted transaction listed": len(step.aborted),
             "delete horizon set": sum(b["deleteHorizonMs"] is not None for b in step.found),
             "undecided at first": 0 < step.oracle_end <= segments[-1]["end_offset"],
-            "lives on cut and unchanged": sum(
+            "live, cut and unchanged": sum(
                 int(Path(segment["log"]).name[:20]) != segment["start_offset"]
                 for segment in segments
             ),

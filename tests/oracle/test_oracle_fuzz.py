@@ -35,7 +35,7 @@ def test_every_batch_and_record_is_what_kafka_leaves(
     for number, done in enumerate(fuzzed[seed].passes, start=1):
         expected, found = lab.batches(done.oracle), lab.batches(done.view)
         assert all(batch["valid"] for batch in found)
-        assert _told(equal_logs(expected, found, source), done, number) == ""
+        assert _explained(equal_logs(expected, found, source), done, number) == ""
         source = found
 
 
@@ -47,7 +47,7 @@ def test_every_index_has_the_entries_that_its_log_needs(
         differences = unequal_indexes(lab.batches(done.view), side_files)
         expected = lab.side_files(done.oracle)
         differences += unequal_txnindexes(expected, side_files, done.segments)
-        assert _told(differences, done, number) == ""
+        assert _explained(differences, done, number) == ""
 
 
 def test_epochs_and_producers_are_carried_over(
@@ -70,11 +70,11 @@ def test_live_segments_cover_the_log_and_describe_their_content(
         for first, second in pairwise(done.segments):
             assert second.start_offset == first.end_offset + 1
         batches = lab.batches(done.view)
-        for segment, told in zip(done.segments, done.status["segments"], strict=True):
+        for segment, entry in zip(done.segments, done.status["segments"], strict=True):
             own = [b for b in batches if b["file"] == f"{segment.start_offset:020d}.log"]
             assert own, f"{segment.log} is empty: readers of some plugins never get past it"
-            assert told["size_bytes"] == sum(batch["size"] for batch in own)
-            assert told["max_timestamp_ms"] == max(batch["maxTimestamp"] for batch in own)
+            assert entry["size_bytes"] == sum(batch["size"] for batch in own)
+            assert entry["max_timestamp_ms"] == max(batch["maxTimestamp"] for batch in own)
             assert _holds(own, segment.start_offset, segment.end_offset)
         if done.oracle_end:
             assert done.status["cleaner_offset"] == done.oracle_end
@@ -129,7 +129,7 @@ def _holds(batches: list[Batch], start_offset: int, end_offset: int) -> bool:
     return batches[0]["baseOffset"] >= start_offset and batches[-1]["lastOffset"] <= end_offset
 
 
-def _told(differences: list[str], done: Pass, number: int) -> str:
+def _explained(differences: list[str], done: Pass, number: int) -> str:
     """The differences and the folders to look at; empty: there are none."""
     if not differences:
         return ""

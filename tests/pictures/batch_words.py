@@ -12,9 +12,9 @@ from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.segments.segment_reader import Batch, Record
 
 TIMESTAMP_MS: Final = 0
-"""When a record of a picture was written that does not say when."""
+"""The timestamp of a record that is drawn without one."""
 VERSION_HEADER: Final = "version"
-"""The header that a record's versions are in."""
+"""The header of a record's versions."""
 
 _EMPTY: Final = "''"
 _PRODUCED: Final = re.compile(r"([Pp])(\d+)(?:\.(\d+))?\((.+)\)")
@@ -29,7 +29,7 @@ _ENDS: Final = {"C": ControlType.COMMIT, "A": ControlType.ABORT}
 
 
 def draft_of(word: str, leader_epoch: int) -> BatchDraft:
-    """The batch that a word draws; raises ValueError where it draws none."""
+    """The batch that a word draws; raises ValueError if it draws none."""
     if found := _MARKER.fullmatch(word):
         offset, producer, epoch, what, horizon = found.groups()
         records = () if what == "()" else (_marker(int(offset), _ENDS[what]),)
@@ -77,7 +77,7 @@ def draft_of(word: str, leader_epoch: int) -> BatchDraft:
 
 
 def _body(text: str) -> tuple[int, int, tuple[RecordDraft, ...], int | None]:
-    """Base offset, last offset, records and horizon of a batch of data."""
+    """The base offset, last offset, records and horizon of a batch of data."""
     if found := _SINGLE.fullmatch(text):
         record = _record(found[1])
         return record.offset, record.offset, (record,), _number(found[7])
@@ -87,7 +87,7 @@ def _body(text: str) -> tuple[int, int, tuple[RecordDraft, ...], int | None]:
     start, last, inside, _, horizon = found.groups()
     records = tuple(_record(word) for word in (inside or "").split())
     if start is None and not records:
-        raise ValueError(f"{text!r} does not say which offsets it stands for")
+        raise ValueError(f"{text!r} does not say which offsets it has")
     first = int(start) if start is not None else records[0].offset
     end = last or (start if not records else records[-1].offset)
     return first, int(end or first), records, _number(horizon)
@@ -108,7 +108,7 @@ def _record(word: str) -> RecordDraft:
 
 
 def _header(version: str) -> tuple[bytes, bytes | None]:
-    """The header of a version; `null` is a null, any other word is itself, not of 8 bytes."""
+    """The header of a version: a number in 8 bytes, `null`, or the bytes of another word."""
     name = VERSION_HEADER.encode()
     if version == "null":
         return name, None
@@ -131,7 +131,7 @@ def _number(text: str | None) -> int | None:
 
 
 def word_of(batch: Batch) -> str:
-    """The word that draws a batch; raises ValueError where the language has none."""
+    """The word that draws a batch; raises ValueError if the language has none."""
     horizon = "" if batch.delete_horizon_ms is None else f"^{batch.delete_horizon_ms}"
     epoch = f".{batch.producer_epoch}" if batch.producer_epoch > 0 else ""
     if batch.is_control:
@@ -148,16 +148,15 @@ def _control_word(batch: Batch, epoch: str) -> str:
     who = f"{batch.base_offset}:P{batch.producer_id}{epoch}"
     if not batch.records:
         return f"{who}:()"
-    (record,) = batch.records
-    match record.control_type:
-        case ControlType.COMMIT:
-            return f"{who}:C"
-        case ControlType.ABORT:
-            return f"{who}:A"
-        case ControlType.LEADER_CHANGE:
-            return f"{batch.base_offset}:L"
-        case other:
-            raise ValueError(f"no word for a control record of type {other}")
+    kind = batch.records[0].control_type
+    words = {
+        ControlType.COMMIT: f"{who}:C",
+        ControlType.ABORT: f"{who}:A",
+        ControlType.LEADER_CHANGE: f"{batch.base_offset}:L",
+    }
+    if kind not in words:
+        raise ValueError(f"no word for a control record of type {kind}")
+    return words[kind]
 
 
 def _data_word(batch: Batch) -> str:
@@ -170,12 +169,12 @@ def _data_word(batch: Batch) -> str:
     if is_one:
         return words[0]
     inside = f"[{' '.join(words)}]"
-    told = (batch.records[0].offset, batch.records[-1].offset)
-    return inside if told == (batch.base_offset, batch.last_offset) else f"{span}:{inside}"
+    known = (batch.records[0].offset, batch.records[-1].offset)
+    return inside if known == (batch.base_offset, batch.last_offset) else f"{span}:{inside}"
 
 
 def _record_word(record: Record, shown_ms: int) -> str:
-    """`shown_ms`: the timestamp that goes without saying."""
+    """The word of a record; a timestamp of `shown_ms` is not drawn."""
     written = "" if record.timestamp_ms == shown_ms else f"@{record.timestamp_ms}"
     versions = "".join(f"#{_version(value)}" for _, value in record.headers)
     return f"{record.offset}:{_text(record.key)}={_text(record.value)}{written}{versions}"

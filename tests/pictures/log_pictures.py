@@ -7,26 +7,25 @@ Words stand for batches, in offset order:
     0:a=1           a record: offset, key, value; alone in its batch
     0:a=            a tombstone
     0:=1            a record without a key
-    0:''=1  0:a=''  an empty key, an empty value: neither is missing
+    0:''=1  0:a=''  an empty key, an empty value
     0:a=1@7         written at time 7, not 0
     0:a=1#5#-2      with two headers named version, of 8 bytes each; #null, #x: null, another length
-    A7(0:a=1)       a batch whose records' time is 7, when a broker appended it
+    A7(0:a=1)       a batch that a broker appended at 7, which is the time of its records
     [0:a=1 1:b=2]   records in one batch
-    0-3:[1:b=2]     a batch of the offsets 0 to 3 in which one record is left
+    0-3:[1:b=2]     a batch of the offsets 0 to 3 with one record left
     2:()  0-3:()    an emptied batch that keeps its place
     P7(…)  p7(…)    a batch of producer 7, transactional or only idempotent; P7.3: under epoch 3
     4:P7:C  4:P7:A  producer 7's COMMIT or ABORT marker; 4:P7:(): emptied
-    4:P7:A?         an ABORT marker that no transaction index lists
+    4:P7:A?         an ABORT marker without an entry in a transaction index
     4:L             a leader change: a control record that ends no transaction
     …^1000          with the delete horizon 1000
-    e2              from here on leader epoch 2 (it begins as 0)
+    e2              from here on leader epoch 2 (the first is 0)
     |               a segment edge
     0..  ..5        the segment begins at 0, ends at 5, although no batch does
     >               at the end: the last segment is beyond the round (undecided, or too young)
 
-`picture` builds objects in a LocalTieredStorage folder as a broker would have uploaded them;
-`cleaned` runs the stages of a round, in this process; `drawn` and `listed` show the live segments
-afterwards.
+`picture` writes objects to a LocalTieredStorage folder as a broker uploads them. `cleaned` runs the
+stages of a round, in this process. `drawn` and `listed` show the live segments.
 """
 
 from __future__ import annotations
@@ -65,11 +64,11 @@ class Log:
     segments: tuple[Segment, ...]
     lineage: tuple[LeaderEpoch, ...]
     is_last_beyond: bool
-    """The last segment takes no part in cleaning."""
+    """The round does not cover the last segment."""
 
     @property
     def next_offset(self) -> int:
-        """Where a round ends."""
+        """The offset at which a round ends."""
         last = self.segments[-1]
         return last.start_offset if self.is_last_beyond else last.next_offset
 
@@ -82,14 +81,14 @@ class _Drawn:
     end: int
     drafts: tuple[BatchDraft, ...]
     unlisted: frozenset[int]
-    """Offsets of the ABORT markers that no index tells of."""
+    """The offsets of ABORT markers without an entry in an index."""
 
 
 def picture(text: str, folder: Path) -> Log:
     """The log that `text` draws, in a new tier in `folder`."""
     body, _, beyond = text.partition(">")
     if beyond.strip():
-        raise ValueError(f"nothing is drawn after >, not {beyond!r}")
+        raise ValueError(f"{beyond!r} is drawn after >, which ends a drawing")
     (folder / TIER_FOLDER).mkdir(parents=True)
     tier = open_tier(str(folder))
     found = list(_segments(body))
@@ -100,7 +99,7 @@ def picture(text: str, folder: Path) -> Log:
 
 
 def grown(log: Log, text: str) -> Log:
-    """The log with what `text` draws uploaded behind it; no producer of before writes on."""
+    """The log with further segments, in which no earlier producer writes."""
     found = list(_segments(text))
     drafts = [draft for segment in found for draft in segment.drafts]
     segments = tuple(_upload(log.tier, drafts, segment, log.lineage) for segment in found)
@@ -115,7 +114,7 @@ def _segments(body: str) -> Iterator[_Drawn]:
         edges = ["", ""]
         for word in _WORD.findall(part):
             if edge := _EDGE.fullmatch(word):
-                edges = [said or known for said, known in zip(edge.groups(), edges, strict=True)]
+                edges = [new or known for new, known in zip(edge.groups(), edges, strict=True)]
             elif word[0] == "e":
                 leader_epoch = int(word[1:])
             else:
@@ -123,7 +122,7 @@ def _segments(body: str) -> Iterator[_Drawn]:
                 if word.endswith("?"):
                     unlisted.add(drafts[-1].base_offset)
         if not drafts:
-            raise ValueError("every segment is drawn with a batch at least")
+            raise ValueError("a segment is drawn without a batch")
         yield _Drawn(
             start=int(edges[0] or drafts[0].base_offset),
             end=int(edges[1] or _end_of(drafts[-1])),
@@ -149,7 +148,7 @@ def _upload(
     drawn: _Drawn,
     lineage: Sequence[LeaderEpoch],
 ) -> Segment:
-    """Write a segment's objects as a broker would, and return its metadata as discovery does."""
+    """Write a segment's objects as a broker does; return the metadata that discovery reads."""
     start, end = drawn.start, drawn.end
     before = [draft for draft in drafts if draft.base_offset <= end]
     entries = [
@@ -169,13 +168,13 @@ def _upload(
 
 
 def _kind(draft: BatchDraft) -> ControlType | None:
-    """None: no end marker with its record."""
+    """The type of an end marker; None: another batch, or the marker is emptied."""
     kind = control_type(draft.records[0].key) if draft.is_control and draft.records else None
     return kind if kind in {ControlType.COMMIT, ControlType.ABORT} else None
 
 
 def _aborted(drafts: Sequence[BatchDraft]) -> Iterator[AbortedTransaction]:
-    """What the brokers listed, in the order of the markers."""
+    """The entries that brokers write to transaction indexes, in the order of the markers."""
     begun: dict[int, int] = {}
     for draft in drafts:
         if draft.is_transactional and not draft.is_control:
@@ -192,32 +191,31 @@ def _aborted(drafts: Sequence[BatchDraft]) -> Iterator[AbortedTransaction]:
 
 
 def _producers(drafts: Sequence[BatchDraft]) -> tuple[ProducerEntry, ...]:
-    """What a broker knows of each producer after the drafts."""
+    """The state of each producer after the drafts, as brokers have it."""
     known: dict[int, ProducerEntry] = {}
     for draft in drafts:
         if draft.producer_id < 0:
             continue
-        nothing = ProducerEntry(
+        before = known.get(draft.producer_id)
+        entry = ProducerEntry(
             producer_id=draft.producer_id,
             epoch=draft.producer_epoch,
-            last_sequence=-1,
-            last_data_offset=NO_DATA_OFFSET,
-            last_offset_delta=0,
+            last_sequence=before.last_sequence if before else -1,
+            last_data_offset=before.last_data_offset if before else NO_DATA_OFFSET,
+            last_offset_delta=before.last_offset_delta if before else 0,
             last_timestamp_ms=TIMESTAMP_MS,
             coordinator_epoch=0,
             current_txn_first_offset=None,
         )
-        entry = replace(known.get(draft.producer_id, nothing), epoch=draft.producer_epoch)
-        if draft.is_control:
-            entry = replace(entry, current_txn_first_offset=None)
-        else:
-            first = entry.current_txn_first_offset
+        if not draft.is_control:
+            first = before.current_txn_first_offset if before else None
             opened = draft.base_offset if first is None else first
+            delta = _end_of(draft) - draft.base_offset
             entry = replace(
                 entry,
                 last_data_offset=_end_of(draft),
-                last_offset_delta=_end_of(draft) - draft.base_offset,
-                last_sequence=_end_of(draft) - draft.base_offset,
+                last_offset_delta=delta,
+                last_sequence=delta,
                 current_txn_first_offset=opened if draft.is_transactional else None,
             )
         known[draft.producer_id] = entry
@@ -225,7 +223,7 @@ def _producers(drafts: Sequence[BatchDraft]) -> tuple[ProducerEntry, ...]:
 
 
 def drawn(log: Log) -> str:
-    """The segments that live, in the words that draw them."""
+    """The live segments, in the words that draw them."""
     parts: list[str] = []
     leader_epoch = 0
     for segment in log.segments:
@@ -248,7 +246,7 @@ def batches_of(log: Log, segment: Segment) -> list[Batch]:
 
 
 def listed(log: Log) -> str:
-    """Per segment what its transaction index says: producer, first offset, marker."""
+    """The transaction index of each segment: producer, first offset, marker."""
     return " | ".join(
         " ".join(
             f"P{entry.producer_id}:{entry.first_offset}-{entry.last_offset}"
@@ -259,6 +257,6 @@ def listed(log: Log) -> str:
 
 
 def files_of(log: Log) -> set[str]:
-    """Every file of the tier, those of unfinished objects too."""
+    """Every file of the tier, unfinished objects included."""
     root = Path(log.tier.store.uri(TIER_FOLDER))
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

@@ -9,14 +9,14 @@ from tierfold.jobs.engines.rows import Row, Stage, Worker
 
 
 class OneThreadExecutor(LocalExecutor):
-    """The tasks of each stage one after the other, in the caller's thread, without progress."""
+    """Runs the tasks of a stage one after the other, in the caller's thread, without progress."""
 
     def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
         """See `LocalExecutor.mapped`."""
         return [self.task(stage, rows) for rows in tasks]
 
     def task(self, stage: Stage, rows: Sequence[Row]) -> list[Row]:
-        """Run one task; return what its rows become."""
+        """Run one task; return its results."""
         return list(stage(Worker(tier=self._tier, advance=lambda _: None), rows))
 
     def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:  # noqa: ARG002

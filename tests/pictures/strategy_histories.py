@@ -1,4 +1,4 @@
-"""Hypothesis strategies that draw topics which grow and are compacted in between."""
+"""Hypothesis strategies for topics that grow, with compactions in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pictures.strategy_model import ModelLog, ModelRecord
 from tierfold.compaction.model.rules import CompactionStrategy
 
 KEYS = ("", "a", "a", "b", "b", "c")
-"""The first one: no key; some come more often, so that equal ones meet."""
+"""The empty text is no key. Some keys come twice, so that equal keys are more likely."""
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -22,30 +22,30 @@ one_version = st.sampled_from(
 )
 versions = st.lists(one_version, max_size=2).map("".join)
 words = st.builds("{}={{}}{}{}".format, st.sampled_from(KEYS), timestamps, versions)
-"""A record but for its offset, before `{}` becomes its value."""
+"""A record without its offset; `{}` is the place of its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """New segments and the pass that is made once they are there."""
+    """New segments, and the pass after their upload."""
 
     segments: tuple[tuple[str, ...], ...]
-    """Words of batches."""
+    """The words of the batches of each segment."""
     strategy: CompactionStrategy
     waited_ms: int
-    """Since the pass before."""
+    """The time since the last pass."""
     is_last_chunk: bool
     segment_bytes: int
 
     @property
     def text(self) -> str:
-        """As a picture."""
+        """The drawing of the segments."""
         return " | ".join(" ".join(batches) for batches in self.segments)
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
-    """Some rounds of new data, each cleaned in chunks of any size."""
+    """Draw rounds of new data, each cleaned in chunks of any size."""
     chunks: list[Chunk] = []
     offset = 0
     strategies = draw(st.sampled_from([*(([strategy]) for strategy in CompactionStrategy), None]))
@@ -76,7 +76,7 @@ def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
 
 @st.composite
 def _batches(draw: st.DrawFn, offset: int) -> tuple[str, int]:
-    """A batch from `offset` on, and the offset after it."""
+    """Draw a batch that starts at `offset`; returns it and the offset after it."""
     inside: list[str] = []
     for word in draw(st.lists(words, min_size=1, max_size=3)):
         value = "" if draw(st.booleans()) else f"v{offset}"
@@ -88,7 +88,7 @@ def _batches(draw: st.DrawFn, offset: int) -> tuple[str, int]:
 
 
 def records_of(chunk: Chunk) -> Iterator[ModelRecord]:
-    """What the chunk's words mean to the model."""
+    """The records of a chunk for the model."""
     for word in (word for batches in chunk.segments for word in batches):
         draft = draft_of(word, 0)
         for record in draft.records:
@@ -105,7 +105,7 @@ def records_of(chunk: Chunk) -> Iterator[ModelRecord]:
 
 
 def met_in(history: tuple[Chunk, ...], delete_retention_ms: int) -> set[str]:
-    """The cases of the rules that a history reaches, by the model."""
+    """The cases of the rules that a history reaches in the model."""
     log, now_ms, met = ModelLog(delete_retention_ms=delete_retention_ms), 0, set[str]()
     strategy = history[0].strategy
     for chunk in history:

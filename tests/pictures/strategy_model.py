@@ -1,4 +1,4 @@
-"""A short model of SEMANTICS 3: a dictionary by key; used by `test_strategies_modelled`."""
+"""A short model of SEMANTICS 3, a dictionary by key, for `test_strategies_modelled`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.pictures.batch_words import VERSION_HEADER
 from tierfold.compaction.model.rules import CompactionStrategy
 
 Rank: TypeAlias = tuple[int, ...]
-"""The highest wins; the offset comes last, so that no two are equal."""
+"""The highest rank wins; the offset comes last, so that no two ranks are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecord:
-    """A record, and which batch it is in."""
+    """A record and its batch."""
 
     offset: int
     batch: int
@@ -28,12 +28,12 @@ class ModelRecord:
 
     @property
     def version(self) -> bytes | str | None:
-        """The last version header's value; the word `absent` where there is none."""
+        """The value of the last version header, or the text `absent`."""
         named = [value for name, value in self.headers if name == VERSION_HEADER.encode()]
         return named[-1] if named else "absent"
 
     def rank(self, strategy: CompactionStrategy) -> Rank:
-        """What of two records of a key is compared."""
+        """The rank by which records of a key are compared."""
         if strategy is CompactionStrategy.OFFSET:
             return (self.offset,)
         if strategy is CompactionStrategy.TIMESTAMP:
@@ -44,13 +44,13 @@ class ModelRecord:
 
     @property
     def is_malformed(self) -> bool:
-        """It has a version header that holds no version."""
+        """Whether it has a version header without a valid version."""
         return self.version != "absent" and self.rank(CompactionStrategy.HEADER)[0] == 0
 
 
 @dataclass(slots=True)
 class ModelLog:
-    """All records that are left, in offset order, and what passes remember of them."""
+    """The remaining records, in offset order, with the delete horizons of their batches."""
 
     delete_retention_ms: int
     records: list[ModelRecord] = field(default_factory=list)
@@ -75,7 +75,7 @@ class ModelLog:
     def clean(
         self, end: int, strategy: CompactionStrategy, now_ms: int, *, is_last_chunk: bool
     ) -> None:
-        """One pass over everything below `end`."""
+        """Clean everything below `end` in one pass."""
         best = self.newest(end, strategy)
         met = Counter(record.key for record in self.records if record.offset < end)
         kept: list[ModelRecord] = []

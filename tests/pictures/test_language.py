@@ -1,4 +1,4 @@
-"""The drawing language: a drawn log is built exactly, and a built log is drawn again."""
+"""The drawing language: a drawn log is built exactly, and drawing it gives the same text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tierfold.storage.segments.segment_metadata import (
     read_snapshot,
 )
 
-SAYINGS = [
+DRAWINGS = [
     "0:a=1",
     "0:a= 1:=5 2:=",
     "0:''=1 1:a='' [2:''='' 3:=]",
@@ -33,8 +33,8 @@ SAYINGS = [
 WITH_HOLES = ["0.. 3:a=1 ..4 | 5:b=2 ..9", "0.. 3:a=1 | 4:b=2 >"]
 
 
-@pytest.mark.parametrize("text", SAYINGS + WITH_HOLES)
-def test_what_is_built_is_drawn_again(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", DRAWINGS + WITH_HOLES)
+def test_a_built_log_has_the_same_drawing(text: str, tmp_path: Path) -> None:
     assert drawn(picture(text, tmp_path)) == text
 
 
@@ -45,12 +45,12 @@ def test_what_is_built_is_drawn_again(text: str, tmp_path: Path) -> None:
         *("0:a=1 > 1:b=2", "0:a^1=2", "0:a=1@x"),
     ],
 )
-def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_text_that_draws_nothing_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"draw|say"):
         picture(text, tmp_path)
 
 
-@pytest.mark.parametrize("text", SAYINGS)
+@pytest.mark.parametrize("text", DRAWINGS)
 def test_the_objects_are_those_that_discovery_reads(text: str, tmp_path: Path) -> None:
     log = picture(text, tmp_path)
     found = log.tier.listing(KEY)
@@ -74,12 +74,12 @@ def test_a_segment_holds_the_epochs_of_its_offsets(tmp_path: Path) -> None:
     assert second.leader_epochs == (LeaderEpoch(epoch=2, start_offset=2),)
 
 
-def test_abort_markers_are_listed_unless_they_are_doubtful(tmp_path: Path) -> None:
+def test_abort_markers_are_listed_unless_they_are_drawn_without_an_entry(tmp_path: Path) -> None:
     log = picture("P1(0:a=1) | P2(1:a=1) 2:P1:A P1(3:a=2) | 4:P1:A? 5:P2:A 6:P3:A", tmp_path)
     assert listed(log) == " | P1:0-2 | P2:1-5"
 
 
-def test_snapshots_know_the_producers_so_far(tmp_path: Path) -> None:
+def test_snapshots_have_the_producers_so_far(tmp_path: Path) -> None:
     log = picture("P1(0:a=1) 1:P2.5:C | 2:P1:C p3([3:a=1 4:b=2])", tmp_path)
     known = [
         {

@@ -1,11 +1,12 @@
-"""A round converts every batch of magic 0 and 1, whether its records stay or go."""
+"""A round converts every batch of magic 0 and 1, whether it loses records or not."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ LAST_OFFSET = 99
 
 
 def uploaded(folder: Path, *logs: bytes) -> Log:
-    """Segments of those bytes, the round's last offset 99; their indexes are nobody's concern."""
+    """A log of segments with these bytes, up to offset 99; their indexes do not match."""
     starts = [int.from_bytes(log[:8]) for log in logs[1:]]
     edges = " | ".join([f"{0 if i == 0 else start}:a=1" for i, start in enumerate([0, *starts])])
     log = picture(f"{edges} ..{LAST_OFFSET}", folder)
@@ -53,16 +54,16 @@ def after(log: Log) -> list[Batch]:
 
 
 WRITTEN_MS = {0: -1, 1: 7000}
-"""When a message of each magic was written: magic 0 knows no time."""
+"""The timestamp of messages by magic; magic 0 has none."""
 
 
 def closing(word: str) -> str:
-    """The word, and the empty batch that ends the tier."""
+    """The word, and the empty batch that ends the log."""
     return f"{word} e0 99:()"
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_loses_nothing_is_converted_too(magic: int, tmp_path: Path) -> None:
+def test_a_batch_that_loses_no_records_is_converted(magic: int, tmp_path: Path) -> None:
     inner = message(1, b"1", key=b"b", magic=0) + message(4, b"2", key=b"c", magic=0)
     if magic:
         inner = message(0, b"1", key=b"b") + message(3, b"2", key=b"c")
@@ -78,7 +79,7 @@ def test_what_loses_nothing_is_converted_too(magic: int, tmp_path: Path) -> None
     assert (done.counts.records_in, done.counts.kept) == (3, 3)
 
 
-def test_a_converted_batch_begins_and_ends_with_what_is_left(tmp_path: Path) -> None:
+def test_a_converted_batch_begins_and_ends_with_its_remaining_records(tmp_path: Path) -> None:
     inner = b"".join(message(i, b"1", key=key) for i, key in enumerate([b"a", b"b", b"c", b"a"]))
     log = uploaded(tmp_path, wrapper(13, inner) + message(14, b"2", key=b"a"))
     assert drawn(cleaned(log)) == closing(
@@ -94,7 +95,7 @@ def test_the_wrappers_log_append_time_stays(tmp_path: Path) -> None:
 
 
 def test_a_round_that_loses_its_last_legacy_record_is_closed(tmp_path: Path) -> None:
-    # Kafka leaves a hole there, for what is converted ends at its last survivor.
+    # Kafka leaves a hole there, since a converted batch ends at its last remaining record.
     inner = message(0, b"1", key=b"a") + message(1, b"1", key=None)
     log = uploaded(tmp_path, wrapper(LAST_OFFSET, inner))
     assert drawn(cleaned(log)) == closing("0.. e-1 98:a=1@7000")
@@ -103,7 +104,7 @@ def test_a_round_that_loses_its_last_legacy_record_is_closed(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("last", "base_offset"),
     [
-        # As long as an emptied batch, and yet none.
+        # As long as an emptied batch, but not one.
         (message(LAST_OFFSET, b"v" * 35, key=None, magic=0), 99),
         (wrapper(LAST_OFFSET, message(0, b"", key=None) + message(2, b"", key=None)), 97),
     ],
@@ -118,7 +119,7 @@ def test_a_legacy_batch_that_must_stay_is_emptied(
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_kept_tombstone_gets_its_horizon_as_it_is_converted(magic: int, tmp_path: Path) -> None:
+def test_a_tombstone_gets_its_horizon_when_it_is_converted(magic: int, tmp_path: Path) -> None:
     log = uploaded(tmp_path, message(0, None, key=b"a", magic=magic) + batch(LAST_OFFSET))
     once = cleaned(log, now_ms=NOW_MS)
     horizon_ms = NOW_MS + RETENTION_MS
@@ -151,18 +152,21 @@ def test_a_corrupt_message_stops_the_round(at: int, tmp_path: Path) -> None:
         cleaned(log)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """One record of a legacy log."""
+class Sent(NamedTuple):
+    """A record of a legacy log."""
 
     offset: int
     key: bytes | None
     value: bytes | None
 
 
+Drafted: TypeAlias = tuple[int, Codec, list[Sent]]
+"""The magic, codec and records of a batch."""
+
+
 @st.composite
-def legacy_logs(draw: st.DrawFn) -> list[tuple[int, Codec, list[Sent]]]:
-    """Per batch its magic, codec and records; an uncompressed one has one record."""
+def legacy_logs(draw: st.DrawFn) -> list[Drafted]:
+    """Draw each batch's magic, codec and records; an uncompressed batch has one record."""
     batches = []
     offset = draw(st.integers(0, 2))
     for _ in range(draw(st.integers(1, 8))):
@@ -172,7 +176,7 @@ def legacy_logs(draw: st.DrawFn) -> list[tuple[int, Codec, list[Sent]]]:
         for _ in range(count):
             key = draw(st.sampled_from([None, b"", b"a", b"b", b"c"]))
             value = draw(st.sampled_from([None, b"", b"%d" % offset]))
-            records.append(Sent(offset=offset, key=key, value=value))
+            records.append(Sent(offset, key, value))
             offset += draw(st.sampled_from([1, 1, 3]))
         batches.append((draw(st.sampled_from([0, 1])), codec, records))
     return batches
@@ -186,10 +190,8 @@ def bytes_of(magic: int, codec: Codec, records: Sequence[Sent]) -> bytes:
     return wrapper(records[-1].offset, b"".join(messages), magic=magic, codec=codec)
 
 
-def model(
-    batches: Sequence[tuple[int, Codec, list[Sent]]],
-) -> list[tuple[int, str, list[Sent], bool]]:
-    """First offset, codec, survivors and whether there is a horizon, per batch that is left."""
+def model(batches: Sequence[Drafted]) -> list[tuple[int, str, list[Sent], bool]]:
+    """The remaining batches: first offset, codec, records, and whether there is a horizon."""
     last = {r.key: r.offset for _, _, records in batches for r in records}
     expected = []
     for _, codec, records in batches:
@@ -201,9 +203,7 @@ def model(
 
 
 @given(legacy_logs())
-def test_of_each_key_the_last_is_left_in_a_batch_of_its_own(
-    batches: list[tuple[int, Codec, list[Sent]]],
-) -> None:
+def test_of_each_key_the_last_record_is_left(batches: list[Drafted]) -> None:
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         log = uploaded(Path(folder), b"".join(bytes_of(*batch) for batch in batches))
         done = cleaned(log, now_ms=NOW_MS)
@@ -213,7 +213,7 @@ def test_of_each_key_the_last_is_left_in_a_batch_of_its_own(
             (
                 batch.base_offset,
                 batch.codec,
-                [Sent(offset=r.offset, key=r.key, value=r.value) for r in batch.records],
+                [Sent(r.offset, r.key, r.value) for r in batch.records],
                 batch.delete_horizon_ms is not None,
             )
             for batch in found

@@ -1,4 +1,4 @@
-"""The strategies equal their model on any growing topic, any chunks, several rounds."""
+"""The strategies equal their model on any growing topic, in any chunks and rounds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_histories_reach_every_case_of_the_rules() -> None:
 
 @settings(max_examples=3 * settings().max_examples)
 @given(histories())
-def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> None:
+def test_every_pass_leaves_the_records_of_the_model(history: tuple[Chunk, ...]) -> None:
     with TemporaryDirectory(dir=SCRATCH) as folder:
         model, log, now_ms = ModelLog(delete_retention_ms=RETENTION_MS), None, 0
         for chunk in history:
@@ -95,13 +95,13 @@ def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> 
 
 
 def horizons_of(model: ModelLog) -> dict[int, int]:
-    """Of the batches of which something is left."""
+    """The delete horizons of batches that still have records."""
     left = {record.batch for record in model.records}
     return {batch: at for batch, at in model.horizons_ms.items() if batch in left}
 
 
 def seen(log: Log) -> tuple[list[ModelRecord], dict[int, int]]:
-    """The records that live, and the delete horizons of their batches."""
+    """The live records, and the delete horizons of their batches."""
     batches = [batch for segment in log.segments for batch in batches_of(log, segment)]
     records = [
         ModelRecord(

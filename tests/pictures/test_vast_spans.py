@@ -1,4 +1,4 @@
-"""Empty groups are merged correctly where a neighbour's index has no space for their offsets."""
+"""Empty groups are merged correctly if the index of a neighbour has no space for their offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 
 M: Final = 2**31
-"""As many offsets as a segment can have."""
+"""The most offsets that a segment can have."""
 
 FULL: Final = f"0-{M - 1}:[0:b=1]"
 
@@ -32,7 +32,7 @@ CASES: Final = [
     # One offset decides.
     (f"0-{M - 2}:[0:a=1] | {M - 1}:a=2", f"0.. {M - 1}:a=2"),
     (f"0-{M - 2}:[0:a=1] | {M - 1}:a=2 {M}:b=1", f"0-{M - 2}:() | {M - 1}:a=2 {M}:b=1"),
-    # The one before has no room, the one after has.
+    # The segment before has no space, the one after has.
     (f"{FULL} | {M}:a=1 | {M + 1}:a=2", f"{FULL} | {M}.. {M + 1}:a=2"),
     # Several in a row: as many together as fit.
     (
@@ -43,7 +43,7 @@ CASES: Final = [
         f"0:a=1 | 1-{M - 1}:[1:a=2] | {M}:=1 | {M + 1}-{2 * M - 1}:[{M + 1}:a=3] | {2 * M}:a=4",
         f"0.. 1-{M - 1}:() | {M}.. {M + 1}-{2 * M - 1}:() | {2 * M}:a=4",
     ),
-    # Of a whole round nothing survives.
+    # Nothing of a whole round survives.
     (f"0-{M - 1}:[0:=1] | {M}:=1", f"0-{M - 1}:() | {M}:()"),
     (
         f"0-{M - 1}:[0:=1] | {M}:=1 ..{M + 3} | {M + 4}:a=1 >",
@@ -58,12 +58,12 @@ CASES: Final = [
 
 
 @pytest.mark.parametrize(("before", "after"), CASES)
-def test_what_no_neighbour_can_take_becomes_a_segment_of_one_empty_batch(
+def test_offsets_that_no_neighbour_can_take_become_a_segment_of_one_empty_batch(
     before: str, after: str, tmp_path: Path
 ) -> None:
     log = cleaned(picture(before, tmp_path), rules=APART)
     assert drawn(log) == after
-    # A further round finds nothing to write.
+    # A further round writes nothing.
     again = passed(log, rules=APART)
     assert {receipt.result for receipt in again.receipts} == {GroupResult.UNCHANGED}
     assert again.log.segments == log.segments
@@ -75,7 +75,7 @@ def test_the_empty_segment_is_a_batch_header_and_no_index_entry(tmp_path: Path) 
     sizes = (alone.size_bytes, alone.offset_index_bytes)
     assert sizes == (BATCH_HEADER_BYTES, 0)
     assert (alone.start_offset, alone.end_offset) == (0, M - 1)
-    # Its batch keeps the time of the source's, as an emptied batch does.
+    # Its batch keeps the time of the source, as an emptied batch does.
     assert (alone.max_timestamp_ms, alone.time_index_bytes) == (0, 12)
 
 
@@ -89,14 +89,14 @@ def test_markers_and_aborted_data_leave_the_same_empty_batch(tmp_path: Path) -> 
     assert cleaned(log, rules=APART, now_ms=3 * late).segments == log.segments
 
 
-def test_it_joins_a_neighbour_once_there_is_one_with_room(tmp_path: Path) -> None:
+def test_an_empty_segment_joins_a_neighbour_once_there_is_one_with_space(tmp_path: Path) -> None:
     log = cleaned(picture(f"{FULL} | {M}:=1 ..{M + 5}", tmp_path), rules=APART)
     assert drawn(log) == f"{FULL} | {M}.. {M + 5}:()"
     log = grown(log, f"{M + 6}:c=1")
     assert drawn(cleaned(log, rules=APART)) == f"{FULL} | {M}.. {M + 6}:c=1"
 
 
-def test_where_only_horizons_have_passed_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_round_for_passed_horizons_leaves_an_empty_segment_alone(tmp_path: Path) -> None:
     log = picture(f"0-{M - 1}:[0:a=1] | {M}:a= {M + 1}:b=1", tmp_path)
     log = cleaned(log, rules=APART, now_ms=5)
     assert drawn(log) == f"0-{M - 1}:() | {M}:a=^{RULES.delete_retention_ms + 5} {M + 1}:b=1"

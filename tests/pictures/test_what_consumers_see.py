@@ -1,4 +1,4 @@
-"""After several passes over random logs a read-committed consumer still gets the right state."""
+"""After several passes over random logs a read-committed consumer still gets the right values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tierfold.storage.segments.segment_metadata import read_aborted
 
 @st.composite
 def drawings(draw: st.DrawFn) -> str:
-    """Batches of records, of producers, of transactions that all end; cut into segments.
+    """Draw batches of records, of producers, and of transactions that all end, in segments.
 
-    In every other log each segment but the last ends in a hole so wide that no index could tell the
-    offsets of two of them.
+    In half of the logs each segment but the last ends in a hole so wide that one index cannot have
+    the offsets of two segments.
     """
     holes = draw(st.sampled_from([(0, 1, 2), (2**31 - 100,)]))
     words: list[str] = []
@@ -40,7 +40,7 @@ def drawings(draw: st.DrawFn) -> str:
             continue
         count = draw(st.integers(1, 3))
         data = " ".join(draw(_records(offset + i)) for i in range(count))
-        # Producer 0 is none, producer 3 opens no transactions.
+        # Number 0 is a batch without a producer; producer 3 has no transactions.
         words.append(("[{}]", "P1([{}])", "P2([{}])", "p3([{}])")[producer].format(data))
         open_producers |= {producer} & {1, 2}
         offset += count + draw(st.sampled_from([0, 0, 1]))
@@ -57,7 +57,7 @@ def _records(draw: st.DrawFn, offset: int) -> str:
 
 
 def as_consumed(log: Log) -> dict[bytes, bytes]:
-    """Per key the last committed value; a tombstone takes the key away."""
+    """The last committed value of each key; a tombstone removes the key."""
     aborted = [entry for segment in log.segments for entry in read_aborted(log.tier, KEY, segment)]
     seen: dict[bytes, bytes] = {}
     for batch in (batch for segment in log.segments for batch in batches_of(log, segment)):
@@ -102,7 +102,7 @@ def test_a_consumer_sees_the_same_after_every_pass(
             for record in batch.records
             if not batch.is_control
         ]
-        # In the end nothing is left but the newest value of each key.
+        # In the end only the newest value of each key is left.
         assert {record.key: record.value for record in records} == expected
         assert len(records) == len(expected)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
+from tests.storage.corrupted_bytes import patched
+
 Field: TypeAlias = tuple[int, str]
 """The position of a number, and its struct format."""
 
@@ -23,7 +25,7 @@ VARINT_EXTREMES: Final = tuple(
         "feffffff0f",  # 2^31 − 1
         "ffffffff0f",  # −2^31
         "feffffff7f",  # more than 32 bits within five bytes
-        "8080808000",  # a long way to say 0
+        "8080808000",  # 0 in more bytes than needed
         "808080808000",  # a byte too many for 32 bits
         "feffffffffffffffff01",  # 2^63 − 1
         "ffffffffffffffffff01",  # −2^63
@@ -44,11 +46,15 @@ def interesting(form: str, rng: Random) -> int:
     return (around + near + edge) % (2 * edge) - edge
 
 
+def fields_of(form: str) -> list[Field]:
+    """Return the fields of a struct format."""
+    return [(struct.calcsize(f">{form[:i]}"), letter) for i, letter in enumerate(form)]
+
+
 def overwritten(data: bytes, fields: Sequence[Field], rng: Random) -> bytes:
     """Change one of these numbers to an interesting one, or by a little."""
     at, form = rng.choice(fields)
-    size = struct.calcsize(f">{form}")
-    if at + size > len(data):
+    if at + struct.calcsize(f">{form}") > len(data):
         return data
     (value,) = struct.unpack_from(f">{form}", data, at)
     edge = 2 ** (_BITS[form] - 1)
@@ -56,35 +62,36 @@ def overwritten(data: bytes, fields: Sequence[Field], rng: Random) -> bytes:
         value = (value + rng.choice((-7, -2, -1, 1, 2, 61)) + edge) % (2 * edge) - edge
     else:
         value = interesting(form, rng)
-    return data[:at] + struct.pack(f">{form}", value) + data[at + size :]
+    return overwritten_at(data, (at, form), value)
+
+
+def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
+    """Write a number at a field, if the field is within the bytes."""
+    at, form = field
+    return patched(data, *field, value) if at + struct.calcsize(f">{form}") <= len(data) else data
 
 
 def corrupted(data: bytes, rng: Random) -> bytes:
     """Apply one to three corruptions of any kind."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        data = rng.choice(_CORRUPTIONS)(data, rng)
+        corruption = rng.choice(_CORRUPTIONS)
+        if data or corruption not in _OF_A_BYTE:
+            data = corruption(data, rng)
     return data
 
 
 def _bit_flipped(data: bytes, rng: Random) -> bytes:
-    if not data:
-        return data
     at = rng.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
 
 def _byte_set(data: bytes, rng: Random) -> bytes:
-    if not data:
-        return data
     at = rng.randrange(len(data))
-    return data[:at] + bytes([rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))]) + (
-        data[at + 1 :]
-    )
+    byte = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    return data[:at] + bytes([byte]) + data[at + 1 :]
 
 
 def _number_set(data: bytes, rng: Random) -> bytes:
-    if not data:
-        return data
     return overwritten(data, [(rng.randrange(len(data)), rng.choice("bhiq"))], rng)
 
 
@@ -124,16 +131,8 @@ def _zeroed(data: bytes, rng: Random) -> bytes:
     return data[:start] + bytes(end - start) + data[end:]
 
 
+_OF_A_BYTE: Final = (_bit_flipped, _bit_flipped, _byte_set, _number_set, _number_set)
 _CORRUPTIONS: Final[Sequence[Callable[[bytes, Random], bytes]]] = (
-    _bit_flipped,
-    _bit_flipped,
-    _byte_set,
-    _number_set,
-    _number_set,
-    _varint_set,
-    _truncated,
-    _repeated,
-    _spliced,
-    _cut_out,
-    _zeroed,
+    *_OF_A_BYTE,
+    *(_varint_set, _truncated, _repeated, _spliced, _cut_out, _zeroed),
 )

@@ -3,68 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tests.compaction.builders import a_chain, a_state, cleaned_to, retired
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
+from tests.storage.catalog_contract import A_RUN
 from tierfold.compaction.model.segments import LeaderEpoch
-from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.catalog.rows import column_of, rows_read, table_of
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, RunRow
+from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED
 
 _INTEGERS: Final = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63), 99)
 _TEXTS: Final = ("", "compact", "\x00", "ü" * 300, "T" * 22, "EnvZlVwBRBCOjS6Uhrdc6w")
 _TYPES: Final = (pa.int8(), pa.int32(), pa.int64(), pa.uint64(), pa.float64(), pa.string())
-_RUN: Final = RunRow(
+_RUN: Final = replace(
+    A_RUN,
     run="r",
-    topic="orders",
     partition=0,
-    topic_id="T" * 22,
-    chunk=0,
-    command="compact",
-    outcome="committed",
-    reason="",
     epoch=1,
     first_dirty=0,
     next_offset=9,
-    started_at_ms=1,
-    finished_at_ms=2,
     bytes_in=10,
     bytes_out=5,
     segments_in=2,
-    segments_out=1,
-    counts={"kept": 5, "superseded": 4},
     now_ms=3,
-    tierfold_version="0.1.0",
+    counts={"kept": 5, "superseded": 4},
 )
 
 
 def _partitions() -> pa.Table:
     old, *live = a_chain(10, 10, 10, leader_epochs=(LeaderEpoch(epoch=0, start_offset=0),))
-    states = [
-        a_state(
-            live,
-            epoch=2,
-            commit_id=f"c{i}",
-            retired=(retired(old),),
-            cleaner_offsets=cleaned_to(20),
-            strategies=("offset",),
-        )
-        for i in range(2)
-    ]
-    first, second = states
-    key = type(second.key)(topic="other", partition=1, topic_id="U" * 22)
-    moved = type(second)(**{**_fields(second), "key": key, "retired": ()})
-    return table_of([first, moved])
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
+    first = a_state(
+        live,
+        epoch=2,
+        commit_id="c0",
+        retired=(retired(old),),
+        cleaner_offsets=cleaned_to(20),
+        strategies=("offset",),
+    )
+    key = replace(first.key, topic="other", partition=1, topic_id="U" * 22)
+    return table_of([first, replace(first, key=key, commit_id="c1", retired=())])
 
 
 def _runs() -> pa.Table:
@@ -90,14 +73,14 @@ def _value_changed(table: pa.Table, rng: Random) -> pa.Table:
     changed = _changed(values[row], rng)
     try:
         column = pa.array([*values[:row], changed, *values[row + 1 :]], field.type)
-    except (pa.ArrowException, OverflowError):  # Too large for the column: then of another type.
+    except (pa.ArrowException, OverflowError):  # Too large for the column: change its type.
         return _column_retyped(table, rng)
     return table.set_column(i, pa.field(field.name, field.type), column)
 
 
 def _changed(value: Any, rng: Random) -> Any:
     match value:
-        case (str() as name, count):  # Of a map; Arrow itself aborts where such a pair is null.
+        case (str() as name, count):  # Of a map; Arrow aborts if such a pair is null.
             return (name, rng.choice((*_INTEGERS, count)))
         case _ if rng.random() < 0.15:
             return None
@@ -187,7 +170,7 @@ def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as(value: Any, field: pa.Field) -> Any:
-    """Read numbers in a column of strings as strings, and the other way round."""
+    """Convert a value to the type of its column, as a parser may do."""
     if pa.types.is_string(field.type):
         return f"{value:g}" if isinstance(value, float) else str(value)
     if pa.types.is_integer(field.type):
@@ -206,32 +189,18 @@ def _listed(value: Any) -> Any:
             return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """A table at a URI, as `RunsTable` reads it."""
-
-    rows: pa.Table
-    uri: str = "a table"
-
-    def read(self) -> pa.Table:
-        return self.rows
-
-
 def _checked_runs(rows: pa.Table) -> Outcome:
-    def opened(_uri: str, _layout: TableLayout) -> Any:
-        return _Folder(rows)
+    table: Any = SimpleNamespace(read=lambda: rows, uri="a table")
 
     def plain() -> list[dict[str, Any]]:
-        return sorted(
-            (
-                {_field_of(column.name): _as(row[column.name], column) for column in RUNS}
-                for row in rows.to_pylist()
-            ),
-            key=_when,
+        found = (
+            {_field_of(column.name): _as(row[column.name], column) for column in RUNS}
+            for row in rows.to_pylist()
         )
+        return sorted(found, key=_when)
 
     return held(
-        lambda: [_fields(run) for run in RunsTable("a table", opened).read()], plain
+        lambda: [asdict(run) for run in RunsTable("a table", lambda *_: table).read()], plain
     )
 
 

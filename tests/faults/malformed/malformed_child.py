@@ -1,8 +1,8 @@
 """Run malformed inputs of one parser in a process that they may kill.
 
 The child writes the number of every input to a shared file. Memory is limited. A parser that
-computes for too long is killed with a traceback, by its own processor time, since a machine may be
-slow and a process may be paused.
+computes for too long is killed with a traceback. The limit is on its own processor time, since a
+machine may be slow and a process may be paused.
 
     python -m tests.faults.malformed.malformed_child PARSER SEED FIRST END FILE
 """

@@ -22,7 +22,7 @@ def _checked(number: int) -> Outcome:
         case 1:
             ctypes.string_at(0)
         case 3:
-            sum(range(10**12))  # In C, where no signal handler of Python's is called.
+            sum(range(10**12))  # In C, so Python's signal handlers do not run.
         case 4:
             bytearray(2**40)
         case 5:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -82,42 +83,17 @@ def _read(log: bytes, *, check_crc: bool) -> list[PlainBatch]:
 
 
 def _plain(batch: Batch, attributes: int) -> PlainBatch:
-    return PlainBatch(
-        magic=batch.magic,
-        attributes=attributes,
-        base_offset=batch.base_offset,
-        last_offset=batch.last_offset,
-        leader_epoch=batch.leader_epoch,
-        base_timestamp_ms=batch.base_timestamp_ms,
-        max_timestamp_ms=batch.max_timestamp_ms,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        records=tuple(
-            PlainRecord(
-                offset=record.offset,
-                timestamp_ms=record.timestamp_ms,
-                key=record.key,
-                value=record.value,
-                headers=record.headers,
-            )
-            for record in batch.records
-        ),
+    records = tuple(
+        PlainRecord(record.offset, record.timestamp_ms, record.key, record.value, record.headers)
+        for record in batch.records
     )
+    names = set(PlainBatch._fields) - {"attributes", "records"}
+    fields = {name: getattr(batch, name) for name in names}
+    return PlainBatch(attributes=attributes, records=records, **fields)
 
 
 def _logs(sound: Callable[[Random], bytes]) -> Callable[[Random], bytes]:
     return lambda rng: malformed(sound(rng), rng)
-
-
-def _checked_log(log: bytes) -> Outcome:
-    return held(lambda: _read(log, check_crc=True), lambda: plain_batches(log))
-
-
-def _checked_unsummed(log: bytes) -> Outcome:
-    return held(
-        lambda: _read(log, check_crc=False), lambda: plain_batches(log, has_sums=False)
-    )
 
 
 def _checked_columns(log: bytes) -> Outcome:
@@ -173,7 +149,7 @@ def _row(batch: PlainBatch, record: PlainRecord) -> dict[str, Any]:
 
 
 def _versions(chosen: ChosenRecords) -> list[tuple[int | None, int]]:
-    """Return every record's version, and whether it is malformed; one by one, to know which is."""
+    """Return each record's version, and 1 if it is malformed; one by one, to know which is."""
     source = VersionSource(strategy=CompactionStrategy.HEADER, header=HEADER)
     found = []
     for row in chosen.rows:
@@ -269,42 +245,25 @@ def _checked_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outc
     )
 
 
-LOG_PARSERS: Final = (
-    Parser(name="batches", made=_logs(v2_log), checked=_checked_log, decompresses=True, share=6),
-    Parser(
-        name="batches unsummed",
-        made=_logs(v2_log),
-        checked=_checked_unsummed,
-        decompresses=True,
-        share=2,
-    ),
-    Parser(
-        name="legacy messages",
-        made=_logs(legacy_log),
-        checked=_checked_log,
-        decompresses=True,
-        share=4,
-    ),
-    Parser(
-        name="record columns",
-        made=_logs(lambda rng: rng.choice((v2_log, legacy_log))(rng)),
-        checked=_checked_columns,
-        decompresses=True,
-        share=2,
-    ),
-    Parser(name="payloads", made=_payload, checked=_checked_payload, decompresses=True, share=4),
-    Parser(
-        name="control records",
-        made=lambda rng: malformed(control_batch(rng), rng),
-        checked=_checked_control,
-        decompresses=True,
-        share=2,
-    ),
-    Parser(
-        name="log file",
-        made=_logs(lambda rng: rng.choice((v2_log, legacy_log))(rng)),
-        checked=_checked_walk,
-        decompresses=True,
-        share=1,
-    ),
+def _any_log(rng: Random) -> bytes:
+    return rng.choice((v2_log, legacy_log))(rng)
+
+
+def _read_log(log: bytes, *, check_crc: bool = True) -> Outcome:
+    return held(
+        lambda: _read(log, check_crc=check_crc), lambda: plain_batches(log, has_sums=check_crc)
+    )
+
+
+LOG_PARSERS: Final = tuple(
+    Parser(name=name, made=made, checked=checked, share=share, decompresses=True)
+    for name, made, checked, share in (
+        ("batches", _logs(v2_log), _read_log, 6),
+        ("batches unsummed", _logs(v2_log), partial(_read_log, check_crc=False), 2),
+        ("legacy messages", _logs(legacy_log), _read_log, 4),
+        ("record columns", _logs(_any_log), _checked_columns, 2),
+        ("payloads", _payload, _checked_payload, 4),
+        ("control records", _logs(control_batch), _checked_control, 2),
+        ("log file", _logs(_any_log), _checked_walk, 1),
+    )
 )

@@ -1,7 +1,7 @@
-"""Lying logs: sound ones, corrupted with knowledge of the format and a renewed checksum.
+"""Lying logs: sound logs, corrupted with knowledge of the format, with a new checksum.
 
-They reach the parsers behind the checksum: anyone who can write to a topic, or a client with a bug,
-can write such batches.
+They get past the checksum to the parsers. Anyone who can write to a topic can write such batches,
+and so can a client with a bug.
 """
 
 from __future__ import annotations
@@ -13,48 +13,30 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-import google_crc32c
-
 from tests.faults.malformed.malformed_bytes import (
     VARINT_EXTREMES,
     Field,
     corrupted,
+    fields_of,
     interesting,
     overwritten,
+    overwritten_at,
 )
 from tests.faults.malformed.malformed_reference import cut_in_batches, plain_payload
+from tests.storage.corrupted_bytes import patched
+from tests.storage.corrupted_bytes import summed as summed_v2
 from tests.storage.kafka_dumps import NAMES, log_bytes
 from tests.storage.legacy_messages import message, wrapper
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.compression import Codec, compress
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 
-V2_FIELDS: Final[Sequence[Field]] = (
-    (0, "q"),  # base offset
-    (8, "i"),  # length
-    (12, "i"),  # leader epoch
-    (16, "b"),  # magic
-    (17, "i"),  # crc
-    (21, "h"),  # attributes
-    (22, "b"),
-    (23, "i"),  # last offset delta
-    (27, "q"),  # base timestamp
-    (35, "q"),  # max timestamp
-    (43, "q"),  # producer id
-    (51, "h"),  # producer epoch
-    (53, "i"),  # base sequence
-    (57, "i"),  # record count
-)
-V1_FIELDS: Final[Sequence[Field]] = (
-    (0, "q"),  # offset
-    (8, "i"),  # size
-    (12, "i"),  # crc
-    (16, "b"),  # magic
-    (17, "b"),  # attributes
-    (18, "q"),  # timestamp
-    (26, "i"),  # key length
-)
-V0_FIELDS: Final[Sequence[Field]] = (*V1_FIELDS[:5], (18, "i"))
+_V2: Final = fields_of("qiibihiqqqhii")
+V2_FIELDS: Final[Sequence[Field]] = (*_V2[:6], (22, "b"), *_V2[6:])
+"""All header fields of magic 2; those of the attributes also as one byte."""
+V1_FIELDS: Final[Sequence[Field]] = fields_of("qiibbqi")
+"""Offset, size, CRC, magic, attributes, timestamp, key length."""
+V0_FIELDS: Final[Sequence[Field]] = fields_of("qiibbi")
 HEADER: Final = "version"
 """The header that holds the version."""
 TIME_MS: Final = 1_700_000_000_000
@@ -255,26 +237,16 @@ def resized(batch: bytes) -> bytes:
     return overwritten_at(batch, (8, "i"), len(batch) - 12)
 
 
-def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
-    """Return the bytes with that number at a field, if the field is within them."""
-    at, form = field
-    size = struct.calcsize(f">{form}")
-    if len(data) < at + size:
-        return data
-    return data[:at] + struct.pack(f">{form}", value) + data[at + size :]
-
-
 def summed(batch: bytes) -> bytes:
     """Return the batch with a renewed checksum, by its magic byte."""
     if len(batch) < 26:
         return batch
-    if batch[16] == 2:
-        return batch[:17] + struct.pack(">I", google_crc32c.value(batch[21:])) + batch[21:]
-    return batch[:12] + struct.pack(">I", zlib.crc32(batch[16:])) + batch[16:]
+    is_v2 = batch[16] == 2
+    return summed_v2(batch) if is_v2 else patched(batch, 12, "I", zlib.crc32(batch[16:]))
 
 
 def malformed(log: bytes, rng: Random) -> bytes:
-    """Corrupt a log at random, make it lie, or both; rarely leave it as it is."""
+    """Corrupt a log at random, make it lie, or both; rarely return it unchanged."""
     kind = rng.random()
     if kind < 0.02:
         return log

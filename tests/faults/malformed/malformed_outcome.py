@@ -36,7 +36,7 @@ class Parser:
     checked: Callable[[Any], Outcome]
     """Checks the parser on an input; raises `WrongAnswer`, or the parser's unclear error."""
     decompresses: bool = False
-    """It may use as much memory as a compressed payload claims to hold."""
+    """It may use as much memory as a compressed payload claims to need."""
     share: int = 1
     """Its weight when inputs are divided among the parsers."""
 
@@ -64,7 +64,7 @@ def refused(error: TierfoldError) -> Outcome:
     """Check that an error says what is wrong, where, and what to do."""
     is_whole = all(part.strip() for part in (error.what, error.where, error.remedy))
     if not is_whole or " ()" in error.what:  # The cause's message was empty.
-        raise WrongAnswer(f"an error with nothing in it: {error!r}")
+        raise WrongAnswer(f"an error with empty parts: {error!r}")
     if "more memory than there is" in error.what:
         raise WrongAnswer(f"a small input asked for it: {error!r}")
     return Outcome.REFUSED

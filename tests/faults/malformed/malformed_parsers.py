@@ -1,4 +1,4 @@
-"""Every parser that is given malformed input, by name."""
+"""Every parser that gets malformed input, by name."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""The meaning of bytes by the format's definition: a reference in plain, slow Python.
+"""The meaning of a log's bytes by the format's definition: a reference in plain, slow Python.
 
-It refuses only bytes without a meaning. A parser may refuse more, since a refusal is always an
-allowed outcome.
+It shares no code with the product, and refuses only bytes without a meaning. A parser may refuse
+more, since a refusal is always an allowed outcome.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BytesIO
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import google_crc32c
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow as pa
 Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
 
 
-class Meaningless(Exception):
+class Meaningless(ValueError):
     """These bytes have no meaning to any reader."""
 
 
@@ -28,8 +28,7 @@ class LeftOpen(Exception):
     """The format forbids these bytes, but the libraries of readers accept them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainRecord:
+class PlainRecord(NamedTuple):
     """A record as every reader must see it."""
 
     offset: int
@@ -39,8 +38,7 @@ class PlainRecord:
     headers: Headers = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainBatch:
+class PlainBatch(NamedTuple):
     """A batch as every reader must see it."""
 
     magic: int
@@ -64,6 +62,15 @@ class PlainBatch:
 def plain_batches(log: bytes, *, has_sums: bool = True) -> list[PlainBatch]:
     """Return every batch of a log; `has_sums`: check the checksums."""
     return [plain_batch(batch, has_sums=has_sums) for batch in cut_in_batches(log)]
+
+
+def whole_batches(log: bytes) -> tuple[list[PlainBatch], bool]:
+    """Return the complete batches of a log, and whether other bytes follow the last of them."""
+    complete: list[bytes] = []
+    with contextlib.suppress(Meaningless):
+        complete += cut_in_batches(log)  # Keeps the batches before the torn one.
+    is_torn = sum(map(len, complete)) < len(log)
+    return [plain_batch(batch, has_sums=True) for batch in complete], is_torn
 
 
 def cut_in_batches(log: bytes) -> Iterator[bytes]:
@@ -97,40 +104,20 @@ def plain_batch(batch: bytes, *, has_sums: bool) -> PlainBatch:
 
 def _v2(batch: bytes) -> PlainBatch:
     base_offset, _, leader_epoch = struct.unpack_from(">qii", batch)
-    (
-        attributes,
-        last_delta,
-        base_ms,
-        max_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = struct.unpack_from(">hiqqqhii", batch, 21)
+    attributes, last_delta, base_ms, max_ms, *producer, count = struct.unpack_from(
+        ">hiqqqhii", batch, 21
+    )
     payload = batch[61:]
-    if count == 0 and attributes & 7:
-        payload = b""  # Kafka ignores it.
-    records: list[PlainRecord] = []
-    if attributes & 7 and count:
-        payload = plain_payload(attributes & 7, payload)
+    if attributes & 7:  # Kafka ignores a compressed payload without records.
+        payload = plain_payload(attributes & 7, payload) if count else b""
     reader = _Reader(payload)
-    for _ in range(count):
-        record = _record(reader, base_offset, base_ms, max_ms if attributes & 8 else None)
-        records.append(record)
+    append_ms = max_ms if attributes & 8 else None
+    records = tuple(_record(reader, base_offset, base_ms, append_ms) for _ in range(count))
     if reader.at != len(payload):
         raise Meaningless("bytes are left over")
+    offsets = (base_offset, base_offset + last_delta)
     return PlainBatch(
-        magic=2,
-        attributes=attributes,
-        base_offset=base_offset,
-        last_offset=base_offset + last_delta,
-        leader_epoch=leader_epoch,
-        base_timestamp_ms=base_ms,
-        max_timestamp_ms=max_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        records=tuple(records),
+        2, attributes, *offsets, leader_epoch, base_ms, max_ms, *producer, records
     )
 
 
@@ -178,13 +165,8 @@ def _record(reader: _Reader, base_offset: int, base_ms: int, append_ms: int | No
         headers.append((name, body.field()))
     if body.at != size:
         raise Meaningless("fields do not end where the record does")
-    return PlainRecord(
-        offset=offset,
-        timestamp_ms=timestamp_ms if append_ms is None else append_ms,
-        key=key,
-        value=value,
-        headers=tuple(headers),
-    )
+    seen_ms = timestamp_ms if append_ms is None else append_ms
+    return PlainRecord(offset, seen_ms, key, value, tuple(headers))
 
 
 def signed(number: int) -> int:
@@ -195,10 +177,10 @@ def signed(number: int) -> int:
 def _legacy(message: bytes) -> PlainBatch:
     offset, timestamp_ms, attributes, key, value = _message(message)
     magic = message[16]
-    records = (PlainRecord(offset=offset, timestamp_ms=timestamp_ms, key=key, value=value),)
+    records = (PlainRecord(offset, timestamp_ms, key, value),)
     if attributes & 7:
         if value is None:
-            raise Meaningless("a wrapper around nothing")
+            raise Meaningless("a wrapper without a value")
         inner = list(cut_in_batches(plain_payload(attributes & 7, value)))
         if not inner or any(batch[16] != magic or len(batch) < 26 + 8 * magic for batch in inner):
             raise Meaningless("a wrapper of other messages")
@@ -208,27 +190,11 @@ def _legacy(message: bytes) -> PlainBatch:
         base = offset - fields[-1][0] if magic == 1 else 0
         append_ms = timestamp_ms if magic == 1 and attributes & 8 else None
         records = tuple(
-            PlainRecord(
-                offset=signed(base + field[0]),
-                timestamp_ms=field[1] if append_ms is None else append_ms,
-                key=field[3],
-                value=field[4],
-            )
-            for field in fields
+            PlainRecord(signed(base + at), time_ms if append_ms is None else append_ms, key, value)
+            for at, time_ms, _, key, value in fields
         )
-    return PlainBatch(
-        magic=magic,
-        attributes=attributes,
-        base_offset=records[0].offset,
-        last_offset=offset,
-        leader_epoch=-1,
-        base_timestamp_ms=timestamp_ms,
-        max_timestamp_ms=timestamp_ms,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        records=records,
-    )
+    offsets, times_ms = (records[0].offset, offset), (timestamp_ms, timestamp_ms)
+    return PlainBatch(magic, attributes, *offsets, -1, *times_ms, -1, -1, -1, records)
 
 
 def _message(message: bytes) -> tuple[int, int, int, bytes | None, bytes | None]:

@@ -4,22 +4,22 @@
     python -m tests.faults.malformed.malformed_run --parser 'batches' --seed 1 --replay 4711
 
 Exit code 1: an input was neither refused clearly nor read right, or it killed the process. An input
-depends only on the parser's name, the seed and its number, so it can be replayed.
+depends only on the parser's name, the seed and its number, so `--replay` can repeat it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import click
 
 from tests.faults.malformed.malformed_child import FAILURES_MOST, NUMBER, Findings, replay
 from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
@@ -62,41 +62,26 @@ def run(order: Order) -> Findings:
 
 
 def _child(order: Order, first: int, file: Path) -> tuple[Findings, str]:
-    """Return a child's findings and its cause of death; empty: it did not die."""
+    """Return a child's findings and the cause of its death; empty: it did not die."""
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
     if order.checks_bounds:
         CHECKED_CACHE.mkdir(parents=True, exist_ok=True)
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(CHECKED_CACHE)}
     arguments = (order.name, str(order.seed), str(first), str(order.inputs), str(file))
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as said:
-        child = subprocess.Popen(
-            [sys.executable, "-m", order.child, *arguments],
-            stdout=out,
-            stderr=said,
-            env=environment,
-        )
-        stopped = _watched(child, file, order)
+    command = [sys.executable, "-m", order.child, *arguments]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdout=out, stderr=errors, env=environment)
+        is_stopped = _watched(child, file, order)
         out.seek(0)
-        said.seek(0)
+        errors.seek(0)
         if child.returncode == 0:
             return Findings(**json.loads(out.read())), ""
-        return Findings(), f"exit code {child.returncode}{stopped}\n{said.read()[-4000:]}"
+        stopped = ", killed: it did not end" if is_stopped else ""
+        return Findings(), f"exit code {child.returncode}{stopped}\n{errors.read()[-4000:]}"
 
 
-def _watched(child: subprocess.Popen[bytes], file: Path, order: Order) -> str:
-    """Wait for the child's end, print its progress, and kill it if it hangs."""
-    for number in _numbers(child, file):
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{order.name}: {number} of {order.inputs} ")
-        if number is None:
-            child.kill()
-            child.wait()
-            return ", killed: it waited for ever"
-    return ""
-
-
-def _numbers(child: subprocess.Popen[bytes], file: Path) -> Iterator[int | None]:
-    """Yield the number of the child's current input until it ends; None: it hangs."""
+def _watched(child: subprocess.Popen[bytes], file: Path, order: Order) -> bool:
+    """Wait for the child's end and print its progress; kill it if it hangs, and return True."""
     before, idle = -1, 0
     while child.poll() is None:
         # Polls are counted, not seconds: pausing both processes must not count as a hang.
@@ -104,7 +89,13 @@ def _numbers(child: subprocess.Popen[bytes], file: Path) -> Iterator[int | None]
         (number,) = NUMBER.unpack(file.read_bytes())
         idle = idle + 1 if number == before else 0
         before = number
-        yield None if idle > _IDLE_POLLS_MOST else number
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{order.name}: {number} of {order.inputs} ")
+        if idle > _IDLE_POLLS_MOST:
+            child.kill()
+            child.wait()
+            return True
+    return False
 
 
 def _add(whole: Findings, found: Findings) -> None:
@@ -125,41 +116,31 @@ def _row(name: str, found: Findings) -> str:
     )
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--parser", choices=PARSERS, action="append", help="only these")
-    parser.add_argument("--replay", type=int, help="the one input of that number, here")
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Print a table; returns the exit code."""
-    given = _arguments()
-    chosen = tuple(PARSERS[name] for name in given.parser or PARSERS)
-    if given.replay is not None:
+@click.command()
+@click.option("--inputs", default=1_000_000, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--parser", "names", type=click.Choice(list(PARSERS)), multiple=True)
+@click.option("--replay", type=int, help="Run only the input with this number, in this process.")
+def main(inputs: int, seed: int, names: tuple[str, ...], replay: int | None) -> None:
+    """Print a table of all parsers, or of those named; exit code 1 after a failure."""
+    chosen = tuple(PARSERS[name] for name in names or PARSERS)
+    if replay is not None:
         for parser in chosen:
-            _say(repr(parser.made(parser.rng(given.seed, given.replay))))
-            _say(parser.tried(given.seed, given.replay))
-        return 0
-    _say("| parser | inputs | refused | right | slowest | memory | failures |")
-    _say("|---|---|---|---|---|---|---|")
+            click.echo(repr(parser.made(parser.rng(seed, replay))))
+            click.echo(parser.tried(seed, replay))
+        return
+    click.echo("| parser | inputs | refused | right | slowest | memory | failures |")
+    click.echo("|---|---|---|---|---|---|---|")
     whole = Findings()
-    for name, inputs in inputs_by_parser(given.inputs, chosen).items():
-        found = run(Order(name=name, seed=given.seed, inputs=inputs))
+    for name, count in inputs_by_parser(inputs, chosen).items():
+        found = run(Order(name=name, seed=seed, inputs=count))
         _add(whole, found)
-        _say(_row(name, found))
+        click.echo(_row(name, found))
         for failure in found.failures:
-            sys.stderr.write(f"{failure}\n")
-    _say(_row("all", whole))
-    return 1 if whole.failures else 0
+            click.echo(failure, err=True)
+    click.echo(_row("all", whole))
+    sys.exit(1 if whole.failures else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

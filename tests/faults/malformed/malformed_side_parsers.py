@@ -6,7 +6,7 @@ import re
 import struct
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
@@ -15,7 +15,13 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from tests.faults.malformed.malformed_bytes import Field, corrupted, interesting, overwritten
+from tests.faults.malformed.malformed_bytes import (
+    Field,
+    corrupted,
+    fields_of,
+    interesting,
+    overwritten,
+)
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, held, must_equal
 from tests.faults.malformed.malformed_reference import Meaningless
 from tests.storage.decoded_logs import heads_at
@@ -46,12 +52,7 @@ def _meant(condition: bool) -> None:
 def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]]:
     """Return a maker of inputs: an index's bytes, and the segment's start offset."""
     size = struct.calcsize(f">{entry}")
-    fields: list[Field] = []
-    for i in range(20):
-        at = i * size
-        for form in entry:
-            fields.append((at, form))
-            at += struct.calcsize(f">{form}")
+    fields = fields_of(entry * 20)
 
     def made(rng: Random) -> tuple[bytes, int]:
         data = golden(suffix)[: size * rng.choice((0, 1, 5, 20, 10_000))]
@@ -65,36 +66,37 @@ def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]
     return made
 
 
-def _checked_offset_index(given: tuple[bytes, int]) -> Outcome:
+def _compared(read: Callable[..., Any], plain: Callable[..., Any]) -> Callable[[Any], Outcome]:
+    """Return the check of a parser by the reference of the same input."""
+    return lambda given: held(lambda: read(given), lambda: plain(given))
+
+
+def _read_offset_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
     data, start = given
-
-    def read() -> list[tuple[int, int]]:
-        index = read_offset_index(np.frombuffer(data, np.uint8), start, _WHERE)
-        return list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
-
-    def plain() -> list[tuple[int, int]]:
-        entries = [(start + delta, at) for delta, at in struct.iter_unpack(">ii", data)]
-        _meant(all(at >= 0 and start <= offset <= _LONG_MAX for offset, at in entries))
-        _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)))
-        return entries
-
-    return held(read, plain)
+    index = read_offset_index(np.frombuffer(data, np.uint8), start, _WHERE)
+    return list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
 
 
-def _checked_time_index(given: tuple[bytes, int]) -> Outcome:
+def _plain_offset_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
     data, start = given
+    entries = [(start + delta, at) for delta, at in struct.iter_unpack(">ii", data)]
+    _meant(all(at >= 0 and start <= offset <= _LONG_MAX for offset, at in entries))
+    _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)))
+    return entries
 
-    def read() -> list[tuple[int, int]]:
-        index = read_time_index(np.frombuffer(data, np.uint8), start, _WHERE)
-        return list(zip(index.timestamps_ms.tolist(), index.offsets.tolist(), strict=True))
 
-    def plain() -> list[tuple[int, int]]:
-        entries = [(time, start + delta) for time, delta in struct.iter_unpack(">qi", data)]
-        _meant(all(time >= 0 and start <= offset <= _LONG_MAX for time, offset in entries))
-        _meant(all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries)))
-        return entries
+def _read_time_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
+    data, start = given
+    index = read_time_index(np.frombuffer(data, np.uint8), start, _WHERE)
+    return list(zip(index.timestamps_ms.tolist(), index.offsets.tolist(), strict=True))
 
-    return held(read, plain)
+
+def _plain_time_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
+    data, start = given
+    entries = [(time, start + delta) for time, delta in struct.iter_unpack(">qi", data)]
+    _meant(all(time >= 0 and start <= offset <= _LONG_MAX for time, offset in entries))
+    _meant(all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries)))
+    return entries
 
 
 _FIVE_HEADS: Final = heads_at(
@@ -139,22 +141,18 @@ def _two_indexes(rng: Random) -> tuple[bytes, bytes, int]:
     return positions, corrupted(times, rng), start
 
 
-def _checked_transaction_index(given: tuple[bytes, int]) -> Outcome:
-    data, _ = given
+def _read_transaction_index(given: tuple[bytes, int]) -> list[tuple[int, ...]]:
+    return [
+        (entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+        for entry in read_transaction_index(np.frombuffer(given[0], np.uint8), _WHERE)
+    ]
 
-    def read() -> list[tuple[int, ...]]:
-        return [
-            (entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
-            for entry in read_transaction_index(np.frombuffer(data, np.uint8), _WHERE)
-        ]
 
-    def plain() -> list[tuple[int, ...]]:
-        _meant(len(data) % 34 == 0)
-        entries = list(struct.iter_unpack(">hqqqq", data))
-        _meant(all(entry[0] == 0 and min(entry) >= 0 and entry[2] <= entry[3] for entry in entries))
-        return [entry[1:] for entry in entries]
-
-    return held(read, plain)
+def _plain_transaction_index(given: tuple[bytes, int]) -> list[tuple[int, ...]]:
+    _meant(len(given[0]) % 34 == 0)
+    entries = list(struct.iter_unpack(">hqqqq", given[0]))
+    _meant(all(entry[0] == 0 and min(entry) >= 0 and entry[2] <= entry[3] for entry in entries))
+    return [entry[1:] for entry in entries]
 
 
 def _snapshot(rng: Random) -> bytes:
@@ -166,32 +164,22 @@ def _snapshot(rng: Random) -> bytes:
     return corrupted(data, rng) if rng.random() < 0.3 else data
 
 
-def _checked_snapshot(data: bytes) -> Outcome:
-    def read() -> list[tuple[int, ...]]:
-        return [
-            (
-                entry.producer_id,
-                entry.epoch,
-                entry.last_sequence,
-                max(entry.last_data_offset, -1),
-                entry.last_offset_delta,
-                entry.last_timestamp_ms,
-                entry.coordinator_epoch,
-                -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
-            )
-            for entry in read_producer_snapshot(data, _WHERE)
-        ]
+def _read_snapshot(data: bytes) -> list[tuple[int, ...]]:
+    found = []
+    for entry in read_producer_snapshot(data, _WHERE):
+        values = {**asdict(entry), "last_data_offset": max(entry.last_data_offset, -1)}
+        found.append(tuple(-1 if value is None else value for value in values.values()))
+    return found
 
-    def plain() -> list[tuple[int, ...]]:
-        version, crc, count = struct.unpack_from(">hIi", data)
-        _meant(version == 1 and crc == google_crc32c.value(data[6:]))
-        _meant(len(data) == 10 + 46 * count)
-        entries = [list(entry) for entry in struct.iter_unpack(">qhiqiqiq", data[10:])]
-        for entry in entries:
-            entry[3], entry[7] = max(entry[3], -1), max(entry[7], -1)
-        return [tuple(entry) for entry in entries]
 
-    return held(read, plain)
+def _plain_snapshot(data: bytes) -> list[tuple[int, ...]]:
+    version, crc, count = struct.unpack_from(">hIi", data)
+    _meant(version == 1 and crc == google_crc32c.value(data[6:]))
+    _meant(len(data) == 10 + 46 * count)
+    return [
+        (*entry[:3], max(entry[3], -1), *entry[4:7], max(entry[7], -1))
+        for entry in struct.iter_unpack(">qhiqiqiq", data[10:])
+    ]
 
 
 def _checkpoint(rng: Random) -> bytes:
@@ -206,20 +194,20 @@ def _checkpoint(rng: Random) -> bytes:
     return corrupted(data, rng) if rng.random() < 0.5 else data
 
 
-def _checked_checkpoint(data: bytes) -> Outcome:
-    def read() -> list[tuple[int, int]]:
-        found = read_leader_epoch_checkpoint(data, _WHERE)
-        return [(leader_epoch.epoch, leader_epoch.start_offset) for leader_epoch in found]
+def _read_checkpoint(data: bytes) -> list[tuple[int, int]]:
+    return [
+        (leader_epoch.epoch, leader_epoch.start_offset)
+        for leader_epoch in read_leader_epoch_checkpoint(data, _WHERE)
+    ]
 
-    def plain() -> list[tuple[int, int]]:
-        numbers = [int(word) for word in data.split()]
-        _meant(numbers[0] == 0 and len(numbers) == 2 + 2 * numbers[1])
-        rows = list(zip(numbers[2::2], numbers[3::2], strict=True))
-        _meant(all(0 <= epoch < 2**31 and 0 <= start < 2**63 for epoch, start in rows))
-        _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(rows)))
-        return rows
 
-    return held(read, plain)
+def _plain_checkpoint(data: bytes) -> list[tuple[int, int]]:
+    numbers = [int(word) for word in data.split()]
+    _meant(numbers[0] == 0 and len(numbers) == 2 + 2 * numbers[1])
+    rows = list(zip(numbers[2::2], numbers[3::2], strict=True))
+    _meant(all(0 <= epoch < 2**31 and 0 <= start < 2**63 for epoch, start in rows))
+    _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(rows)))
+    return rows
 
 
 def _name(rng: Random) -> str:
@@ -302,24 +290,21 @@ def _toml(rng: Random) -> str:
     return text
 
 
-def _checked_toml(text: str) -> Outcome:
-    def read() -> dict[str, list[Any]]:
-        config = config_of_toml(text, where=_WHERE)
-        layers = {f"topics {table.pattern}": table.layer for table in config.tables}
-        layers["broker"] = config.broker
-        return {
-            name: sorted(repr(setting.value) for setting in layer.values())
-            for name, layer in layers.items()
-        }
+def _read_toml(text: str) -> dict[str, list[Any]]:
+    config = config_of_toml(text, where=_WHERE)
+    layers = {f"topics {table.pattern}": table.layer for table in config.tables}
+    layers["broker"] = config.broker
+    return {
+        name: sorted(repr(setting.value) for setting in layer.values())
+        for name, layer in layers.items()
+    }
 
-    def plain() -> dict[str, list[Any]]:
-        document = tomllib.loads(text, parse_float=str)
-        topics = document.get("topics", {})
-        tables = {f"topics {name}": table for name, table in topics.items()}
-        tables["broker"] = document.get("broker", {})
-        return {name: sorted(map(_plain_value, table.items())) for name, table in tables.items()}
 
-    return held(read, plain)
+def _plain_toml(text: str) -> dict[str, list[Any]]:
+    document = tomllib.loads(text, parse_float=str)
+    tables = {f"topics {name}": table for name, table in document.get("topics", {}).items()}
+    tables["broker"] = document.get("broker", {})
+    return {name: sorted(map(_plain_value, table.items())) for name, table in tables.items()}
 
 
 def _plain_value(item: tuple[str, Any]) -> str:
@@ -340,17 +325,28 @@ def _plain_value(item: tuple[str, Any]) -> str:
     return repr(int(value))
 
 
-SIDE_PARSERS: Final = (
-    Parser(name="offset index", made=_index_file("index", "ii"), checked=_checked_offset_index),
-    Parser(name="time index", made=_index_file("timeindex", "qi"), checked=_checked_time_index),
-    Parser(name="indexes of a log", made=_two_indexes, checked=_checked_indexes),
-    Parser(
-        name="transaction index",
-        made=_index_file("txnindex", "hqqqq"),
-        checked=_checked_transaction_index,
-    ),
-    Parser(name="producer snapshot", made=_snapshot, checked=_checked_snapshot),
-    Parser(name="leader epochs", made=_checkpoint, checked=_checked_checkpoint),
-    Parser(name="object names", made=_name, checked=_checked_name),
-    Parser(name="settings", made=_toml, checked=_checked_toml),
+SIDE_PARSERS: Final = tuple(
+    Parser(name=name, made=made, checked=checked)
+    for name, made, checked in (
+        (
+            "offset index",
+            _index_file("index", "ii"),
+            _compared(_read_offset_index, _plain_offset_index),
+        ),
+        (
+            "time index",
+            _index_file("timeindex", "qi"),
+            _compared(_read_time_index, _plain_time_index),
+        ),
+        ("indexes of a log", _two_indexes, _checked_indexes),
+        (
+            "transaction index",
+            _index_file("txnindex", "hqqqq"),
+            _compared(_read_transaction_index, _plain_transaction_index),
+        ),
+        ("producer snapshot", _snapshot, _compared(_read_snapshot, _plain_snapshot)),
+        ("leader epochs", _checkpoint, _compared(_read_checkpoint, _plain_checkpoint)),
+        ("object names", _name, _checked_name),
+        ("settings", _toml, _compared(_read_toml, _plain_toml)),
+    )
 )

@@ -1,4 +1,4 @@
-"""Malformed objects in a tier, read as by a run: segment metadata, and a round over the segment.
+"""Malformed objects in a tier, read as a run reads them: segment metadata, and a round.
 
 Either the partition is refused, or the live records after the round equal those that a dictionary
 keeps of the same bytes.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -49,8 +48,7 @@ NOW_MS: Final = 1000
 _EPOCHS: Final = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=3, start_offset=2**39))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objects:
+class Objects(NamedTuple):
     """One segment's objects."""
 
     start_offset: int
@@ -72,16 +70,8 @@ def _objects(rng: Random, *, corrupt: bool) -> Objects:
     if corrupt:
         for i in rng.sample(range(4), rng.choice((1, 1, 2))):
             parts[i] = malformed(log, rng) if i == 0 else corrupted(parts[i], rng)
-    log, offset_index, time_index, checkpoint = parts
-    if corrupt:
         start = rng.choice((start, start, start, start + 1, 0, OFFSET_MAX))
-    return Objects(
-        start_offset=start,
-        log=log,
-        offset_index=offset_index,
-        time_index=time_index,
-        checkpoint=checkpoint,
-    )
+    return Objects(start, *parts)
 
 
 @contextmanager
@@ -103,7 +93,7 @@ def _put(tier: LocalTieredStorage, objects: Objects) -> ListedSegment:
 
 
 def _open_producers(log: bytes) -> list[ProducerEntry]:
-    """Call every transaction open: a round refuses a log with others that have no marker."""
+    """List every transaction as open: a round refuses others that have no marker."""
     try:
         batches = plain_batches(log, has_sums=False)
     except (Meaningless, LeftOpen):
@@ -135,15 +125,14 @@ def _checked_metadata(objects: Objects) -> Outcome:
         except TierfoldError as error:
             return refused(error)
     _must_fit(found)
-    try:
+    # The log may be torn before the last index entry, which the metadata does not read.
+    with suppress(Meaningless):
         # Neither checksums nor records are read yet; a legacy wrapper ends at its own offset.
         last = list(cut_in_batches(objects.log))[-1]
         (end_offset,) = struct.unpack_from(">q", last)
         if last[16] == 2:
             end_offset += struct.unpack_from(">i", last, 23)[0]
         must_equal(found.end_offset, end_offset)
-    except Meaningless:
-        pass  # Torn before the last index entry, which the metadata does not read.
     return Outcome.RIGHT
 
 
@@ -201,9 +190,8 @@ def survivors(batches: Sequence[PlainBatch]) -> list[PlainRecord]:
 
 def _is_due(batch: PlainBatch) -> bool:
     """Whether a batch's tombstones are past their horizon; before magic 2 they have none."""
-    if batch.magic < 2:
-        return False
-    return bool(batch.attributes & 0x40) and batch.base_timestamp_ms <= NOW_MS
+    has_horizon = batch.magic == 2 and bool(batch.attributes & 0x40)
+    return has_horizon and batch.base_timestamp_ms <= NOW_MS
 
 
 def _without_aborts(rng: Random) -> Objects:
@@ -224,10 +212,5 @@ TIER_PARSERS: Final = (
         made=lambda rng: _objects(rng, corrupt=rng.random() < 0.95),
         checked=_checked_metadata,
     ),
-    Parser(
-        name="survivors",
-        made=_without_aborts,
-        checked=_checked_round,
-        decompresses=True,
-    ),
+    Parser(name="survivors", made=_without_aborts, checked=_checked_round, decompresses=True),
 )

@@ -1,4 +1,4 @@
-"""The reference that checks compare with is right, and a check can fail."""
+"""The reference is right, and the checks find wrong answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
 from tests.faults.malformed.malformed_reference import (
     LeftOpen,
     Meaningless,
+    cut_in_batches,
     plain_batches,
     plain_payload,
+    whole_batches,
 )
 from tests.faults.malformed.malformed_tiers import NOW_MS, survivors
 from tests.storage.kafka_dumps import NAMES, kafka_reads, log_bytes
@@ -50,6 +52,21 @@ def test_the_reference_reads_what_kafka_reads(name: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("cut", [0, 1, 40, 75])
+def test_the_reference_reads_whole_batches_and_says_where_a_log_is_torn(cut: int) -> None:
+    log = log_bytes("v2none")
+    whole, is_torn = whole_batches(log[: len(log) - cut])
+    assert whole == plain_batches(log)[:-1] if cut else whole == plain_batches(log)
+    assert is_torn == (cut > 0)
+
+
+def test_a_batch_longer_than_its_records_has_no_meaning() -> None:
+    log = bytearray(next(cut_in_batches(log_bytes("v2none"))))
+    log[60] -= 1
+    with pytest.raises(Meaningless, match="bytes are left over"):
+        plain_batches(bytes(log), has_sums=False)
+
+
 def _fields(record: Any) -> tuple[Any, ...]:
     return (
         record.offset,
@@ -66,7 +83,7 @@ def test_the_reference_decompresses_every_codec(codec: Codec, plain: bytes) -> N
     assert plain_payload(codec, compress(codec, plain)) == plain
 
 
-def test_a_sound_log_is_accepted_by_the_parsers_and_by_the_reference() -> None:
+def test_the_parsers_and_the_reference_accept_a_sound_log() -> None:
     for number in range(200):
         log = v2_log(Random(f"sound {number}"))
         plain_batches(log)
@@ -74,7 +91,7 @@ def test_a_sound_log_is_accepted_by_the_parsers_and_by_the_reference() -> None:
             assert PARSERS[name].checked(log) is Outcome.RIGHT
 
 
-def test_lies_get_past_the_checksum_and_half_of_them_change_what_is_read() -> None:
+def test_lying_logs_have_valid_checksums_and_half_of_them_change_the_records() -> None:
     met = 0
     for number in range(400):
         rng = Random(f"lies {number}")
@@ -95,11 +112,11 @@ def _raise(error: Exception) -> Callable[[], int]:
     return read
 
 
-def _error(what: str, where: str = "a file", remedy: str = "Mend it.") -> TierfoldError:
+def _error(what: str, where: str = "a file", remedy: str = "Repair it.") -> TierfoldError:
     return CorruptLog(what, where=where, remedy=remedy)
 
 
-def test_another_answer_than_the_references_is_wrong() -> None:
+def test_an_answer_that_differs_from_the_reference_is_wrong() -> None:
     assert held(lambda: 1, lambda: 1) is Outcome.RIGHT
     with pytest.raises(WrongAnswer, match="found    1\nexpected 2"):
         held(lambda: 1, lambda: 2)
@@ -107,7 +124,7 @@ def test_another_answer_than_the_references_is_wrong() -> None:
         held(lambda: 1, _raise(Meaningless()))
 
 
-def test_an_exception_that_is_no_clear_error_is_let_through() -> None:
+def test_an_exception_that_is_no_clear_error_is_not_caught() -> None:
     assert held(_raise(_error("it is torn")), lambda: 1) is Outcome.REFUSED
     for error in (ValueError("deep inside"), MemoryError(), RecursionError()):
         with pytest.raises(type(error)):
@@ -124,7 +141,7 @@ def test_an_exception_that_is_no_clear_error_is_let_through() -> None:
         _error("it cannot be decompressed (it asks for more memory than there is)"),
     ],
 )
-def test_an_error_with_nothing_in_it_is_wrong(error: TierfoldError) -> None:
+def test_an_error_with_empty_parts_is_wrong(error: TierfoldError) -> None:
     with pytest.raises(WrongAnswer):
         refused(error)
 

@@ -1,4 +1,4 @@
-"""The long run names the input that killed a parser, goes on after it, and checks bounds."""
+"""The long run names the input that killed a parser, continues after it, and checks bounds."""
 
 from __future__ import annotations
 

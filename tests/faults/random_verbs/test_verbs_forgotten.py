@@ -1,11 +1,9 @@
-"""Every invariant of `tierfold forget` is violated by hand, and the checker finds it."""
+"""The checker reports every invariant of `tierfold forget` that a test violates by hand."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from tests.faults.random_verbs import verbs_broker as broker
 from tests.faults.random_verbs.test_verbs_checks import (
     GONE,
     NOW_MS,
-    append,
+    RETIRED,
     elected,
     entry_of,
     named,
@@ -22,19 +20,20 @@ from tests.faults.random_verbs.test_verbs_checks import (
     uploaded,
 )
 from tests.faults.random_verbs.verbs_checks import Broken, Checker, Deletion, Forgetting
-from tests.faults.random_verbs.verbs_expected import Entry, log_in_view, refusals
-from tests.faults.random_verbs.verbs_forgotten import is_set_apart
-from tests.faults.random_verbs.verbs_model import Upload
+from tests.faults.random_verbs.verbs_expected import (
+    Entry,
+    is_set_apart,
+    log_in_view,
+    refusals,
+)
+from tests.faults.random_verbs.verbs_model import Partition, Upload
 
 
 class CutOff:
     """Epoch 0 wrote offsets 0 to 9; the leader of epoch 1 has other records from 6 on."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / broker.TIER_FOLDER).mkdir()
-        self.partition = broker.new_partition(random.Random(1), folder, "orders", 0)
-        for offset in range(10):
-            append(self.partition, offset)
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
         self.old = self.partition.log
         self.head = uploaded(self.partition, 0, 3)
         self.tail = uploaded(self.partition, 4, 9)
@@ -49,38 +48,34 @@ class CutOff:
         self.new = elected(self.partition, 6)
         self.next = uploaded(self.partition, 4, 9)
 
-    def known(self) -> None:
-        """Let the checker compare the next step with this row."""
-        entry = entry_of(self.partition, [], refusal="refused")
-        self.checker.check(self.partition, self.row, entry)
-
     def refused(self, row: Entry, allowed: Deletion | Forgetting | None = None) -> None:
+        """Check a step after which status refuses the partition."""
         entry = entry_of(self.partition, [], refusal="refused")
         self.checker.check(self.partition, row, entry, allowed)
 
-    def emptied(self, *given_up: Upload, **said: Any) -> Entry:
+    def emptied(self, *given_up: Upload, **fields: Any) -> Entry:
         ids = [upload.segment_id for upload in given_up]
         nothing = {"segments": [], "lineage": [], "forgotten": ids}
-        return row_of([named(self.head)]) | nothing | said
+        return row_of([named(self.head)]) | nothing | fields
 
-    def forgotten(self, row: Entry, **said: Any) -> None:
+    def forgotten(self, row: Entry, **fields: Any) -> None:
         """Check a step that forgets, with the segments that discovery would take."""
-        taken = said.pop("taken", [named(self.head), named(self.next)])
-        entry = entry_of(self.partition, taken, **said)
+        taken = fields.pop("taken", [named(self.head), named(self.next)])
+        entry = entry_of(self.partition, taken, **fields)
         allowed = Forgetting(topic_id=self.partition.topic_id)
         self.checker.check(self.partition, row, entry, allowed)
 
 
 @pytest.fixture
-def cut_off(tmp_path: Path) -> CutOff:
+def cut_off(partition: Partition) -> CutOff:
     """A row of epoch 0, and the uploads of epoch 1 that conflict with it."""
-    found = CutOff(tmp_path)
+    found = CutOff(partition)
     found.elects()
-    found.known()
+    found.refused(found.row)
     return found
 
 
-def test_what_was_cut_off_is_forgotten_and_goes_on_by_the_new_log(cut_off: CutOff) -> None:
+def test_a_cut_off_partition_is_forgotten_and_continues_with_the_new_log(cut_off: CutOff) -> None:
     cut_off.forgotten(cut_off.emptied(cut_off.tail))
     taken = [named(cut_off.head), named(cut_off.next)]
     after = row_of(taken, *cut_off.new.lineage)
@@ -90,7 +85,7 @@ def test_what_was_cut_off_is_forgotten_and_goes_on_by_the_new_log(cut_off: CutOf
 
 
 def test_the_log_that_was_cut_off_is_not_taken_again(cut_off: CutOff) -> None:
-    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
+    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) is live in"):
         taken = [named(cut_off.head), named(cut_off.tail)]
         cut_off.forgotten(cut_off.emptied(cut_off.tail), taken=taken)
 
@@ -109,7 +104,7 @@ def test_a_loss_that_was_not_accepted_refuses_the_rest(cut_off: CutOff) -> None:
 def test_a_row_that_another_step_empties(cut_off: CutOff) -> None:
     row = cut_off.emptied(cut_off.tail)
     for allowed in (None, GONE, Forgetting(topic_id="of another topic")):
-        with pytest.raises(Broken, match="a step that forgets nothing of it"):
+        with pytest.raises(Broken, match="a step that must not forget it"):
             cut_off.refused(row, allowed)
 
 
@@ -118,8 +113,8 @@ def test_a_forgotten_row_whose_epoch_falls(cut_off: CutOff) -> None:
         cut_off.forgotten(cut_off.emptied(cut_off.tail, epoch=2))
 
 
-def test_a_sound_partition_that_is_forgotten(tmp_path: Path) -> None:
-    sound = CutOff(tmp_path)
+def test_a_sound_partition_that_is_forgotten(partition: Partition) -> None:
+    sound = CutOff(partition)
     sound.next = sound.tail
     for before in (sound.row, None):
         checker = sound.checker = Checker()
@@ -129,25 +124,25 @@ def test_a_sound_partition_that_is_forgotten(tmp_path: Path) -> None:
             sound.forgotten(sound.emptied(sound.tail))
 
 
-def test_a_row_that_alone_told_what_tierfold_wrote(cut_off: CutOff) -> None:
+def test_a_forgotten_row_that_alone_names_a_segment_of_tierfold(cut_off: CutOff) -> None:
     ours = cut_off.partition.folder / f"{0:020d}-{'o' * 22}.log"
     ours.touch()
     with pytest.raises(Broken, match=rf"{ours.name} is there, which tierfold wrote"):
         cut_off.forgotten(cut_off.emptied(cut_off.tail))
 
 
-def test_what_the_current_leader_has_is_not_given_up(cut_off: CutOff) -> None:
+def test_uploads_of_the_current_leader_are_not_given_up(cut_off: CutOff) -> None:
     with pytest.raises(Broken, match=rf"{cut_off.next.stem} is given up"):
         cut_off.forgotten(cut_off.emptied(cut_off.tail, cut_off.next))
 
 
-@pytest.mark.parametrize("said", [{"cleaner_offsets": [5]}, {"retired": [5]}])
-def test_a_forgotten_row_that_still_says_something(
-    cut_off: CutOff, said: Mapping[str, Sequence[int]]
+@pytest.mark.parametrize("fields", [{"cleaner_offsets": [5]}, {"retired": [5]}])
+def test_a_forgotten_row_that_is_not_empty(
+    cut_off: CutOff, fields: Mapping[str, Sequence[int]]
 ) -> None:
-    row = cut_off.emptied(cut_off.tail, **said)
+    row = cut_off.emptied(cut_off.tail, **fields)
     row["retired"] = [{"segment": named(cut_off.tail)} for _ in row["retired"]]
-    with pytest.raises(Broken, match="says what was clean, or is retired"):
+    with pytest.raises(Broken, match="still has cleaner offsets"):
         cut_off.forgotten(row, refusal="refused")
 
 
@@ -161,22 +156,21 @@ def vacuumed(cut_off: CutOff, row: Entry, candidate: Upload, deletion: Deletion 
     cut_off.refused(row, deletion)
 
 
-def test_an_upload_that_the_new_log_has_beyond_what_is_shared(cut_off: CutOff) -> None:
+def test_a_deleted_upload_of_the_new_log_beyond_the_shared_records(cut_off: CutOff) -> None:
     vacuumed(cut_off, cut_off.row, uploaded(cut_off.partition, 1, 3))
     vacuumed(cut_off, cut_off.row, uploaded(cut_off.partition, 5, 7, log=cut_off.old))
     with pytest.raises(Broken, match="is gone, and is the current leader's"):
         vacuumed(cut_off, cut_off.row, uploaded(cut_off.partition, 4, 5))
 
 
-def test_an_original_that_a_restore_would_go_back_to(cut_off: CutOff) -> None:
+def test_an_original_that_a_restore_needs(cut_off: CutOff) -> None:
     original = uploaded(cut_off.partition, 0, 2)
     row = cut_off.row
-    retired = {"retired_at_ms": NOW_MS, "deletion_started_at_ms": None}
-    row["retired"] = [{"segment": named(original), **retired}]
+    row["retired"] = [{"segment": named(original), **RETIRED}]
     vacuumed(cut_off, row, original)
     broker.put(cut_off.partition, original, NOW_MS)
     row["segments"][0]["written_by_run"] = "a run"
-    with pytest.raises(Broken, match="is gone, and is what a restore would go back to"):
+    with pytest.raises(Broken, match="is gone, and a restore needs it"):
         vacuumed(cut_off, row, original)
     broker.put(cut_off.partition, original, NOW_MS)
     row["retired"][0]["deletion_started_at_ms"] = NOW_MS
@@ -193,7 +187,7 @@ def set_apart(cut_off: CutOff, candidate: Upload, deletion: Deletion) -> None:
     cut_off.checker.check(cut_off.partition, row, entry, deletion)
 
 
-def test_what_is_set_apart_goes_where_a_person_gives_it_up(cut_off: CutOff) -> None:
+def test_an_upload_that_is_set_apart_goes_only_if_a_person_asks_for_it(cut_off: CutOff) -> None:
     with pytest.raises(Broken, match="with records that no live segment gives"):
         set_apart(cut_off, cut_off.tail, GONE)
     broker.put(cut_off.partition, cut_off.tail, NOW_MS)
@@ -204,7 +198,7 @@ def test_what_is_set_apart_goes_where_a_person_gives_it_up(cut_off: CutOff) -> N
     set_apart(cut_off, cut_off.tail, given_up)
 
 
-def test_but_not_the_log_of_a_row_that_is_refused(cut_off: CutOff) -> None:
+def test_uploads_of_a_refused_row_are_not_set_apart(cut_off: CutOff) -> None:
     other = uploaded(cut_off.partition, 4, 8, log=cut_off.old)
     held = cut_off.partition.held()
     assert not is_set_apart(cut_off.partition, cut_off.row, held, held[other.segment_id])
@@ -216,7 +210,7 @@ def test_but_not_the_log_of_a_row_that_is_refused(cut_off: CutOff) -> None:
     assert not is_set_apart(cut_off.partition, row, held, held[torn.segment_id])
 
 
-def test_and_not_what_has_a_head_that_is_nowhere_else(cut_off: CutOff) -> None:
+def test_an_upload_whose_first_records_are_nowhere_else_is_not_set_apart(cut_off: CutOff) -> None:
     uploaded(cut_off.partition, 8, 9)
     held, row = cut_off.partition.held(), row_of([named(cut_off.head)])
     del held[cut_off.next.segment_id]
@@ -226,23 +220,23 @@ def test_and_not_what_has_a_head_that_is_nowhere_else(cut_off: CutOff) -> None:
 # The model.
 
 
-def test_a_live_segment_that_a_person_moved_away_counts_as_there(cut_off: CutOff) -> None:
+def test_a_live_segment_that_a_person_moved_away_is_not_missing(cut_off: CutOff) -> None:
     for path in list(cut_off.partition.folder.glob(f"{cut_off.tail.stem}.*")):
         cut_off.partition.move_away(path)
     cut_off.checker.noticed(cut_off.partition)
-    cut_off.known()
+    cut_off.refused(cut_off.row)
 
 
-def test_a_moved_live_segment_refuses_a_partition_that_is_sound_otherwise(tmp_path: Path) -> None:
-    sound = CutOff(tmp_path)
+def test_a_live_segment_that_was_moved_away_refuses_the_partition(partition: Partition) -> None:
+    sound = CutOff(partition)
     assert list(refusals(sound.partition, sound.row, [])) == []
     sound.partition.move_away(sound.partition.folder / f"{sound.tail.stem}.log")
     (reason,) = refusals(sound.partition, sound.row, [])
     assert reason.what == "a live segment was moved away"
 
 
-def test_a_batch_shows_only_that_its_epoch_has_begun(tmp_path: Path) -> None:
-    shown = CutOff(tmp_path)
+def test_a_batch_only_shows_that_its_epoch_has_begun(partition: Partition) -> None:
+    shown = CutOff(partition)
     new = elected(shown.partition, 6)
     late = uploaded(shown.partition, 8, 9, log=new, parts=2)
     held = [shown.partition.held()[late.segment_id]]

@@ -1,4 +1,4 @@
-"""Random verbs on one tier: a hundred steps violate no invariant, and planted bugs are found.
+"""Random verbs on one tier: a hundred steps violate no invariant, and checks find planted bugs.
 
 `make soak` plays thousands, with runs killed in processes of their own (`verbs_run`).
 """
@@ -16,8 +16,8 @@ from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
 from tests.faults.random_verbs.verbs_faults import Fault
 from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
 from tests.faults.random_verbs.verbs_model import Partition
+from tests.faults.random_verbs.verbs_people import forget_in_the_end, is_diverged
 from tests.faults.random_verbs.verbs_steps import play
-from tests.faults.random_verbs.verbs_way_out import forget_in_the_end, is_diverged
 from tests.jobs.commands import ALWAYS
 from tierfold.compaction.discovery import overlaps
 from tierfold.compaction.discovery import unknown_segments as discovery
@@ -31,9 +31,7 @@ SEED = 4
 STEPS = 100
 
 
-def test_a_hundred_steps_violate_no_invariant_and_reach_what_they_are_for(
-    tmp_path: Path
-) -> None:
+def test_a_hundred_steps_violate_no_invariant_and_reach_every_event(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "tier", SEED)
     play(machine, STEPS)
     assert len(machine.trace) == STEPS
@@ -68,7 +66,7 @@ def machine(tmp_path: Path) -> Machine:
         while upload := broker.next_segment(found.rng, partition):
             broker.put(partition, upload, found.now_ms)
     found.verb("compact", found.tier, *ALWAYS)
-    found.look()
+    found.inspect()
     return found
 
 
@@ -89,14 +87,14 @@ def vacuum(machine: Machine, *, hours: int) -> None:
     order = Deletion(
         now_ms=machine.now_ms, grace_ms=day_ms, orphan_age_ms=day_ms, is_detached=True
     )
-    machine.look(order)
+    machine.inspect(order)
 
 
 def test_an_incomplete_upload_that_alone_holds_offsets_and_is_vacuumed_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     uploaded(machine, parts=2)
-    machine.look()
+    machine.inspect()
 
     def as_before(segment: InspectedSegment, row: object) -> bool:
         return row is not None and not segment.listed.is_complete
@@ -106,13 +104,13 @@ def test_an_incomplete_upload_that_alone_holds_offsets_and_is_vacuumed_is_found(
         vacuum(machine, hours=30)
 
 
-def test_a_history_that_was_cut_off_and_is_still_served_is_found(
+def test_a_cut_off_history_that_readers_still_get_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     partition = machine.partitions[0]
     broker.elect_uncleanly(machine.rng, partition)
     uploaded(machine)
-    machine.look()
+    machine.inspect()
     assert "forget" in machine.problem(partition)
 
     def as_before(inspected: Any, row: Any) -> History:
@@ -120,7 +118,7 @@ def test_a_history_that_was_cut_off_and_is_still_served_is_found(
 
     monkeypatch.setattr(discovery, "decided_history", as_before)
     with pytest.raises(Broken, match="has other records at live offsets"):
-        machine.look()
+        machine.inspect()
 
 
 def cut_off(machine: Machine) -> Partition:
@@ -128,19 +126,19 @@ def cut_off(machine: Machine) -> Partition:
     partition = machine.partitions[0]
     broker.elect_uncleanly(machine.rng, partition)
     uploaded(machine)
-    machine.look()
+    machine.inspect()
     assert is_diverged(machine, partition)
     return partition
 
 
-def test_what_was_cut_off_is_forgotten_in_the_end_and_goes_on(machine: Machine) -> None:
+def test_a_cut_off_partition_is_forgotten_in_the_end_and_continues(machine: Machine) -> None:
     partition = cut_off(machine)
     forget_in_the_end(machine, partition)
     assert machine.counts["restore: restored"] == 1
     assert machine.counts["vacuum: vacuumed"]
     assert machine.counts["forget: forgotten"] == 1
     machine.verb("compact", machine.tier, *ALWAYS)
-    machine.look()
+    machine.inspect()
     assert len(machine.checker.met["a forgotten row went on"]) == 1
 
 
@@ -157,7 +155,7 @@ def test_a_forget_that_takes_any_partition_is_found(machine: Machine, monkeypatc
     with pytest.raises(Broken, match="is sound, and forget takes it"):
         machine.verb("forget", machine.tier, name)
     with pytest.raises(Broken, match="no leader has cut its log off"):
-        machine.look(Forgetting(topic_id=partition.topic_id))
+        machine.inspect(Forgetting(topic_id=partition.topic_id))
 
 
 def test_a_forget_that_sees_no_election_is_found(machine: Machine, monkeypatch: Any) -> None:
@@ -167,7 +165,7 @@ def test_a_forget_that_sees_no_election_is_found(machine: Machine, monkeypatch: 
         forget_in_the_end(machine, partition)
 
 
-def test_a_way_out_that_leads_in_circles_is_found(machine: Machine, monkeypatch: Any) -> None:
+def test_refusals_that_lead_in_circles_are_found(machine: Machine, monkeypatch: Any) -> None:
     partition = cut_off(machine)
     monkeypatch.setattr(Machine, "verb", _as_if_done(Machine.verb))
     with pytest.raises(Broken, match="is refused again and again"):
@@ -196,7 +194,7 @@ def test_an_overlapping_upload_that_is_never_taken_is_found(
 
     monkeypatch.setattr(discovery, "chain_of", without_overlaps)
     with pytest.raises(Broken, match="the view ends at"):
-        machine.look()
+        machine.inspect()
 
 
 def stalled(machine: Machine) -> None:
@@ -206,16 +204,16 @@ def stalled(machine: Machine) -> None:
     assert broker.next_segment(machine.rng, partition) is not None
     uploaded(machine)
     machine.now_ms += 49 * HOUR_MS
-    machine.look()
+    machine.inspect()
 
 
 def test_a_partition_that_stands_still_with_exit_0_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     stalled(machine)
-    # First do what else is due, such as expired tombstones.
+    # First compact what is due for other reasons, such as expired tombstones.
     machine.verb("compact", machine.tier, *ALWAYS)
-    machine.look()
+    machine.inspect()
     ran = machine.verb("plan", machine.tier, *ALWAYS)
     assert ran is not None
     assert ran.code == 3
@@ -227,12 +225,12 @@ def test_a_partition_that_stands_still_with_exit_0_is_found(
 def test_a_refusal_without_a_reason_is_found(machine: Machine, monkeypatch: Any) -> None:
     monkeypatch.setattr(plan, "STALL_AGE_MS", -99 * HOUR_MS)
     uploaded(machine, parts=2)
-    machine.look()
+    machine.inspect()
     with pytest.raises(Broken, match="is refused"):
         machine.verb("plan", machine.tier, *ALWAYS)
 
 
-def test_a_trace_is_found(machine: Machine, monkeypatch: Any) -> None:
+def test_a_traceback_is_found(machine: Machine, monkeypatch: Any) -> None:
     def broken(self: Settings, topics: Any) -> Any:
         raise ZeroDivisionError
 
@@ -251,20 +249,20 @@ def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
     path.unlink()
     monkeypatch.setattr("tierfold.jobs.cli.commands.EXIT_PARTITION_FAILED", 0)
     with pytest.raises(Broken, match="status ended with 0"):
-        machine.look()
+        machine.inspect()
 
 
-def test_what_a_person_damages_is_no_fault_of_the_verbs(machine: Machine) -> None:
+def test_damage_by_a_person_is_no_violation(machine: Machine) -> None:
     partition = machine.partitions[0]
     log = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
     partition.damaged[log] = log.read_bytes()
     log.unlink()
     machine.checker.noticed(partition)
-    machine.look()
+    machine.inspect()
     assert machine.problem(partition)
 
 
-def test_a_killed_verb_ends_nothing_but_itself(machine: Machine) -> None:
+def test_a_killed_verb_does_not_stop_the_machine(machine: Machine) -> None:
     fault = Fault(kind="killed", call="look", number=1)
     assert machine.verb("vacuum", machine.tier, *ALWAYS, fault=fault) is None
     assert machine.counts["vacuum killed"] == 1

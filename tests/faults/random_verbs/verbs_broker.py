@@ -64,7 +64,7 @@ def append(rng: Random, partition: Partition, batches: int, now_ms: int) -> None
 def elect_cleanly(rng: Random, partition: Partition) -> None:
     """Elect a leader with the whole log; its uploads begin at or before the next offset."""
     log = partition.log
-    _led_by(partition, log.handed_on(log.epoch + 1, log.next_offset))
+    partition.logs[log.epoch + 1] = log.handed_on(log.epoch + 1, log.next_offset)
     _steps_back(rng, partition)
 
 
@@ -77,17 +77,13 @@ def elect_uncleanly(rng: Random, partition: Partition) -> None:
     uploaded = sum(batch.base_offset < partition.next_upload for batch in log.batches)
     kept = rng.choice((len(log.batches), max(uploaded, 2))) - rng.randint(1, 6)
     cut_off = log.batches[max(kept, 1)].base_offset
-    _led_by(partition, log.handed_on(log.epoch + 1, cut_off))
+    partition.logs[log.epoch + 1] = log.handed_on(log.epoch + 1, cut_off)
     partition.next_upload = min(partition.next_upload, cut_off)
     _steps_back(rng, partition)
 
 
-def _led_by(partition: Partition, log: Log) -> None:
-    partition.logs[log.epoch] = log
-    # The old leader's uploads may still arrive; the new leader does not wait for them.
-
-
 def _steps_back(rng: Random, partition: Partition) -> None:
+    """Let the new leader upload some segments again; those of the old one may still arrive."""
     below = [b.base_offset for b in partition.log.batches if b.base_offset <= partition.next_upload]
     partition.next_upload = rng.choice([*below[-6:], partition.next_upload])
 

@@ -1,9 +1,10 @@
-"""Invariants checked after every step, by the model and by plain reads of the tier's files.
+"""Invariants that hold after every step, by the model and by plain reads of the tier's files.
 
-    the row     its history is one that a leader had; readers of its segments get the newest record
-                of each key, no deleted key, and nothing from another history; its objects exist
+    the row     a leader had its history; readers of its segments get the newest record of each key,
+                no deleted key, and no record of another history; its objects exist
     the view    `status` refuses what it must, and nothing else; uploads that fit are live
-    the tier    an upload is gone only if the row's segments give all of it, after its grace period
+    the tier    an upload is gone only if the row's segments have all its records, and only after
+                its grace period
 """
 
 from __future__ import annotations
@@ -17,27 +18,25 @@ from typing import NamedTuple, TypeAlias
 
 from deltalake import DeltaTable
 
+from tests.faults.malformed.malformed_reference import PlainBatch, whole_batches
 from tests.faults.random_verbs.verbs_expected import (
     Entry,
     effective_row,
     end_of,
     epoch_of,
+    forget_faults,
     gives,
+    is_emptied,
+    is_set_apart,
     log_in_view,
     log_path,
+    needed_faults,
     reached_by,
     refusals,
     retired_of,
     unknown_to,
 )
-from tests.faults.random_verbs.verbs_forgotten import (
-    forget_faults,
-    is_emptied,
-    is_set_apart,
-    needed_faults,
-)
 from tests.faults.random_verbs.verbs_model import REQUIRED, Held, Log, Partition, newest
-from tests.faults.random_verbs.verbs_reader import FoundBatch, whole_batches
 
 
 class Broken(AssertionError):
@@ -76,15 +75,15 @@ def rows_of(tier: Path) -> dict[str, Entry]:
 
 @dataclass(slots=True, kw_only=True)
 class Checker:
-    """Compares a partition with its state before the step."""
+    """Compares each partition with its state before the step."""
 
     row: dict[str, Entry] = field(default_factory=dict)
     """The row after the last step, by topic id."""
     held: dict[str, dict[str, Held]] = field(default_factory=dict)
     """The uploads after the last step, by topic id and segment id."""
     met: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """What the steps led to, with the ids of the segments or topics concerned."""
-    _read: dict[tuple[Path, int, int], list[FoundBatch]] = field(default_factory=dict)
+    """The events that the steps led to, each with the ids of its segments or topics."""
+    _read: dict[tuple[Path, int, int], list[PlainBatch]] = field(default_factory=dict)
 
     def noticed(self, partition: Partition) -> None:
         """Accept that someone other than tierfold changed its objects."""
@@ -110,7 +109,7 @@ class Checker:
         if row is not None and is_emptied(before, row):
             faults = [*forget_faults(partition, before, row, held_before)]
             if allowed != Forgetting(topic_id=topic_id):
-                faults.append("a step that forgets nothing of it has emptied its row")
+                faults.append("a step that must not forget it has emptied its row")
         else:
             faults = [*_row_faults(partition, effective_row(before), row)]
         faults += [
@@ -181,15 +180,15 @@ class Checker:
         for segment, path in named:
             for record in self._records(partition, segment, path):
                 if truth.get(record[0]) != record:
-                    yield f"{record} lives in {path.name}, {truth.get(record[0])} was written"
+                    yield f"{record} is live in {path.name}, {truth.get(record[0])} was written"
                 found.append(record)
-        lives = newest((offset, key or b"", value) for offset, key, value in found)
+        live = newest((offset, key or b"", value) for offset, key, value in found)
         expected = newest(truth.values())
         for key, record in expected.items():
-            if record[1] is None and key not in lives:
+            if record[1] is None and key not in live:
                 continue  # Its tombstone was removed as well.
-            if lives.get(key) != record:
-                yield f"key {key!r} is {lives.get(key)}, its newest record is {record}"
+            if live.get(key) != record:
+                yield f"key {key!r} is {live.get(key)}, its newest record is {record}"
 
     def _records(
         self, partition: Partition, segment: Entry, path: Path
@@ -211,7 +210,7 @@ class Checker:
             if batch.base_offset < start <= batch.last_offset:
                 raise Broken(f"{partition}: a batch of {path.name} straddles offset {start}")
             if batch.base_offset >= start:
-                yield from batch.records
+                yield from ((record.offset, record.key, record.value) for record in batch.records)
 
     def _view_faults(
         self, partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held]
@@ -222,7 +221,7 @@ class Checker:
         why = list(refusals(partition, row, unknown))
         if entry["refusal"]:
             if not why:
-                yield f"status refuses what is sound: {entry['refusal']}"
+                yield f"status refuses a sound partition: {entry['refusal']}"
             return
         must = [refusal for refusal in why if refusal.is_hard]
         if must:
@@ -278,7 +277,7 @@ def _listed_faults(
     end = end_of((row or {}).get("segments", ()))
     for name in set(entry["orphans"]) & held.keys():
         if held[name].has_log and not gives(partition, row, held[name]):
-            yield f"{held[name].upload.stem} is called an orphan, the log lives to {end}"
+            yield f"{held[name].upload.stem} is called an orphan, the live log ends at {end}"
     for name in set(entry["out_of_lineage"]) & held.keys():
         if log.holds(held[name].batches):
             yield f"{held[name].upload.stem} is set apart, and is the log's"

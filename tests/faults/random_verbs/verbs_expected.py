@@ -1,9 +1,12 @@
-"""What the model expects of a partition: how far it reaches, and why it may be refused.
+"""What the model expects of a partition.
 
-    effective_row  the row, or None after `tierfold forget`
-    refusals       all reasons to refuse the partition
-    reached_by     the last offset that complete uploads reach
-    stalled        uploads that have waited too long
+    effective_row    the row, or None after `tierfold forget`
+    refusals         all reasons to refuse the partition
+    reached_by       the last offset that complete uploads reach
+    stalled          uploads that have waited too long
+    forget_faults    violations by an emptied row: its log was not cut off, its uploads are needed
+    needed_faults    violations by a deleted upload that a restore or the current leader needs
+    is_set_apart     whether an upload is outside the current histories, and none of it is missed
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tests.faults.random_verbs.verbs_model import Held, Log, Partition
+from tests.faults.random_verbs.verbs_model import REQUIRED, Held, Log, Partition
 
 Entry: TypeAlias = dict[str, Any]
 """A row of the catalog, or an entry of `status --json`."""
@@ -150,9 +153,9 @@ def reached_by(
 
 def shared_end(partition: Partition, row: Entry, log: Log) -> int:
     """Return the end of the last live segment up to which the live log equals this one."""
-    lives = partition.logs[epoch_of(row)]
+    live_log = partition.logs[epoch_of(row)]
     ends = [segment["end_offset"] for segment in row["segments"]]
-    shared = [end for end in ends if log.agrees_with(lives, end + 1)]
+    shared = [end for end in ends if log.agrees_with(live_log, end + 1)]
     return shared[-1] if shared else int(row["log_start_offset"]) - 1
 
 
@@ -165,3 +168,67 @@ def log_path(partition: Partition, segment: Entry) -> Path:
     """Return the path of the log of a segment in the row."""
     own_start = segment["start_offset"] - (segment["skipped_offsets"] or 0)
     return partition.folder / f"{own_start:020d}-{segment['segment_id']}.log"
+
+
+def is_emptied(before: Entry | None, row: Entry) -> bool:
+    """Whether a row was emptied, or other losses are accepted than before."""
+    given_up = [] if before is None else before["forgotten"]
+    if effective_row(row) is not None:
+        return False
+    return effective_row(before) is not None or row["forgotten"] != given_up
+
+
+def forget_faults(
+    partition: Partition, before: Entry | None, row: Entry, held: Mapping[str, Held]
+) -> Iterator[str]:
+    """Yield what is wrong with an emptied row; `held` is the tier before that."""
+    if not is_cut_off(partition, before, held):
+        yield "its row is forgotten, and no leader has cut its log off"
+    for path in sorted(partition.folder.glob("0*")):
+        is_ours = path.name[21:43] not in partition.uploads
+        if is_ours and path.suffix[1:] in REQUIRED:
+            yield f"its row is forgotten, and {path.name} is there, which tierfold wrote"
+    log = log_in_view(partition, None, list(held.values()))
+    for name in row["forgotten"]:
+        if name in held and log.holds(held[name].batches):
+            yield f"{held[name].upload.stem} is given up, and is the current leader's"
+    if row["cleaner_offsets"] or row["retired"]:
+        yield "its row is forgotten, but still has cleaner offsets or retired segments"
+
+
+def is_cut_off(partition: Partition, row: Entry | None, held: Mapping[str, Held]) -> bool:
+    """Whether the tier shows a leader whose log lacks batches of the row or of another log."""
+    return any(refusal.is_cut_off for refusal in refusals(partition, row, unknown_to(row, held)))
+
+
+def needed_faults(
+    partition: Partition, row: Entry | None, held: Mapping[str, Held], upload: Held
+) -> Iterator[str]:
+    """Yield why a deleted upload was still needed, by the row before the deletion."""
+    if row is None or not is_cut_off(partition, row, held):
+        return
+    by_id = {segment["segment_id"]: segment for segment in retired_of(row)}
+    retired = by_id.get(upload.upload.segment_id)
+    if retired is None:
+        log = log_in_view(partition, row, unknown_to(row, held))
+        if log.holds(upload.batches) and upload.end_offset > shared_end(partition, row, log):
+            yield f"{upload.upload.stem} is gone, and is the current leader's"
+    elif retired["deletion_started_at_ms"] is None and any(
+        segment["written_by_run"] for segment in row["segments"]
+    ):
+        yield f"{upload.upload.stem} is gone, and a restore needs it"
+
+
+def is_set_apart(
+    partition: Partition, row: Entry | None, held: Mapping[str, Held], upload: Held
+) -> bool:
+    """Whether an upload is of no current history, and batches it shares with one are elsewhere."""
+    unknown = unknown_to(row, held)
+    log = log_in_view(partition, row, unknown)
+    is_refused = row is not None and is_cut_off(partition, row, held)
+    has_own_log = is_refused and effective_row(row) is not None
+    live_log = partition.logs[epoch_of(row)] if has_own_log else log
+    shared = [batch.last_offset for batch in upload.batches if log.holds((batch,))]
+    reached = reached_by(partition, row, unknown, log)
+    is_of_none = not log.holds(upload.batches) and not live_log.holds(upload.batches)
+    return is_of_none and not upload.is_torn and max(shared, default=-1) <= reached

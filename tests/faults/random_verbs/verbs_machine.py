@@ -1,9 +1,9 @@
-"""Real verbs in random order on one tier, with everything else that happens to a tier in between.
+"""A state machine: real verbs in random order on one tier, among other events.
 
-Every step is drawn from a seed (`tests.faults.random_verbs.verbs_steps`): brokers append, elect,
-upload in and out of order, and die midway; a person runs a verb, damages an object, restores it;
-clocks jump both ways. After each step `tests.faults.random_verbs.verbs_checks` checks the tier. Two
-plays of a seed differ only in the names and ids of tierfold's runs.
+A seed draws every step (`verbs_steps`): brokers append, elect, upload in and out of order, and die
+midway. A person runs a verb, damages an object, and restores it. Clocks jump forwards and back.
+After each step `verbs_checks` checks the tier. Two plays of a seed differ only in the names and ids
+of tierfold's runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
 PLACES: Final = (("orders", 0), ("events", 1))
 UPLOADS_MOST: Final = 120
-"""A partition with more uploads is deleted and created again, so that steps stay fast."""
+"""The most uploads of a partition before it is created again, so that steps stay fast."""
 
 BAD: Final = frozenset({"refused", "failed", "unknown", "fenced", "lost_race"})
 
@@ -39,13 +39,13 @@ class Machine:
     tier: Path
     seed: int
     kills: Callable[[Machine], None] | None = None
-    """Runs a verb in a process of its own and kills it; None: there are no such steps."""
+    """Runs a verb in its own process and kills it; None: no step does that."""
     rng: Random = field(init=False)
     now_ms: int = THEN_MS
     partitions: list[Partition] = field(default_factory=list)
     checker: Checker = field(default_factory=Checker)
     trace: list[str] = field(default_factory=list)
-    """What was done, one line per step."""
+    """One line per step."""
     counts: Counter[str] = field(default_factory=Counter)
     entries: dict[str, Entry] = field(default_factory=dict)
     """The entries of the last `status --json`, by topic id."""
@@ -55,9 +55,9 @@ class Machine:
         (self.tier / broker.TIER_FOLDER).mkdir(parents=True)
         for topic, number in PLACES:
             self.partitions.append(self._new(topic, number))
-        self.look()
+        self.inspect()
 
-    def look(self, allowed: Allowed = None) -> None:
+    def inspect(self, allowed: Allowed = None) -> None:
         """Check every partition; raises Broken."""
         self._date_new_files()
         rows = rows_of(self.tier)
@@ -71,7 +71,7 @@ class Machine:
                 partition, rows.get(partition.topic_id), self.entries[partition.topic_id], allowed
             )
 
-    def say(self, what: str) -> None:
+    def note(self, what: str) -> None:
         """Add to the step's line."""
         self.trace[-1] += f" · {what}"
 
@@ -83,21 +83,21 @@ class Machine:
     def any_partition(self) -> Partition:
         """Draw a partition."""
         found = self.rng.choice(self.partitions)
-        self.say(str(found))
+        self.note(str(found))
         return found
 
     def verb(self, *words: str | Path, fault: Fault | None = None) -> Ran | None:
         """Run a verb at this machine's time; None: it was killed. Raises Broken after a bug."""
-        self.say(" ".join(map(str, words[:1] + words[2:])))
+        self.note(" ".join(map(str, words[:1] + words[2:])))
         ran: Ran | None = None
         if fault is not None:
-            self.say(str(fault))
+            self.note(str(fault))
         with nullcontext() if fault is None else fault.at_work():
             ran = tierfold(*words, "--json", *self.clock)
         if ran is None:
             self.counts[f"{words[0]} killed"] += 1
             return None
-        self.say(f"exit {ran.code}")
+        self.note(f"exit {ran.code}")
         self.counts[f"{words[0]} exit {ran.code}"] += 1
         if ran.code not in {0, 3, 4}:
             raise Broken(f"exit {ran.code}: {ran.stderr}")
@@ -109,8 +109,8 @@ class Machine:
         """Draw a fault with this probability."""
         return drawn_fault(self.rng) if self.rng.random() < chance else None
 
-    def made_anew(self, partition: Partition) -> None:
-        """Delete its topic and create it again, under another id."""
+    def created_again(self, partition: Partition) -> None:
+        """Delete the partition's topic and create it again, with another id."""
         broker.removed(partition)
         self.checker.forget(partition.topic_id)
         again = self._new(partition.topic, partition.number)
@@ -131,7 +131,7 @@ class Machine:
             self.counts[f"{verb}: {entry.get('outcome', 'read')}"] += 1
             if partition is None or partition.damaged or self.problem(partition):
                 continue
-            # A run's name, or a time after the clock went back, may select another line.
+            # A run's name may select another line, and so may a time after the clock jumped back.
             is_other_line = verb == "restore" and entry["outcome"] == "refused"
             is_bad = entry.get("outcome") in BAD and not is_other_line
             if is_bad and not self._stalled(partition):
@@ -140,10 +140,9 @@ class Machine:
                 raise Broken(f"{verb}: {partition}: {entry['corruptions']}")
             if entry.get("outcome") in {"planned", "forgotten"} and verb == "forget":
                 raise Broken(f"{partition} is sound, and forget takes it: {entry['outcome']}")
-            if verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do":
-                waiting = self._stalled(partition)
-                if waiting:
-                    raise Broken(f"{partition} rests, though these waited for a day: {waiting}")
+            is_idle = verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do"
+            if is_idle and (waiting := self._stalled(partition)):
+                raise Broken(f"{partition} rests, though these waited for a day: {waiting}")
 
     def _of(self, topic_id: str) -> Partition | None:
         return next((p for p in self.partitions if p.topic_id == topic_id), None)
@@ -157,7 +156,7 @@ class Machine:
         return stalled(partition, row, entry, partition.held(), self.now_ms)
 
     def _date_new_files(self) -> None:
-        """Set the machine's time on files that a run wrote, which have the real clock's time."""
+        """Give new files of a run the machine's time; they have the time of the real clock."""
         for path in self.tier.glob(f"{broker.TIER_FOLDER}/*/*"):
             if path.stat().st_mtime < THEN_MS / 1000 - 60 * 24 * 3600:
                 broker.written(path, self.now_ms)

@@ -1,8 +1,8 @@
-"""The state machine's model: every log and every upload there ever was; no code of the product.
+"""The state machine's model: all logs and all uploads that ever existed, without product code.
 
-A leader epoch has one log. A clean election hands it on. An unclean one cuts it off, and the new
-leader writes other records at the same offsets. So every epoch keeps its whole log, and a batch is
-the same object in all logs that hold it.
+Every leader epoch has a log. After a clean election the next leader has the same log. After an
+unclean one the log is cut off, and the new leader writes other records at the same offsets. So the
+model keeps the whole log of every epoch; a batch is the same object in all logs that have it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from tests.faults.random_verbs.verbs_reader import whole_batches
+from tests.faults.malformed.malformed_reference import whole_batches
 
 REQUIRED: Final = ("log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint")
 CHECKPOINT: Final = "leader_epoch_checkpoint"
@@ -102,14 +102,14 @@ def newest(records: Iterable[Record]) -> Newest:
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """A segment as a leader cut it; the tier may hold all of it, a part, or nothing."""
+    """A segment that a leader uploads; the tier may have all, some or none of its objects."""
 
     segment_id: str
     log: Log
     """The leader's log."""
     batches: tuple[Batch, ...]
     parts: dict[str, bytes]
-    """Content of all its objects by suffix, in the order of writing."""
+    """The content of all its objects by suffix, in the order of writing."""
 
     @property
     def start_offset(self) -> int:
@@ -173,7 +173,7 @@ class Held(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Partition:
-    """A partition of one incarnation of a topic."""
+    """A partition of one topic id."""
 
     topic: str
     number: int
@@ -187,11 +187,11 @@ class Partition:
     next_upload: int = 0
     """Where the current leader's next segment begins."""
     delayed: list[Upload] = field(default_factory=list)
-    """Uploads in progress; later ones may overtake them."""
+    """Uploads in progress; later uploads may arrive first."""
     damaged: dict[Path, bytes] = field(default_factory=dict)
     """Damaged objects and their original content."""
     moved_away: dict[Path, bytes] = field(default_factory=dict)
-    """Objects that a person moved out of the tier because a refusal asked for it; with content."""
+    """Objects, with their content, that a person moved out of the tier as a refusal asked."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"

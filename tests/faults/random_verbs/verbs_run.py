@@ -37,7 +37,7 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
 
     def kill(machine: Machine) -> None:
         planned = next(due)
-        machine.say(f"{planned.target}, {planned}")
+        machine.note(f"{planned.target}, {planned}")
         sizes = ("--set", "segment.bytes=900", "--set", "chunk.bytes=1")
         command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *ALWAYS, *sizes)
         environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
@@ -47,7 +47,7 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         ran = run.ended()
         awaited("the end of its other processes", lambda: None if run.session else True)
         machine.counts[f"kill: {planned.target if is_killed else 'too late'}"] += 1
-        machine.say(f"exit {ran.code}")
+        machine.note(f"exit {ran.code}")
         if ran.code not in ENDS.get(planned.target, OTHER_ENDS):
             killed = f"a run whose {planned.target} was killed"
             raise Broken(f"{killed} ended with {ran.code}: {ran.stderr}")

@@ -2,7 +2,7 @@
 
     play    many steps, each checked
     step    one: brokers upload and elect, clocks jump, an object is damaged or restored,
-            a person runs a verb (`verbs_people`, `verbs_way_out`)
+            a person runs a verb (`verbs_people`)
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from tests.faults.random_verbs import verbs_people as people
 from tests.faults.random_verbs.verbs_checks import Allowed, Broken
 from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
 from tests.faults.random_verbs.verbs_model import Partition, Upload
-from tests.faults.random_verbs.verbs_way_out import forget, incomplete
 
 _JUMPS: Final = (1, 6, 25, 25, 49, -1, -30)
 """Hours."""
@@ -39,11 +38,11 @@ def step(machine: Machine) -> None:
     name = action.__name__.strip("_")
     machine.trace.append(name)
     machine.counts[name] += 1
-    machine.look(action(machine))
+    machine.inspect(action(machine))
 
 
 def _upload(machine: Machine) -> None:
-    """The leader uploads its next segment: whole, incomplete, or so slowly that others pass it."""
+    """The leader uploads its next segment: whole, incomplete, or after later ones."""
     partition, rng = machine.any_partition(), machine.rng
     broker.append(rng, partition, rng.randint(1, 6), machine.now_ms)
     upload = broker.next_segment(rng, partition)
@@ -53,7 +52,7 @@ def _upload(machine: Machine) -> None:
 
 def _arrives(machine: Machine, partition: Partition, upload: Upload) -> None:
     how = machine.rng.choices(("whole", "cut short", "delayed"), (74, 13, 13))[0]
-    machine.say(f"{upload.stem} to {upload.end_offset}, {how}")
+    machine.note(f"{upload.stem} to {upload.end_offset}, {how}")
     machine.counts[f"upload {how}"] += 1
     if how == "delayed":
         partition.delayed.append(upload)
@@ -61,12 +60,12 @@ def _arrives(machine: Machine, partition: Partition, upload: Upload) -> None:
     parts = machine.rng.randint(1, len(upload.parts) - 1) if how == "cut short" else None
     broker.put(partition, upload, machine.now_ms, parts=parts)
     if parts is not None and machine.rng.random() < 0.6:
-        # It tries again, under another id and with other borders.
+        # The leader tries again, with another id and other borders.
         partition.next_upload = min(partition.next_upload, upload.start_offset)
 
 
 def _late_upload(machine: Machine) -> None:
-    """A leader of one of the last three epochs uploads a segment with borders of its own."""
+    """A leader of one of the last three epochs uploads a segment with other borders."""
     partition = machine.any_partition()
     _arrives(machine, partition, broker.late_segment(machine.rng, partition))
 
@@ -77,7 +76,7 @@ def _catch_up(machine: Machine) -> None:
     for upload in partition.delayed:
         broker.put(partition, upload, machine.now_ms)
     partition.delayed.clear()
-    for held in incomplete(machine, partition):
+    for held in people.incomplete(machine, partition):
         broker.put(partition, held.upload, machine.now_ms)
 
 
@@ -86,13 +85,13 @@ def _elect(machine: Machine) -> None:
 
 
 def _elect_uncleanly(machine: Machine) -> None:
-    """Elect uncleanly; half of the time an upload that the new leader cut off still arrives."""
+    """Elect uncleanly; half of the time an upload of the cut-off records still arrives."""
     partition = machine.any_partition()
     deposed = partition.log
     if len(deposed.batches) < 2:
         return
     broker.elect_uncleanly(machine.rng, partition)
-    machine.say(f"epoch {partition.log.epoch} from {partition.log.next_offset} on")
+    machine.note(f"epoch {partition.log.epoch} from {partition.log.next_offset} on")
     if machine.rng.random() < 0.5:
         tail = deposed.batches[-machine.rng.randint(1, 3) :]
         partition.delayed.append(broker.segment(machine.rng, partition, deposed, tail))
@@ -100,7 +99,7 @@ def _elect_uncleanly(machine: Machine) -> None:
 
 def _jump(machine: Machine) -> None:
     hours = machine.rng.choice(_JUMPS)
-    machine.say(f"{hours} h")
+    machine.note(f"{hours} h")
     machine.now_ms += hours * HOUR_MS
 
 
@@ -117,7 +116,7 @@ def _damage(machine: Machine) -> None:
     content = path.read_bytes()
     kinds = ("removed", "cut", "flipped") if path.suffix == ".log" else ("removed",)
     kind = machine.rng.choice(kinds)
-    machine.say(f"{path.name} {kind}")
+    machine.note(f"{path.name} {kind}")
     partition.damaged[path] = content
     path.unlink()
     if kind == "cut":
@@ -158,6 +157,6 @@ _ACTIONS: Final[tuple[tuple[Callable[[Machine], Allowed], int], ...]] = (
     (people.verify, 2),
     (people.vacuum, 10),
     (people.restore, 5),
-    (forget, 5),
+    (people.forget, 5),
 )
 """The steps and their weights."""

@@ -20,6 +20,7 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.SplittableRandom;
@@ -78,6 +79,12 @@ final class LogMaker {
 
         Producer(long pid) {
             this.pid = pid;
+            epoch = pid < 0 ? RecordBatch.NO_PRODUCER_EPOCH : 0;
+            seq = pid < 0 ? RecordBatch.NO_SEQUENCE : 0;
+        }
+
+        boolean isTransactional() {
+            return pid >= 2000;
         }
     }
 
@@ -129,7 +136,7 @@ final class LogMaker {
             time.now = (long) (tsStart + written * tsStep);
             if (emptyBatches > 0 && rnd.nextDouble() < emptyBatches) appendEmpty(leaderEpoch);
             Producer p = pick();
-            boolean isTxn = p != null && p.pid >= 2000;
+            boolean isTxn = p.isTransactional();
             if (isTxn && !p.inTxn) {
                 p.inTxn = true;
                 p.batchesLeft = p == opener ? Integer.MAX_VALUE : Math.max(1, txnBatches.draw(rnd));
@@ -163,98 +170,64 @@ final class LogMaker {
         return tsJitter > 0 ? ts + rnd.nextLong(-tsJitter, tsJitter + 1) : ts;
     }
 
-    /** Draws a producer; null: the batch has no producer id. */
+    /** Draws a producer, which may have no id. */
     private Producer pick() {
         if (opener != null && rnd.nextInt(20) == 0) return opener;
         if (opener != null && !opener.inTxn) return opener;
         int idemWeight = idem.isEmpty() ? 0 : 1;
         int txnWeight = txn.isEmpty() ? 0 : 1;
         double x = rnd.nextDouble() * (1 + idemWeight + txnWeight);
-        if (x < 1) return null;
-        if (x < 1 + idemWeight) return idem.get(rnd.nextInt(idem.size()));
-        return txnWeight > 0 ? txn.get(rnd.nextInt(txn.size())) : null;
+        if (x < 1) return new Producer(RecordBatch.NO_PRODUCER_ID);
+        List<Producer> producers = x < 1 + idemWeight ? idem : txn;
+        return producers.get(rnd.nextInt(producers.size()));
     }
 
     /** Restores the leader epochs, which Kafka forgets at an append of magic 0 or 1; segments in a tier need them. */
     private void restoreEpochs() {
-        for (byte magic : magics) {
-            if (magic >= 2) continue;
-            log.leaderEpochCache().clearAndFlush();
-            epochStarts.forEach((epoch, start) -> log.leaderEpochCache().assign(epoch, start));
-            return;
-        }
-    }
-
-    private void appendData(Producer p, boolean isTxn, int leaderEpoch) throws Exception {
-        byte magic = p != null ? RecordBatch.MAGIC_VALUE_V2 : magics.length == 1 ? magics[0] : magics[rnd.nextInt(magics.length)];
-        Compression codec = codecs.size() == 1 ? codecs.get(0) : codecs.get(rnd.nextInt(codecs.size()));
-        if (magic < 2) {
-            appendLegacy(magic, codec.type() == CompressionType.ZSTD ? Compression.NONE : codec, leaderEpoch);
-            return;
-        }
-        buf.clear();
-        MemoryRecordsBuilder b = MemoryRecords.builder(buf, magic, codec, TimestampType.CREATE_TIME, 0L, RecordBatch.NO_TIMESTAMP,
-                p == null ? RecordBatch.NO_PRODUCER_ID : p.pid, p == null ? RecordBatch.NO_PRODUCER_EPOCH : p.epoch,
-                p == null ? RecordBatch.NO_SEQUENCE : p.seq, isTxn, RecordBatch.NO_PARTITION_LEADER_EPOCH);
-        int want = (int) Math.min(Math.max(1, batchRecords.draw(rnd)), records - written);
-        int n = 0;
-        int raw = 0;
-        while (n < want && (n == 0 || raw < BATCH_BYTES)) {
-            ByteBuffer key = content.nextKey();
-            ByteBuffer value = content.nextValue();
-            if (value != null) raw += value.remaining();
-            raw += content.keySize + 12;
-            long ts = nextTimestamp(n);
-            b.append(ts, key, value, content.nextHeaders());
-            n++;
-        }
-        MemoryRecords r = b.build();
-        int size = r.sizeInBytes();
-        log.appendAsLeader(r, leaderEpoch, AppendOrigin.CLIENT, requestLocal, VerificationGuard.SENTINEL, TransactionVersion.TV_UNKNOWN);
-        if (p != null) p.seq += n;
-        written += n;
-        bytes += size;
-        batches++;
+        if (Arrays.equals(magics, new byte[] {2})) return;
+        log.leaderEpochCache().clearAndFlush();
+        epochStarts.forEach((epoch, start) -> log.leaderEpochCache().assign(epoch, start));
     }
 
     /**
-     * Appends messages of magic 0 or 1 as a producer sends them. A share of --legacy-holes has holes between the offsets, as
-     * an older cleaner left them; a follower appends these.
+     * Appends a batch of magic 2, or messages of magic 0 or 1. A share of --legacy-holes of the latter has holes between the
+     * offsets, as an older cleaner left them; a follower appends these.
      */
-    private void appendLegacy(byte magic, Compression codec, int leaderEpoch) throws Exception {
-        boolean holes = legacyHoles > 0 && rnd.nextDouble() < legacyHoles;
+    private void appendData(Producer p, boolean isTxn, int leaderEpoch) throws Exception {
+        byte magic = p.pid >= 0 ? RecordBatch.MAGIC_VALUE_V2 : magics.length == 1 ? magics[0] : magics[rnd.nextInt(magics.length)];
+        Compression codec = codecs.size() == 1 ? codecs.get(0) : codecs.get(rnd.nextInt(codecs.size()));
+        boolean legacy = magic < 2;
+        if (legacy && codec.type() == CompressionType.ZSTD) codec = Compression.NONE;
+        boolean holes = legacy && legacyHoles > 0 && rnd.nextDouble() < legacyHoles;
         long offset = holes ? log.logEndOffset() : 0;
         buf.clear();
         MemoryRecordsBuilder b = MemoryRecords.builder(buf, magic, codec, holes ? tsType : TimestampType.CREATE_TIME, offset,
-                holes && tsType == TimestampType.LOG_APPEND_TIME ? time.now : RecordBatch.NO_TIMESTAMP,
-                RecordBatch.NO_PRODUCER_ID, RecordBatch.NO_PRODUCER_EPOCH, RecordBatch.NO_SEQUENCE, false,
-                RecordBatch.NO_PARTITION_LEADER_EPOCH);
+            holes && tsType == TimestampType.LOG_APPEND_TIME ? time.now : RecordBatch.NO_TIMESTAMP,
+            p.pid, p.epoch, p.seq, isTxn, RecordBatch.NO_PARTITION_LEADER_EPOCH);
         int want = (int) Math.min(Math.max(1, batchRecords.draw(rnd)), records - written);
         int n = 0;
-        int raw = 0;
-        while (n < want && (n == 0 || raw < BATCH_BYTES)) {
+        for (int raw = 0; n < want && (n == 0 || raw < BATCH_BYTES); n++) {
             ByteBuffer key = content.nextKey();
             ByteBuffer value = content.nextValue();
             // Kafka's cleaner throws if it must empty a legacy batch: the log's last record must survive.
-            boolean last = written + n == records - 1;
-            while (last && key == null) key = content.nextKey();
-            while (last && value == null) value = content.nextValue();
-            if (value != null) raw += value.remaining();
-            raw += content.keySize + 12;
+            boolean mustSurvive = legacy && written + n == records - 1;
+            while (mustSurvive && key == null) key = content.nextKey();
+            while (mustSurvive && value == null) value = content.nextValue();
+            raw += content.keySize + 12 + (value == null ? 0 : value.remaining());
             long ts = nextTimestamp(n);
             if (holes) offset += rnd.nextInt(3) == 0 ? rnd.nextInt(5) : 0;
-            b.appendWithOffset(offset++, ts, key, value, RecordContent.NO_HEADERS);
-            n++;
+            b.appendWithOffset(offset++, ts, key, value, legacy ? RecordContent.NO_HEADERS : content.nextHeaders());
         }
         MemoryRecords r = b.build();
-        int size = r.sizeInBytes();
+        written += n;
+        bytes += r.sizeInBytes();
+        batches++;
+        p.seq += n;
         if (holes) {
             log.appendAsFollower(r, leaderEpoch);
             log.updateHighWatermark(log.logEndOffset());
-        } else log.appendAsLeaderWithRecordVersion(r, leaderEpoch, RecordVersion.lookup(magic));
-        written += n;
-        bytes += size;
-        batches++;
+        } else if (legacy) log.appendAsLeaderWithRecordVersion(r, leaderEpoch, RecordVersion.lookup(magic));
+        else log.appendAsLeader(r, leaderEpoch, AppendOrigin.CLIENT, requestLocal, VerificationGuard.SENTINEL, TransactionVersion.TV_UNKNOWN);
     }
 
     private void endTxn(Producer p, boolean doAbort, int leaderEpoch) throws Exception {
@@ -274,16 +247,15 @@ final class LogMaker {
     /** Appends an empty batch, as cleaners leave them; a follower appends it, since a leader refuses empty batches. */
     private void appendEmpty(int leaderEpoch) throws Exception {
         Producer p = pick();
-        if (p != null && p.pid >= 2000 && !p.inTxn) p = null;
+        if (p.isTransactional() && !p.inTxn) p = new Producer(RecordBatch.NO_PRODUCER_ID);
         int delta = rnd.nextInt(5);
         long base = log.logEndOffset();
         ByteBuffer b = ByteBuffer.allocate(DefaultRecordBatch.RECORD_BATCH_OVERHEAD);
-        DefaultRecordBatch.writeEmptyHeader(b, RecordBatch.MAGIC_VALUE_V2, p == null ? RecordBatch.NO_PRODUCER_ID : p.pid,
-                p == null ? RecordBatch.NO_PRODUCER_EPOCH : p.epoch, p == null ? RecordBatch.NO_SEQUENCE : p.seq, base, base + delta,
-                leaderEpoch, TimestampType.CREATE_TIME, time.now, p != null && p.pid >= 2000, false);
+        DefaultRecordBatch.writeEmptyHeader(b, RecordBatch.MAGIC_VALUE_V2, p.pid, p.epoch, p.seq, base, base + delta, leaderEpoch,
+            TimestampType.CREATE_TIME, time.now, p.isTransactional(), false);
         b.flip();
         log.appendAsFollower(MemoryRecords.readableRecords(b), leaderEpoch);
         log.updateHighWatermark(log.logEndOffset());
-        if (p != null) p.seq += delta + 1;
+        p.seq += delta + 1;
     }
 }

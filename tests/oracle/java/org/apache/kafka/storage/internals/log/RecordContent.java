@@ -55,7 +55,7 @@ final class RecordContent {
     ByteBuffer nextValue() {
         if (tombstones > 0 && rnd.nextDouble() < tombstones) return null;
         int len = valueSize.draw(rnd);
-        return ByteBuffer.wrap(pool, rnd.nextInt(POOL), len).slice();   // the legacy format takes limit() for the size
+        return ByteBuffer.wrap(pool, rnd.nextInt(POOL), len).slice();   // The legacy format reads limit() as the size.
     }
 
     /** "N", "A:B" (uniform), "exp:MEAN". */
@@ -78,40 +78,24 @@ final class RecordContent {
     }
 
     private long nextId() {
-        switch (keyDist) {
-            case "seq":
-                return seqNext++ % keys;
-            case "zipf": {
-                // The inverse of a continuous power distribution on [1, keys+1), which is close to Zipf.
-                double u = rnd.nextDouble();
-                double e = 1 - zipfExponent;
-                double x = Math.pow(u * (Math.pow(keys + 1.0, e) - 1) + 1, 1 / e);
-                return Math.min(keys - 1, (long) x - 1);
-            }
-            default:
-                return rnd.nextLong(keys);
-        }
+        if (keyDist.equals("seq")) return seqNext++ % keys;
+        if (!keyDist.equals("zipf")) return rnd.nextLong(keys);
+        // The inverse of a continuous power distribution on [1, keys+1), which is close to Zipf.
+        double e = 1 - zipfExponent;
+        double x = Math.pow(rnd.nextDouble() * (Math.pow(keys + 1.0, e) - 1) + 1, 1 / e);
+        return Math.min(keys - 1, (long) x - 1);
     }
 
     private ByteBuffer key(long id) {
         byte[] k = new byte[keySize];
         if (binaryKeys) {
-            SplittableRandom r = new SplittableRandom(id);
-            for (int i = 0; i < keySize; i += 8) {
-                long v = r.nextLong();
-                for (int q = 0; q < 8 && i + q < keySize; q++) k[i + q] = (byte) (v >>> (8 * q));
-            }
+            new SplittableRandom(id).nextBytes(k);
         } else {
             for (int i = keySize - 1; i >= 0; i--) {
                 k[i] = (byte) ('0' + id % 10);
                 id /= 10;
             }
-            if (keySize >= 20) {
-                k[0] = 'k';
-                k[1] = 'e';
-                k[2] = 'y';
-                k[3] = '-';
-            }
+            if (keySize >= 20) System.arraycopy("key-".getBytes(StandardCharsets.US_ASCII), 0, k, 0, 4);
         }
         return ByteBuffer.wrap(k);
     }
@@ -132,12 +116,9 @@ final class RecordContent {
         byte[] p = new byte[POOL + MAX_VALUE];
         SplittableRandom r = rnd.split();
         if (kind.equals("random")) {
-            for (int i = 0; i < p.length; i += 8) {
-                long v = r.nextLong();
-                for (int q = 0; q < 8 && i + q < p.length; q++) p[i + q] = (byte) (v >>> (8 * q));
-            }
+            r.nextBytes(p);
         } else if (kind.equals("text")) {
-            // JSON-like: few field names, words out of a small vocabulary, numbers
+            // Like JSON: few field names, words of a small vocabulary, numbers.
             String[] words = new String[2000];
             for (int i = 0; i < words.length; i++) {
                 StringBuilder sb = new StringBuilder();
