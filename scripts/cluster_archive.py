@@ -96,10 +96,10 @@ def _compile(content: Path) -> None:
 def _pack(content: Path, archive: Path) -> None:
     with tarfile.open(archive, "w:gz", compresslevel=GZIP_LEVEL) as packed:
         for path in sorted(content.iterdir()):
-            packed.add(path, path.name, filter=_of_nobody)
+            packed.add(path, path.name, filter=_without_owner)
 
 
-def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Clear the owner: the user who unpacks the archive owns the files."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
