@@ -1,13 +1,13 @@
-# The verbs of this repository; `make` alone lists them.
+# The targets of this repository; `make` alone lists them.
 #
-#   PYTHON=python3.12   the interpreter that makes the virtual environment
-#   VENV=/some/folder   where that environment lives
+#   PYTHON=python3.12   the interpreter of the virtual environment
+#   VENV=/some/folder   the folder of that environment
 #   KILLS=50            how many runs `make soak` kills
 #   SEEDS=10000         how many scenarios of the protocol it simulates
-#   STEPS=2000          how many steps of real verbs in random order it takes
-#   SPARK_SEEDS=0:40    the oracle's logs that it compacts with both engines
-#   INPUTS=1000000      how much malformed input it feeds to the parsers
-#   SEED=1              where `make soak` begins; a failure names the seed that replays it
+#   STEPS=2000          how many real verbs it runs in random order
+#   SPARK_SEEDS=0:40    which of the oracle's logs it compacts with both engines
+#   INPUTS=1000000      how many malformed inputs it gives to the parsers
+#   SEED=1              its first seed; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
 KILLS ?= 50
@@ -18,7 +18,7 @@ SPARK_SEEDS ?= 0:40,1000:1015
 SEED ?= 1
 
 BIN := $(VENV)/bin
-# What an installation depends on; code is installed in place and needs no second installation.
+# A change of these files needs another installation; a change of the code does not.
 PACKAGING := setup.cfg pyproject.toml
 RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
@@ -26,7 +26,7 @@ TESTING := $(VENV)/.tierfold-testing
 .DEFAULT_GOAL := help
 .PHONY: help demo dist test check lint pages bench soak clean
 
-help: ## list the verbs
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (build/demo)
@@ -40,12 +40,12 @@ test: $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, typ
 	@scripts/require-java javac
 	@$(BIN)/python -m pytest --numprocesses 2
 
-check: $(TESTING) ## the inner loop, without Java: linters, types, and most tests that need no JVM
+check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
 	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \
 		tests/tidy tests/compaction tests/pictures tests/storage tests/jobs \
 		--ignore tests/storage/catalog --ignore tests/jobs/verbs
 
-lint: $(TESTING) ## the linters alone: style, types, and which package may import which
+lint: $(TESTING) ## only the linters: style, types, and which package may import which
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m mypy
 	@$(BIN)/lint-imports --no-cache
@@ -57,7 +57,7 @@ bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; 
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.bench.run
 
-soak: $(TESTING) ## look for faults all night (docs/reliability.md)
+soak: $(TESTING) ## search for bugs all night (docs/reliability.md)
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
@@ -65,7 +65,7 @@ soak: $(TESTING) ## look for faults all night (docs/reliability.md)
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 
-clean: ## remove what these verbs made: environment, builds, caches
+clean: ## delete the environment, builds and caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -2,9 +2,9 @@
 
     python scripts/cluster_archive.py dist
 
-It holds tierfold with every kernel compiled, and the third-party packages that the executors
-import, without those of the driver. Run it with the interpreter of the environment that has these
-packages: the archive works for executors with the same minor version of Python and platform.
+The archive contains tierfold with every kernel compiled, and the third-party packages that
+executors import. Run the script with the interpreter that has these packages installed: the archive
+is for executors with the same platform and the same minor version of Python.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _platform() -> str:
 def _copy_distribution(name: str, content: Path) -> None:
     """Copy the files that pip installed to the same place below `content`."""
     for file in distribution(name).files or ():
-        is_outside = ".." in file.parts  # Its commands, which lie in `bin`.
+        is_outside = ".." in file.parts  # Commands, which are in `bin`.
         if not is_outside and NOT_RUN.isdisjoint(file.parts):
             target = content / file
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,10 +94,10 @@ def _compile(content: Path) -> None:
 def _pack(content: Path, archive: Path) -> None:
     with tarfile.open(archive, "w:gz", compresslevel=GZIP_LEVEL) as packed:
         for path in sorted(content.iterdir()):
-            packed.add(path, path.name, filter=_of_nobody)
+            packed.add(path, path.name, filter=_without_owner)
 
 
-def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Clear the owner: the user who unpacks the archive owns the files."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""

@@ -26,10 +26,11 @@ from typing import Final
 from click.testing import CliRunner
 
 from tierfold.jobs.cli.commands import tierfold
+from tierfold.jobs.cli.options import CONFIG_VARIABLE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOW_MS: Final = 1_795_361_400_000
-"""2026-11-22T15:30:00Z, eight hours after the newest record of the sample."""
+"""2026-11-22T15:30:00Z, a day after the records of the sample were written."""
 
 STEP_MS: Final = 60_000
 CHANGING: Final = frozenset({"compact", "restore", "vacuum"})
@@ -82,12 +83,11 @@ def refreshed(page: str) -> str:
 def ran(arguments: list[str], folder: Path) -> str:
     """Run `tierfold ARGUMENTS…` in `folder`; return what it prints to stdout."""
     with contextlib.chdir(folder):
-        result = CliRunner().invoke(tierfold, arguments)
+        result = CliRunner(env={CONFIG_VARIABLE: None}).invoke(tierfold, arguments)
     if result.exit_code:
         command = shlex.join(["tierfold", *arguments])
-        raise RuntimeError(f"{command}: exit code {result.exit_code}: {result.output}") from (
-            result.exception
-        )
+        failure = f"{command}: exit code {result.exit_code}: {result.output}"
+        raise RuntimeError(failure) from result.exception
     return result.stdout
 
 

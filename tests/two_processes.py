@@ -1,8 +1,8 @@
-"""Which tests stay together, and which begin first, when `make test` runs two processes.
+"""Which tests stay together, and which start first, when `make test` runs two processes.
 
 All tests of a file stay together, because they share fixtures. So do all files that use the same
-slow fixture that lasts for the session. What takes longest begins first, so that both processes
-end at about the same time.
+slow fixture of the session. The slowest tests start first, so that both processes end at about the
+same time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 MADE_ONCE: Final = {"led": "Spark", "spark": "Spark", "archive": "archive", "lab": "Kafka"}
-"""Fixtures, and which process they are in; of several the first decides."""
+"""Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
 STARTS_JVM: Final = frozenset({"spark", "archive", "lab", "led", "fuzzed"})
-"""Fixtures that start a Java process, or are made by one."""
+"""Fixtures that start a Java process, or need one."""
 
 SLOW_FIRST: Final = (
     "tests/end_to_end/",
@@ -34,7 +34,7 @@ SLOW_FIRST: Final = (
 
 @cache
 def scope_of(file: Path) -> str:
-    """What a file's tests belong to: the file itself, or what all users of a fixture do."""
+    """The scope of a file's tests: the file itself, or the scope of a fixture that it uses."""
     nodes = ast.walk(ast.parse(file.read_bytes()))
     wanted = {node.arg for node in nodes if isinstance(node, ast.arg)}
     return next((scope for name, scope in MADE_ONCE.items() if name in wanted), str(file))
@@ -51,7 +51,7 @@ def _rank(nodeid: str) -> int:
 
 
 class Together(LoadScopeScheduling):
-    """Deals scopes in the order of the tests, to whichever process is free."""
+    """Assigns scopes to the process that is free, in the order of the tests."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)

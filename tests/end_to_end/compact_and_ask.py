@@ -42,7 +42,7 @@ def kernels_told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def ask(answers: Path) -> None:
-    """Writes one answer for each task."""
+    """Write one answer for each task."""
     spark = SparkSession.getActiveSession()
     assert spark is not None
     asked = spark.range(0, TASKS, 1, TASKS).mapInArrow(kernels_told, "answer string")

@@ -1,4 +1,4 @@
-"""Fixtures that are slow to make, made once per session."""
+"""Fixtures that are slow to create, created once per session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.jobs.commands import ROOT
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make dist` builds."""
+    """The archive that `make dist` builds."""
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "scripts/cluster_archive.py", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)

@@ -33,7 +33,7 @@ def modules_of_verbs() -> list[str]:
 
 
 def launched(command: list[str]) -> dict[str, Any]:
-    """What `python COMMAND…` does, in a child of this process."""
+    """Run `python COMMAND…` in a child of this process."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         child = os.fork()
         if child == 0:
@@ -60,7 +60,7 @@ def _code_of(command: list[str]) -> int:
 
 if __name__ == "__main__":
     commands = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    # What they import, also within a verb, is imported once, before the first child.
+    # Everything that the launchers and verbs import is imported once, before the first child.
     for module in ("tierfold.jobs.cli.commands", *modules_of_verbs()):
         importlib.import_module(module)
     found = [launched(command) for command in commands]

@@ -1,7 +1,7 @@
 """The processes of this machine as the kernel lists them, and commands in a session of their own.
 
-Every descendant of a session's first process stays in the session, whatever groups they form and
-whichever of them die: Spark's Python workers leave the driver's process group, not its session.
+Every descendant of a session's first process stays in the session, even if it forms another group
+or its parent dies: Spark's Python workers leave the driver's process group, not its session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 def awaited(
     what: str, look: Callable[[], _T | None], every_s: float = LOOK_EVERY_S
 ) -> _T:
-    """What `look` finds at last."""
+    """Call `look` until it finds something, and return that."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         found = look()
@@ -62,13 +62,13 @@ class Application:
         return {pid for pid in self.session if text_of(pid, "comm") == "java\n"}
 
     def ended(self) -> Ran:
-        """Its outcome, waited for."""
+        """Wait for its end, and return the outcome."""
         self.process.wait(APPLICATION_S)
         said = (path.read_text(encoding="utf-8") for path in (self.stdout, self.stderr))
         return Ran(code=self.process.returncode, stdout=next(said), stderr=next(said))
 
     def stop(self) -> None:
-        """Whatever it is doing, and all that it started."""
+        """Kill it and everything that it started."""
         while living := self.session:
             for pid in living:
                 signalled(pid, signal.SIGKILL)
@@ -79,7 +79,7 @@ class Application:
 def started(
     command: Iterable[str | Path], folder: Path, name: str, environment: Mapping[str, str]
 ) -> Application:
-    """The command alone in a session of its own; its streams are files in `folder`."""
+    """Start the command in a session of its own; its streams are files in `folder`."""
     stdout, stderr = (folder / f"{name}.{stream}" for stream in ("out", "err"))
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(
@@ -94,13 +94,13 @@ def started(
 
 
 def living() -> set[int]:
-    """Processes that run; one that only waits to be buried does not."""
+    """The processes that run; zombies do not."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return {pid for pid in pids if "\nState:\tZ" not in (text_of(pid, "status") or "\nState:\tZ")}
 
 
 def with_descendants(ancestor: int) -> set[int]:
-    """The process and all that descend from it, as far as nobody between them has died."""
+    """The process and its descendants, without those whose parent has died."""
     parents = {pid: parent_of(pid) for pid in living()}
     family: set[int] = set()
     news: Sequence[int] = [ancestor]
@@ -111,7 +111,7 @@ def with_descendants(ancestor: int) -> set[int]:
 
 
 def in_session(leader: int) -> set[int]:
-    """The living processes of the session that `leader` began."""
+    """The living processes of the session that `leader` started."""
     return {pid for pid in living() if _number_of(pid, field=3) == leader}
 
 
@@ -152,7 +152,7 @@ def writing(pids: set[int], folder: Path) -> set[int]:
 
 
 def signalled(pid: int, which: signal.Signals) -> bool:
-    """Whether the process was there to be told."""
+    """Send the signal; return whether the process still existed."""
     try:
         os.kill(pid, which)
     except ProcessLookupError:
@@ -161,7 +161,7 @@ def signalled(pid: int, which: signal.Signals) -> bool:
 
 
 def text_of(pid: int, file: str) -> str:
-    """A file of what the kernel tells of the process; empty: it has ended."""
+    """A file of the process in /proc; empty: it has ended."""
     try:
         return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,6 +1,6 @@
 """A real standalone Spark cluster on this machine: a master and workers of one core each.
 
-It writes to one folder only, and ends every process that it started when its context ends.
+It writes to one folder only. When its context ends, it ends every process that it started.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", PAGE))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """A master or a worker, alone in a session of its own, and what it says."""
+    """A master or a worker in a session of its own, and its log."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def says(self, pattern: str) -> re.Match[str]:
-        """The first line that matches, waited for."""
+        """Wait for the first line that matches, and return the match."""
 
         def look() -> re.Match[str] | None:
             said = self.log.read_text(encoding="utf-8", errors="replace")
@@ -62,7 +62,7 @@ class Daemon:
         return with_descendants(self.process.pid)
 
     def kill(self) -> None:
-        """As a machine that loses its power: the daemon and its executors, at once."""
+        """Kill the daemon and its executors at once, as a power cut does."""
         family = self.family()
         for pid in family:
             signalled(pid, signal.SIGKILL)
@@ -70,7 +70,7 @@ class Daemon:
         awaited("the killed processes", lambda: None if family & living() else True)
 
     def stop(self) -> None:
-        """Asks first."""
+        """Terminate the daemon; kill what does not end."""
         family = self.family()
         self.process.terminate()
         try:
@@ -94,7 +94,7 @@ class Cluster:
         self._submitted = 0
 
     def start(self) -> None:
-        """A master and two workers."""
+        """Start a master and two workers."""
         master = self._started("master", MASTER, "--host", "127.0.0.1", "--port", "0")
         self._url = master.says(r"Starting Spark master at (spark://\S+)")[1]
         for _ in range(2):
@@ -102,13 +102,13 @@ class Cluster:
 
     @property
     def workers(self) -> list[Daemon]:
-        """Those that run."""
+        """The workers that run."""
         return [daemon for daemon in self._daemons[1:] if daemon.process.poll() is None]
 
     def add_worker(self) -> Daemon:
-        """One core, 1 GB, nothing of ours installed, and a host, for Spark, of its own.
+        """Start a worker with one core, 1 GB and its own host name, without tierfold installed.
 
-        Returns when the master knows it.
+        Returns when the master has registered it.
         """
         name, host = f"worker-{len(self._daemons)}", f"127.0.0.{len(self._daemons) + 1}"
         options = ("--host", host, "--cores", "1", "--memory", "1g")
@@ -134,7 +134,7 @@ class Cluster:
         return started(command, self._folder, name, self._environment)
 
     def stop(self) -> None:
-        """Workers first, so that none looks for its master."""
+        """Stop the workers first, so that none searches for its master."""
         for daemon in reversed(self._daemons):
             if daemon.process.poll() is None:
                 daemon.stop()
@@ -166,14 +166,14 @@ def spark_cluster(folder: Path, bare_python: Path) -> Iterator[Cluster]:
 
 
 def bare_python(folder: Path) -> Path:
-    """An interpreter of the same version that has nothing but what Python has."""
+    """An interpreter of the same version, without any packages."""
     make = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
     subprocess.run(make, check=True)
     return folder / "bin" / "python"
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Nothing of this session's own Spark, and no place outside `folder` to write to."""
+    """Environment variables without those of this session's Spark; all writes go to `folder`."""
     ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     scratch = folder / "scratch"

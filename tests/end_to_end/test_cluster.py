@@ -59,7 +59,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(
     cluster: Cluster, archive: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Ran, Path, list[dict[str, Any]]]:
-    """A run on the cluster: what it said, the tier, and what the workers' kernels did."""
+    """A run on the cluster: its output, the tier, and what the workers' kernels did."""
     compacted, answers = _copied(tier), tmp_path_factory.mktemp("answers") / "kernels.json"
     ask = ROOT / "tests" / "end_to_end" / "compact_and_ask.py"
     submitted = cluster.submitted(archive, ask, answers, compacted, "--json", *NOW, *ALWAYS)
@@ -77,7 +77,7 @@ def _copied(tier: Path) -> Path:
 
 
 def _live(tier: Path) -> dict[tuple[str, int], list[tuple[int, list[Batch]]]]:
-    """By partition the live segments: their start offsets and batches."""
+    """The live segments by partition: their start offsets and batches."""
     return {
         place: [
             (segment["start_offset"], list(read_segment(Path(segment["log"])).batches()))
@@ -167,14 +167,14 @@ def _reading(cluster: Cluster, tier: Path) -> set[int]:
 
 
 def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None:
-    """A Python worker on the cluster that has an object in hand."""
+    """A Python worker on the cluster that is writing an object."""
     assert submitted.process.poll() is None, submitted.stderr.read_text()
     workers = {pid for worker in cluster.workers for pid in python_workers(worker.family())}
     return min(writing(workers, tier), default=None)
 
 
 def _has_twin(tier: Path, held: set[Path]) -> bool | None:
-    """Whether somebody else writes a segment that begins where one that is held does."""
+    """Whether another worker writes a segment that starts at the same offset as a held one."""
     starts = {path.name[:21] for path in held}
     others = {path.name[:21] for path in hidden_files(tier) if path not in held}
     return bool(starts & others) or None

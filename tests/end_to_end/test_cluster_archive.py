@@ -50,7 +50,7 @@ def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said_by(unpacked: Path, *arguments: str | Path) -> str:
-    """Python in the archive, as an executor runs it; our own checkout is not on its path."""
+    """Run Python in the archive, as an executor does, without our checkout on its path."""
     ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
@@ -66,7 +66,7 @@ def said_by(unpacked: Path, *arguments: str | Path) -> str:
 
 
 def machine_code(unpacked: Path) -> dict[str, int]:
-    """Each file of numba's, and when it was written."""
+    """Each file of compiled kernels, with its modification time."""
     return {str(path): path.stat().st_mtime_ns for path in unpacked.rglob("*.nb[ci]")}
 
 

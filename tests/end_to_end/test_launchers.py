@@ -41,7 +41,7 @@ WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
 def found(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
-    """What each launcher said and how it ended, by verb; all in one start of the way, for speed."""
+    """Each launcher's output and exit code, by verb; one process starts all of them, for speed."""
     folder = tmp_path_factory.mktemp("launched")
     places = {
         "TIER": str(sample_copy(folder / "tier")),

@@ -1,4 +1,4 @@
-"""The notebook runs in a fresh kernel from any folder, and shows what it promises."""
+"""The notebook runs in a new kernel from any folder, and shows what it promises."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ factories = field.get(env).valuesIterator()
 while factories.hasNext():
     factory = factories.next()
     getattr(factory, "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers")()
-time.sleep(2)  # What the workers say of it comes through the JVM.
+time.sleep(2)  # The workers' messages come through the JVM.
 """
 """What Spark does where its Python workers have been idle for a minute: it hangs up on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What an executed notebook holds, and the folders it was executed among."""
+    """The outputs of an executed notebook, and its folders."""
 
     outputs: list[Any]
-    stood_in: Path
+    working_folder: Path
     tier: Path
 
     @property
     def text(self) -> str:
-        """All that it says, without colours."""
+        """All printed text, without colours."""
         said = (
             output.get("text") or output.get("data", {}).get("text/plain", "") for output in self
         )
@@ -79,12 +79,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
         notebook, timeout=240, resources={"metadata": {"path": str(elsewhere)}}
     )
     environment = {name: t for name, t in users_environment().items() if "PYTEST" not in name}
-    # The code is this tree's, the folders are ours to look into, and nobody's settings count.
+    # The kernel uses this tree's code, folders that the test can read, and no user's settings.
     own = {"PYTHONPATH": ROOT, "TMPDIR": temporary, "IPYTHONDIR": home, "MPLCONFIGDIR": home}
     client.execute(env=environment | {name: str(path) for name, path in own.items()})
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     (tier,) = temporary.glob("tierfold-*")
-    return Shown(outputs=outputs, stood_in=elsewhere, tier=tier)
+    return Shown(outputs=outputs, working_folder=elsewhere, tier=tier)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def committed() -> list[tuple[Any, ...]]:
 
 
 def new_logs(shown: Shown) -> list[Path]:
-    """What the compaction wrote."""
+    """The logs that the compaction wrote."""
     brought = {path.name for path in SAMPLE.glob("kafka-tiered-storage/*/*.log")}
     found = sorted(shown.tier.glob("kafka-tiered-storage/*/*.log"))
     return [path for path in found if path.name not in brought]
@@ -145,4 +145,4 @@ def test_nothing_goes_wrong_in_silence(shown: Shown) -> None:
 
 
 def test_nothing_is_left_where_it_was_run(shown: Shown) -> None:
-    assert list(shown.stood_in.iterdir()) == []
+    assert list(shown.working_folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The script of docs/operations.md takes its steps in order and exits with the right code."""
+"""The script of docs/operations.md runs its steps in order and exits with the right code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ echo "$1" >> asked
 echo "what $1 says" >&2
 eval "exit \\${$1:-0}"
 """
-"""Takes the place of `tierfold`: notes the verb, and ends as the environment says for it."""
+"""Replaces `tierfold`: records the verb, and exits with the code that the environment names."""
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ eval "exit \\${$1:-0}"
         ({"verify": 2}, ["compact", "verify"], 2),
     ],
 )
-def test_nothing_is_deleted_after_verify_found_a_fault(
+def test_nothing_is_deleted_after_verify_found_corruption(
     codes: dict[str, int], steps: list[str], code: int, tmp_path: Path
 ) -> None:
     for name, text in (("tierfold", STAND_IN), ("night.sh", SCRIPT)):
@@ -53,5 +53,5 @@ def test_nothing_is_deleted_after_verify_found_a_fault(
     )
     assert (tmp_path / "asked").read_text(encoding="utf-8").split() == steps
     assert done.returncode == code
-    # Only of what failed is the log shown.
+    # Only the logs of failed steps are shown.
     assert done.stderr == "".join(f"what {verb} says\n" for verb in steps if verb in codes)

@@ -1,4 +1,4 @@
-"""`compact` runs stopped midway by a terminal or a scheduler: real signals, real processes.
+"""A terminal or a scheduler stops `compact` runs midway: real signals, real processes.
 
 A terminal's Ctrl-C reaches every process of its foreground group. A scheduler's SIGTERM reaches the
 process that it started: under spark-submit, the JVM.
@@ -38,23 +38,23 @@ WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """A command alone in a terminal, and what the terminal shows."""
+    """A command in a terminal of its own, and what the terminal shows."""
 
     process: subprocess.Popen[bytes]
     shown: bytearray = field(default_factory=bytearray)
 
     def read(self, screen: int) -> None:
-        """All that is shown, until the last process has left the terminal."""
+        """Read all output, until the last process has left the terminal."""
         try:
             while text := os.read(screen, 65536):
                 self.shown.extend(text)
-        except OSError:  # So a terminal ends on Linux.
+        except OSError:  # A terminal ends like this on Linux.
             return
 
 
 @contextmanager
 def in_terminal(*command: str | Path) -> Iterator[Terminal]:
-    """The command as its session's first process; killed with all that it started at the end."""
+    """Run the command as its session's first process; at the end kill all that it started."""
     screen, keyboard = pty.openpty()
     environment = users_environment() | {"SPARK_CONF_DIR": str(ROOT / "conf")}
     process = subprocess.Popen(
@@ -83,7 +83,7 @@ def in_terminal(*command: str | Path) -> Iterator[Terminal]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_gives_back_what_it_holds(
+def test_a_run_that_is_stopped_releases_its_claims(
     way: str, signum: signal.Signals, tmp_path: Path
 ) -> None:
     tier = updated_tier(tmp_path / "tier", [ORDERS], SEGMENTS)
@@ -101,7 +101,7 @@ def test_a_run_that_is_stopped_gives_back_what_it_holds(
     sentences = re.findall(rf"^\S+: stopped by {re.escape(said)}: ", shown, re.MULTILINE)
     assert len(sentences) == 1, shown
     assert not re.search("Traceback|Fatal|ERROR|Aborted|Exception", shown), shown
-    # The first line that there is to read, long before the first bar.
+    # The first line, long before the first progress bar.
     assert shown.startswith("Starting Spark…"), shown
     again = tierfold("compact", tier, *ALWAYS, "--json")
     assert (again.code, again.outcomes) == (0, {("orders", 0): "compacted"})
@@ -114,7 +114,7 @@ def test_a_run_that_is_stopped_while_spark_starts_leaves_no_process(tmp_path: Pa
     with in_terminal(script("tierfold"), "compact", tier, *OPTIONS) as terminal:
         leader = terminal.process.pid
         awaited("the JVM", lambda: java_in(leader) or None)
-        # Repeated signals, so close together that one always hits the start.
+        # Signals are repeated so quickly that one always arrives during the start.
         while terminal.process.poll() is None:
             os.killpg(leader, signal.SIGINT)
             time.sleep(0.1)

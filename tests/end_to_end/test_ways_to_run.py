@@ -25,7 +25,7 @@ WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A finished run and what lives after it."""
+    """A finished run, and the live segments after it."""
 
     ran: Ran
     live: dict[str, Any]
@@ -42,7 +42,7 @@ def done(tier: Path, ran: Ran) -> Done:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """What the command does within this process."""
+    """The result of the command within this process."""
     tier = sample_copy(tmp_path_factory.mktemp("within"))
     return done(tier, tierfold("compact", tier, *COMPACT, *NOW, "--json"))
 
@@ -58,7 +58,7 @@ def test_every_way_to_run_leaves_the_same_records(
     assert [segment["size_bytes"] for segment in found.live["segments"]] == [
         segment["size_bytes"] for segment in expected.live["segments"]
     ]
-    # All of stdout is the document; what Spark has to say goes elsewhere.
+    # Stdout has only the document; Spark's messages go elsewhere.
     of_all = {"max_compaction_delay_secs", "notes", "partitions", "run", "warnings"}
     assert set(json.loads(found.ran.stdout)) == of_all
     counts = found.ran.partitions["tiered", 0]["counts"]
@@ -67,11 +67,11 @@ def test_every_way_to_run_leaves_the_same_records(
 
 def test_a_wrong_setting_under_spark_submit_prints_no_traceback(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
-    # A launcher other than that of `compact`: each verb has its own.
+    # Another launcher than that of `compact`: each verb has its own.
     command = (*WAYS["spark-submit"][:-1], "jobs/verify_job.py")
     ran = in_own_process(*command, tier, "--set", "cleanup.polisy=compact")
     assert ran.code == 2
-    # spark-submit sends a script's stderr where its stdout goes; there is no document to spoil.
+    # spark-submit sends a script's stderr to its stdout; here no document is printed.
     said = ran.stdout + ran.stderr
     assert "Did you mean cleanup.policy" in said
     assert "Traceback" not in said

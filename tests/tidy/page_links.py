@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -55,5 +58,21 @@ def wrong_commands(page: str) -> list[str]:
 
 
 def python_blocks(page: str) -> list[str]:
-    """Code that a reader will copy."""
+    """The Python code of a page."""
     return re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def wrong_imports(page: str) -> list[str]:
+    """Names that the Python code of a page imports and that do not exist."""
+    imports = [
+        (node.module or "", alias.name)
+        for block in python_blocks(page)
+        for node in ast.walk(ast.parse(block))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    return [
+        f"{module}.{name}"
+        for module, name in imports
+        if find_spec(module) is None or not hasattr(import_module(module), name)
+    ]

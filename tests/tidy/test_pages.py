@@ -36,6 +36,11 @@ def test_commands_are_accepted(path: str) -> None:
     assert page_links.wrong_commands((ROOT / path).read_text(encoding="utf-8")) == []
 
 
+@each_page
+def test_imports_succeed(path: str) -> None:
+    assert page_links.wrong_imports((ROOT / path).read_text(encoding="utf-8")) == []
+
+
 def test_each_page_that_a_text_names_exists() -> None:
     texts = source_tree.texts()
     assert [fault for path, text in texts for fault in page_links.missing_pages(path, text)] == []
@@ -69,6 +74,12 @@ def test_a_page_that_is_gone_is_found() -> None:
     assert page_links.missing_pages("a.py", f"see docs/cli.md and {gone}") == [
         f"a.py: there is no {gone}"
     ]
+
+
+def test_a_wrong_import_is_found() -> None:
+    lines = "from ast import parse\nfrom ast import gone\nfrom tierfold.gone import parse\n"
+    found = page_links.wrong_imports(f"```python\n{lines}```\n")
+    assert found == ["ast.gone", "tierfold.gone.parse"]
 
 
 @pytest.mark.parametrize("command", ["erase TIER", "compact TIER --sett a=b", "restore TIER a-0"])

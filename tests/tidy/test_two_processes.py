@@ -1,4 +1,4 @@
-"""`make test` makes session-wide things in one of its two processes, not in both."""
+"""`make test` creates session-wide fixtures in one of its two processes, not in both."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.two_processes import scope_of
         ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),
     ],
 )
-def test_users_of_what_is_made_once_stay_together(fixture: str, scopes: set[str]) -> None:
-    others = [test for test in source_tree.tests() if "/tidy/" not in test.path]
-    users = [other.path for other in others if "/test_" in other.path and fixture in other.text]
+def test_users_of_a_session_wide_fixture_stay_together(fixture: str, scopes: set[str]) -> None:
+    others = [test for test in source_tree.tests() if not __file__.endswith(test.path)]
+    users = [test.path for test in others if "/test_" in test.path and fixture in test.text]
     assert {scope_of(source_tree.ROOT / user) for user in users} == scopes
 
 
-def test_other_files_go_by_themselves() -> None:
+def test_other_files_have_a_scope_of_their_own() -> None:
     file = source_tree.ROOT / "tests" / "compaction" / "planning" / "test_plan.py"
     assert scope_of(file) == str(file)

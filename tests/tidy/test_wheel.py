@@ -12,52 +12,34 @@ import pytest
 
 from tests.tidy.source_tree import FOLDERS, ROOT
 
-PACKAGING_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
-
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Names of the files in a wheel built from a copy: building leaves folders behind."""
     copy = tmp_path_factory.mktemp("copy")
-    for name in PACKAGING_FILES:
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for folder in (*FOLDERS, "tierfold", "sample", "tests"):
         unwanted = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted, symlinks=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*pip, "--no-index", "--wheel-dir", "dist", "."],
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*pip, "--no-index", "--wheel-dir", "dist", "."]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = (copy / "dist").glob("tierfold-*.whl")
     with zipfile.ZipFile(built) as archive:
-        return archive.namelist()
+        return set(archive.namelist())
 
 
-def test_every_module_of_the_folders_is_in_it(wheel: list[str]) -> None:
-    modules = {
-        f"tierfold/{path.relative_to(ROOT).as_posix()}"
-        for folder in FOLDERS
-        for path in (ROOT / folder).rglob("*.py")
-    }
-    assert modules <= set(wheel)
+def test_every_module_and_every_data_file_is_in_it(wheel: set[str]) -> None:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    files += [path for path in (ROOT / "conf").iterdir() if path.is_file()]
+    expected = {f"tierfold/{path.relative_to(ROOT).as_posix()}" for path in files}
+    assert expected | {"tierfold/py.typed"} <= wheel
 
 
-def test_the_defaults_and_the_quiet_log_are_in_it(wheel: list[str]) -> None:
-    files = [path for path in (ROOT / "conf").iterdir() if path.is_file()]
-    data = {Path("tierfold/conf") / path.name for path in files}
-    assert {path.as_posix() for path in data} | {"tierfold/py.typed"} <= set(wheel)
-
-
-def test_nothing_else_is_in_it(wheel: list[str]) -> None:
+def test_only_one_package_the_command_and_the_licence_are_in_it(wheel: set[str]) -> None:
     tops = {name.partition("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"tierfold"}
-
-
-def test_the_command_and_the_licence_are_in_it(wheel: list[str]) -> None:
-    names = {Path(name).name for name in wheel if ".dist-info/" in name}
-    assert {"entry_points.txt", "LICENSE"} <= names
+    metadata = {Path(name).name for name in wheel if ".dist-info/" in name}
+    assert {"entry_points.txt", "LICENSE"} <= metadata

@@ -1,4 +1,4 @@
-"""One word for one thing: the words that docs/glossary.md replaced, wherever they come back."""
+"""Finds words that docs/glossary.md replaced, in prose and in names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED: Final = {
     "house, wall, paper, room": r"house|walls?|papers?|rooms",
     "law, mind": r"laws?|mind",
 }
-"""Why a pattern is here, and the pattern; docs/glossary.md says what to write instead."""
+"""The replaced words and their pattern; docs/glossary.md says what to write instead."""
 
 ALLOWED: Final = re.compile(
     r"retain_?(duplicates|empty|records|delete)"  # Kafka's own names
@@ -48,7 +48,7 @@ _EACH: Final = re.compile(
 
 
 def refused_words(path: str, text: str) -> list[str]:
-    """One sentence per line that uses a replaced word, in prose or in a name."""
+    """Uses of replaced words, each with its line."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         spaced = " ".join(_WORD.findall(ALLOWED.sub("", line))).lower()
