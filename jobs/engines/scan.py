@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -42,15 +43,13 @@ class ScanSummary:
     without_key: int = 0
 
 
+_COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
+
+
 def summed(found: Sequence[ScanSummary]) -> ScanSummary:
     """Return the summary of a round from those of its segments, in offset order."""
-    return ScanSummary(
-        txn_batches=joined_batches([one.txn_batches for one in found]),
-        records=sum(one.records for one in found),
-        record_bytes=sum(one.record_bytes for one in found),
-        malformed_versions=sum(one.malformed_versions for one in found),
-        without_key=sum(one.without_key for one in found),
-    )
+    counts = {name: sum(getattr(one, name) for one in found) for name in _COUNTS}
+    return ScanSummary(txn_batches=joined_batches([one.txn_batches for one in found]), **counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +73,6 @@ class ScanStage(SegmentStage):
         yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
-        summary = ScanSummary(
-            txn_batches=scanned.txn_batches,
-            records=scanned.records,
-            record_bytes=scanned.record_bytes,
-            malformed_versions=scanned.malformed_versions,
-            without_key=scanned.without_key,
-        )
+        counts = {name: getattr(scanned, name) for name in _COUNTS}
+        summary = ScanSummary(txn_batches=scanned.txn_batches, **counts)
         yield RowKind.SCANNED, bucket, pickled(summary)

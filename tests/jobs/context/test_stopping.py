@@ -91,27 +91,29 @@ def uncompacted(tmp_path: Path) -> Path:
     return updated_tier(tmp_path / "new", [ORDERS], 4)
 
 
-def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(uncompacted: Path) -> None:
-    with scripted(at("commit 1", ctrl_c)):
+@pytest.mark.parametrize(
+    ("step", "is_done", "reason"),
+    [
+        ("commit 1", False, "the rest is left for the next run: stopped by Ctrl-C (SIGINT)"),
+        ("claim", True, "left for the next run: stopped by Ctrl-C (SIGINT)"),
+    ],
+    ids=["during a commit", "after the claim"],
+)
+def test_compact_keeps_what_it_commits_and_leaves_the_rest(
+    uncompacted: Path, step: str, is_done: bool, reason: str
+) -> None:
+    with scripted(at(step, ctrl_c, is_done=is_done)):
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
-    reason = ran.partitions["orders", 0]["reason"]
-    assert reason == "the rest is left for the next run: stopped by Ctrl-C (SIGINT)"
-    found = row(uncompacted)
-    assert (found.owner_run, found.epoch) == ("", 1)
-    assert 0 < (found.cleaner_offset or 0) < found.next_offset
+    report, found = ran.partitions["orders", 0], row(uncompacted)
+    assert (report["outcome"], report["reason"]) == ("left" if is_done else "compacted", reason)
+    assert (report["epoch"], found.epoch, found.owner_run) == (1, 1, "")
+    if is_done:
+        assert len(found.segments) == 4
+    else:
+        assert 0 < (found.cleaner_offset or 0) < found.next_offset
     assert compact(uncompacted).outcomes == {("orders", 0): "compacted"}
-
-
-def test_compact_drops_the_chunk_that_it_has_claimed(uncompacted: Path) -> None:
-    with scripted(at("claim", ctrl_c, is_done=True)):
-        ran = compact(uncompacted)
-    assert ran.code == 130, ran.stderr
-    assert ran.outcomes == {("orders", 0): "left"}
-    assert ran.partitions["orders", 0]["epoch"] == 1
-    assert (row(uncompacted).owner_run, row(uncompacted).epoch) == ("", 1)
-    assert len(row(uncompacted).segments) == 4
 
 
 @pytest.mark.parametrize("step", ["claim 1", "commit 1", "look 2", "delete 1", "delete 8"])

@@ -39,29 +39,23 @@ def tier(tmp_path: Path) -> Path:
     return made_tier(tmp_path / "tier")
 
 
-def test_a_plan_reports_the_round_and_changes_nothing(tier: Path) -> None:
+@pytest.mark.parametrize("verb", [("plan",), ("compact", "--dry-run")], ids=" ".join)
+def test_a_plan_and_a_dry_run_report_the_round_and_change_nothing(
+    tier: Path, verb: tuple[str, ...]
+) -> None:
     logs = [put_updates(tier, key_of("orders"), number) for number in range(2)]
     before = files_below(tier)
-    ran = tierfold("plan", tier, *COMPACT, "--json")
-    assert ran.code == 0
-    assert ran.stderr == ""
+    ran = tierfold(verb[0], tier, *COMPACT, *verb[1:], "--json")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran == tierfold("plan", tier, *COMPACT, "--json")
     report = ran.partitions["orders", 0]
     assert report["outcome"] == "planned"
     assert (report["first_dirty"], report["next_offset"]) == (0, 2 * RECORDS_PER_SEGMENT)
     assert (report["segments_in"], report["segments_out"]) == (2, 1)
     assert report["bytes_in"] == sum(log.stat().st_size for log in logs)
-    assert files_below(tier) == before
-    assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
-
-
-def test_a_dry_run_is_the_plan(tier: Path) -> None:
-    put_updates(tier, key_of("orders"), 0)
-    before = files_below(tier)
-    dry = tierfold("compact", tier, *COMPACT, "--dry-run", "--json")
-    assert dry == tierfold("plan", tier, *COMPACT, "--json")
-    people = tierfold("compact", tier, *COMPACT, "--dry-run")
-    assert "dry run: nothing is changed" in people.stdout
-    assert "1 partition: 1 planned." in people.stdout
+    screen = tierfold(verb[0], tier, *COMPACT, *verb[1:]).stdout
+    assert "1 partition: 1 planned." in screen
+    assert ("dry run: nothing is changed" in screen) == (verb[0] == "compact")
     assert files_below(tier) == before
     assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
 
