@@ -69,7 +69,7 @@ def test_the_clean_region_ends_at_the_stored_offset_or_at_the_log_start(
         pytest.param(TIMESTAMP, True, 10, False, id="timestamps, clean offsets again: some go"),
     ],
 )
-def test_tombstones_stay_where_a_record_that_one_supersedes_may_survive(
+def test_tombstones_stay_if_a_record_that_one_supersedes_may_survive(
     strategy: CompactionStrategy, is_last: bool, first_dirty: int, expected: bool
 ) -> None:
     plan = a_plan(rules=replace(RULES, compaction_strategy=strategy))
@@ -96,7 +96,7 @@ def test_tombstones_stay_where_a_record_that_one_supersedes_may_survive(
         pytest.param(99, 0, 22, 22, id="one of a log that was truncated does not count"),
     ],
 )
-def test_the_cleaner_offset_moves_to_the_end_of_what_is_clean(
+def test_the_cleaner_offset_moves_to_the_end_of_the_clean_region(
     stored: int | None, first_dirty: int, next_offset: int, expected: int
 ) -> None:
     state = a_claim() if stored is None else clean_below(stored)
@@ -122,7 +122,7 @@ def test_only_segments_below_the_end_of_the_transactions_are_scanned(end: int, r
     assert work.scan_bytes == 1000 * read
 
 
-def test_a_round_with_other_groups_keeps_all_else() -> None:
+def test_a_round_with_other_groups_keeps_everything_else() -> None:
     work = a_round(chunks_done=2)
     other = work.with_groups(apart(*THREE))
     assert other.groups == apart(*THREE)
@@ -133,7 +133,7 @@ def test_a_round_with_other_groups_keeps_all_else() -> None:
 # What the task of a group holds.
 
 
-def test_a_groups_task_knows_where_its_segments_lie() -> None:
+def test_a_groups_task_knows_the_places_of_its_segments() -> None:
     work = replace(a_round(), index=3)
     tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
     assert [task.segment_index for task in tasks] == [0, 2]

@@ -42,7 +42,7 @@ def test_nothing_of_a_log_that_was_cut_off_expires(binding: TierBinding | None) 
     assert usual.notes
 
 
-def test_the_row_has_the_last_word_on_what_is_set_apart_too() -> None:
+def test_the_row_also_decides_about_segments_that_are_set_apart() -> None:
     view = replace(a_view(CHAIN), set_apart=(listed(APART),))
     vacuumed = deletion_plan_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
     assert vacuumed.set_apart == (listed(APART),)

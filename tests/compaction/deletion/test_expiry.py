@@ -77,14 +77,14 @@ def reasons(
         ),
     ],
 )
-def test_the_head_goes_by_age_and_by_size(
+def test_the_head_expires_by_age_and_by_size(
     segments: tuple[Segment, ...], fields: dict[str, int], expected: list[ExpiryReason]
 ) -> None:
     assert reasons(segments, rules(**fields)) == expected
 
 
 @pytest.mark.parametrize("policy", [frozenset[str](), frozenset({"compact"})])
-def test_without_delete_nothing_goes_by_age_or_size(policy: frozenset[str]) -> None:
+def test_without_delete_nothing_expires_by_age_or_size(policy: frozenset[str]) -> None:
     assert reasons(log(500, 500), rules(policy, retention_ms=0, retention_bytes=0)) == []
 
 
@@ -95,13 +95,13 @@ def test_compact_and_delete_is_delete_too() -> None:
 
 @pytest.mark.parametrize("policy", [frozenset[str](), frozenset({"compact"}), DELETE])
 @pytest.mark.parametrize(("log_start", "expected"), [(9, 0), (10, 1), (19, 1), (20, 2), (30, 3)])
-def test_what_lies_wholly_below_the_log_start_goes_under_every_policy(
+def test_a_segment_below_the_log_start_expires_under_every_policy(
     policy: frozenset[str], log_start: int, expected: int
 ) -> None:
     assert reasons(log(0, 0, 0), rules(policy), log_start) == [LOG_START] * expected
 
 
-def test_what_lies_below_the_log_start_counts_for_the_size() -> None:
+def test_segments_below_the_log_start_reduce_the_excess_size() -> None:
     # Unlike in Kafka, which would let a second one go here: 100 bytes are enough.
     assert reasons(log(0, 0, 0), rules(retention_bytes=200), 10) == [LOG_START]
 

@@ -51,7 +51,7 @@ def test_without_a_row_a_segment_apart_that_alone_holds_offsets_refuses(
     )
 
 
-def test_what_was_forgotten_may_be_lost_and_nothing_else() -> None:
+def test_only_segments_with_consent_may_be_lost() -> None:
     ours, other = upload(0, 10, (2, 0)), upload(11, 15, (0, 0), (1, 9))
     forgotten = replace(ROW, segments=(), lineage=(), epoch=7, forgotten=(segment_id("11-18"),))
     assert forgotten.is_forgotten

@@ -127,13 +127,13 @@ LIVE: Final = [upload("0-4"), upload("5-10")]
         ("5-10a 3-8", []),
     ],
 )
-def test_what_shares_offsets_is_compared_where_something_is_taken(
+def test_segments_that_share_offsets_are_compared_if_one_is_taken(
     uploads: str, expected: list[str]
 ) -> None:
     assert pairs(LIVE, chain_of(10, [upload(name) for name in uploads.split()])) == expected
 
 
-def test_against_what_a_run_of_ours_wrote_the_lineage_suffices() -> None:
+def test_no_comparison_is_needed_with_segments_that_tierfold_wrote() -> None:
     ours = replace(LIVE[1], written_by_run="earlier")
     assert pairs([LIVE[0], ours], chain_of(10, [upload("3-15")])) == ["0-4 3-15: 3-4"]
 
@@ -166,7 +166,7 @@ SPANS: Final = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(
 
 
 @given(st.lists(SPANS, max_size=7, unique=True), st.integers(-1, 12), st.data())
-def test_the_chain_is_what_a_dictionary_of_offsets_says(
+def test_the_chain_equals_a_dictionary_of_offsets(
     uploads: list[str], reached: int, data: st.DataObject
 ) -> None:
     segments = [upload(name) for name in uploads]
@@ -215,7 +215,7 @@ def test_every_shared_offset_of_an_upload_that_counts_is_compared(
     assert compared == (shared if chain.taken else set())
 
 
-def test_a_comparison_names_the_one_that_begins_first_first() -> None:
+def test_the_first_segment_of_a_comparison_starts_first() -> None:
     live, new = upload("5-10"), upload("8-15")
     (found,) = comparisons([live], chain_of(10, [new]))
     (taken,) = chain_of(10, [new]).taken

@@ -79,11 +79,11 @@ def test_without_a_row_a_contiguous_log_is_taken() -> None:
     assert view.cleaner_offset is None
 
 
-def test_without_a_row_a_log_whose_head_is_gone_starts_there() -> None:
+def test_without_a_row_a_log_without_its_head_starts_at_its_first_segment() -> None:
     assert seen(CHAIN[2:]).log_start_offset == 200
 
 
-def test_without_a_row_nothing_is_an_empty_view() -> None:
+def test_without_a_row_an_empty_tier_is_an_empty_view() -> None:
     view = seen([])
     assert (view.segments, view.log_start_offset, view.next_offset) == ((), 0, 0)
 
@@ -101,7 +101,7 @@ def test_without_a_row_a_partial_segment_is_refused() -> None:
     assert A in refusal.detail
 
 
-def test_live_data_that_is_gone_refuses_with_its_own_reason() -> None:
+def test_a_missing_live_segment_is_refused_with_its_own_reason() -> None:
     state = a_state(CHAIN[:2])
     listing = classify([listed(CHAIN[0])], state)
     refusal = drafted(
@@ -131,7 +131,7 @@ def test_retired_and_waiting_are_reported() -> None:
     )
 
 
-def test_a_fresh_row_adopts_what_was_seen_under_epoch_0() -> None:
+def test_a_fresh_row_adopts_the_view_under_epoch_0() -> None:
     view = seen(CHAIN[:2])
     assert state_with_new(view) == a_state(CHAIN[:2])
     assert state_with_new(view) == a_state(CHAIN[:2])

@@ -48,7 +48,7 @@ LINEAGE = epochs((5, 10), (7, 15), (9, 100))
         (20, 19, ()),
     ],
 )
-def test_a_segments_epochs_begin_within_it(
+def test_a_segments_epochs_start_inside_it(
     start: int, end: int, expected: tuple[LeaderEpoch, ...]
 ) -> None:
     assert epochs_in(LINEAGE, start, end) == expected
@@ -74,7 +74,7 @@ def test_the_epochs_of_pieces_merge_to_the_epochs_of_the_whole(
 
 
 @given(starts=cuts, span=cuts)
-def test_what_a_log_cuts_from_itself_is_within_its_lineage(
+def test_a_piece_of_a_log_is_within_its_lineage(
     starts: list[int], span: list[int]
 ) -> None:
     lineage = epochs(*enumerate(starts))

@@ -90,7 +90,7 @@ def test_the_ratio_must_be_strictly_greater(
     assert ratio.exceeds(threshold) is exceeds
 
 
-def test_what_must_be_cleaned_is_part_of_what_can_be() -> None:
+def test_the_must_clean_bytes_are_part_of_the_cleanable_ones() -> None:
     ratio = DirtyRatio(clean_bytes=50, cleanable_bytes=50, must_clean_bytes=25, delay_ms=1)
     assert ratio.precedence == (Fraction(1, 4), Fraction(1, 2))
     assert ratio.exceeds(Fraction(49, 100))
@@ -106,7 +106,7 @@ def test_crosswise_multiplication_is_division(
     assert DirtyRatio(clean_bytes=clean, cleanable_bytes=cleanable).exceeds(threshold) == expected
 
 
-def test_percent_is_for_people() -> None:
+def test_the_percentage_is_rounded_down() -> None:
     shown = [DirtyRatio(clean_bytes=a, cleanable_bytes=b).percent for a, b in [(2, 1), (0, 5)]]
     assert shown == ["33.3 %", "100.0 %"]
     assert DirtyRatio(clean_bytes=0, cleanable_bytes=0).percent == "0.0 %"

@@ -178,7 +178,7 @@ def test_must_clean_needs_cleanable_bytes() -> None:
     assert choice.reason is RestReason.ALL_UNSTABLE
 
 
-def test_what_is_too_young_rests_and_says_so() -> None:
+def test_a_log_that_is_too_young_rests_and_says_so() -> None:
     choice = chosen(aged(20, 20), rules(50))
     assert isinstance(choice, Rest)
     assert choice.reason is RestReason.TOO_YOUNG
@@ -188,7 +188,7 @@ def test_what_is_too_young_rests_and_says_so() -> None:
     )
 
 
-def test_a_round_says_all_that_holds_it_back() -> None:
+def test_a_round_gives_every_reason_that_holds_it_back() -> None:
     plan = chosen(aged(90, 20, 20), rules(50), open_from=200)
     assert isinstance(plan, Compact)
     young, unstable = plan.held_back
@@ -231,7 +231,7 @@ def test_the_order_of_work(first: DirtyRatio, second: DirtyRatio) -> None:
     assert first.precedence > second.precedence
 
 
-def test_must_clean_is_said_only_of_what_is_late_and_cleanable() -> None:
+def test_only_a_late_and_cleanable_partition_must_be_cleaned() -> None:
     late = DirtyRatio(clean_bytes=0, cleanable_bytes=1, delay_ms=1)
     assert late.must_clean
     assert not DirtyRatio(clean_bytes=1, cleanable_bytes=0, delay_ms=1).must_clean

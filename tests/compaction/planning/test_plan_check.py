@@ -105,7 +105,7 @@ def test_a_plan_that_was_tampered_with_is_caught(
     assert kinds(change(the_plan()), a_view(CHAIN)) == expected
 
 
-def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
+def test_a_source_that_was_replaced_meanwhile_is_caught_and_named() -> None:
     merged = a_segment(0, 199, segment_id="merged")
     found = violations(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
     assert [violation.kind for violation in found] == [ViolationKind.NOT_LIVE] * 2

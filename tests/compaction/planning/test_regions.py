@@ -42,7 +42,7 @@ def divided(
     return regions
 
 
-def test_without_a_cleaner_offset_all_is_dirty_from_the_log_start() -> None:
+def test_without_a_cleaner_offset_the_log_is_dirty_from_its_start() -> None:
     regions = divided(a_view(CHAIN, log_start_offset=40))
     assert regions.cleaned.is_empty
     assert regions.dirty == OffsetSpan(start=40, end=300)
@@ -55,7 +55,7 @@ def test_the_cleaner_offset_may_lie_inside_a_segment() -> None:
     assert regions.dirty == OffsetSpan(start=150, end=300)
 
 
-def test_the_newest_epochs_cleaner_offset_counts_even_if_lower() -> None:
+def test_the_newest_epochs_cleaner_offset_counts_even_if_it_is_lower() -> None:
     vector = (*cleaned_to(300, epoch=1), *cleaned_to(100, epoch=2))
     assert divided(a_view(CHAIN, cleaner_offsets=vector)).first_dirty == 100
 
