@@ -76,7 +76,7 @@ def a_state(segments: Sequence[Segment], **fields: Any) -> PartitionState:
 
 
 def cleaned_to(offset: int, *, epoch: int = 1) -> tuple[CleanerOffset, ...]:
-    """The vector of a partition that was cleaned once."""
+    """The cleaner offset vector after one round."""
     return (CleanerOffset(epoch=epoch, offset=offset),)
 
 
@@ -88,7 +88,7 @@ def retired(segment: Segment) -> RetiredSegment:
 
 
 def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
-    """What a listing shows of `segment`, without the parts in `lacking`."""
+    """The listing of `segment`, without the parts in `lacking`."""
     sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {
         "log": segment.log_bytes,
         "index": segment.offset_index_bytes,

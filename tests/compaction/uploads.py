@@ -1,4 +1,4 @@
-"""Uploads that no row names, as several leaders write them."""
+"""Uploads of several leaders that no row names."""
 
 from __future__ import annotations
 

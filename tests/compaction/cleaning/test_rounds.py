@@ -1,4 +1,4 @@
-"""A round knows what it may remove, where the next one begins, and what its groups need."""
+"""A round knows what it may remove, where the next one starts, and what its groups need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_TRANSACTIONS: Final = TransactionStatus(
 )
 OFFSET, TIMESTAMP, HEADER = CompactionStrategy
 
-# Where the clean region ends: the log is 0 to 32, or 11 to 32 where its begin has expired.
+# Where the clean region ends: the log is 0 to 32, or 11 to 32 once its first segment expired.
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_cleaner_offset_moves_to_the_end_of_the_clean_region(
     assert work.next_cleaner_offset == expected
 
 
-# What is read.
+# What the scan reads.
 
 
 def test_all_live_segments_are_scanned_where_transactions_are_decided_anywhere() -> None:
@@ -176,7 +176,7 @@ def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
 
 
 def partial() -> Round:
-    """Of the three segments only the second and the third are concerned, each by itself."""
+    """Only the second and the third of three segments are due, each in its own group."""
     return a_round(
         state=clean_below(33),
         groups=apart(*THREE[1:]),

@@ -1,4 +1,4 @@
-"""The offset map as a reduce, against the same rule written over a dictionary."""
+"""The offset map as a reduce, compared with the same rule over a dictionary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tierfold.compaction.cleaning.offset_map import superseded_in_bucket, supers
 EVERY_BIT = 2**64 - 1
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 HASH_MASKS = (EVERY_BIT, 0xC << 60, 0x3, 0)
-"""The hash as it is; cut to few values; or to one, so that only the bytes distinguish keys."""
+"""The whole hash; few values of it; or one, so that only the bytes distinguish keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +96,14 @@ def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
 
 
 def places_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
-    """Superseded places, as the stages of a run find them; a place twice would be a bug."""
+    """Superseded places, as the stages of a run find them; each at most once."""
     return superseded_by_reduce(case, order)[0]
 
 
 def superseded_by_reduce(
     case: Case, order: st.DataObject | None = None
 ) -> tuple[list[int], set[int]]:
-    """The same, and the places that supersede another and are not superseded themselves."""
+    """The superseded places, and those that supersede another and are not superseded themselves."""
     parts = parts_per_bucket(case.buckets)
     starts = list(accumulate(map(len, case.segments), initial=0))
     superseded: list[int] = []
@@ -158,7 +158,7 @@ def test_the_reduce_finds_what_the_rule_supersedes(case: Case, order: st.DataObj
 
 
 some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
-"""Few, so that equal ones meet; none; and the lowest and highest that fit."""
+"""Few, so that there are equal ones; none; and the lowest and the highest."""
 
 
 @given(cases(), st.data())
@@ -201,7 +201,7 @@ def test_a_key_with_one_record_has_nothing_superseded() -> None:
 
 @pytest.mark.parametrize("hash_mask", HASH_MASKS)
 def test_of_many_keys_with_two_records_each_loses_one(hash_mask: int) -> None:
-    # More entries than a table starts with, so that it has to grow.
+    # More entries than the first table holds, so that it must grow.
     keys = tuple(b"%d" % number for number in range(40)) + TRICKY
     case = Case(segments=(keys, keys), first_dirty=0, buckets=3, hash_mask=hash_mask)
     assert places_by_reduce(case) == list(range(len(keys)))
@@ -209,7 +209,7 @@ def test_of_many_keys_with_two_records_each_loses_one(hash_mask: int) -> None:
 
 def test_only_a_competing_record_supersedes_one_below_first_dirty() -> None:
     case = Case(segments=((b"a", b"b", b"a"), (b"a", b"b")), first_dirty=4)
-    # Both clean `a` of the first segment and the clean one of the second stay.
+    # Both clean `a` of the first segment and the clean `a` of the second stay.
     assert places_by_reduce(case) == [1]
 
 

@@ -1,4 +1,4 @@
-"""Transactions, against the rule written down as a walk over one producer's batches."""
+"""Transactions, compared with the rule as a walk over one producer's batches."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class View:
 
 
 def _all_entries(txn_batches: Sequence[Mark]) -> list[AbortedTransaction]:
-    """What brokers would have listed for the whole log."""
+    """The index entries that brokers would have written for the whole log."""
     found = []
     first: dict[int, int] = {}
     for mark in txn_batches:
@@ -140,7 +140,7 @@ def _all_entries(txn_batches: Sequence[Mark]) -> list[AbortedTransaction]:
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    """A stretch of a log of interleaved transactions: some cut off, gone, unlisted or emptied."""
+    """A stretch of a log with interleaved transactions: some incomplete, unlisted or emptied."""
     kinds = st.sampled_from([DATA, DATA, DATA, ABORT, COMMIT, LEADER_CHANGE])
     steps = draw(
         st.lists(st.tuples(st.integers(0, 3), kinds, st.integers(0, 2)), min_size=6, max_size=40)
@@ -286,12 +286,12 @@ def test_other_control_types_stay(kind: int) -> None:
 
 def test_an_emptied_control_batch_may_be_removed_whatever_its_type() -> None:
     txn_batches = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
-    # It says nothing of the transaction that it lies in.
+    # It does not end the transaction around it.
     assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [1]
 
 
 def test_a_commit_marker_may_be_removed_if_only_aborted_batches_were_met() -> None:
-    # The ABORT marker between them is gone; the data, kept empty for its producer, is not.
+    # The ABORT marker between them is removed; the data batch stays, emptied, for its producer.
     found = transaction_status(
         transaction_batches_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)]
     )

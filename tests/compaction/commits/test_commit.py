@@ -1,4 +1,4 @@
-"""A commit changes a partition's state only where its requirements hold, and all at once."""
+"""A commit changes a partition's row only if its requirements hold, and in one step."""
 
 from __future__ import annotations
 

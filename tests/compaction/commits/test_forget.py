@@ -1,4 +1,4 @@
-"""What is lost with the row of a log that was cut off, and what stays until then."""
+"""What a forget loses of a log that was cut off, and what stays until then."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def forgotten(
 
 
 def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
-    """Starts of what is taken and of what is set apart, and what vanishes."""
+    """The starts of taken segments and of those set apart, and the vanishing offsets."""
     assert isinstance(found, Forgetting), found
     return (
         [segment.start_offset for segment in found.taken],
@@ -70,14 +70,14 @@ def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str
 @pytest.mark.parametrize(
     ("live", "uploads", "expected"),
     [
-        # The tail is gone; 60 to 79 are other records.
+        # The tail vanishes; 60 to 79 are other records.
         ((old(0, 49), old(50, 99)), (new(50, 79),), ([0, 50], [50], ["80–99"])),
-        # The old leader uploaded in one piece what the new one shares with it in part.
+        # The old leader uploaded one segment, and the new one shares only a part of it.
         ((old(0, 99),), (new(60, 79),), ([60], [0], ["0–59", "80–99"])),
-        # The new one has all offsets, and more.
+        # The new leader has all offsets, and more.
         ((old(0, 49), old(50, 99)), (new(50, 149),), ([0, 50], [50], [])),
         ((old(0, 49), old(50, 99)), (new(50, 99),), ([0, 50], [50], [])),
-        # Two that are set apart and overlap are counted once.
+        # Two segments set apart that overlap count once.
         (
             (old(0, 49), old(50, 99)),
             (new(50, 79), unknown(replace(old(70, 120), segment_id=segment_id("late")))),
@@ -89,7 +89,7 @@ def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str
             (new(50, 79), unknown(replace(old(100, 120), segment_id=segment_id("late")))),
             ([0, 50], [50, 100], ["80–120"]),
         ),
-        # Set apart far beyond: two ranges, as no segment gave what is in between.
+        # One set apart far beyond: two ranges, because no segment had the offsets in between.
         (
             (old(0, 49), old(50, 99)),
             (new(50, 79), unknown(replace(old(110, 120), segment_id=segment_id("late")))),
@@ -190,7 +190,7 @@ def test_the_next_claim_adopts_the_new_history_and_clears_the_consent() -> None:
     adopted = state_with_new(view)
     assert [segment.start_offset for segment in adopted.segments] == [0, 50]
     assert (adopted.forgotten, adopted.lineage, adopted.epoch) == ((), NEW, 2)
-    # The same truncation is no news to the row that has it.
+    # A row that knows the truncation does not refuse it again.
     assert isinstance(discovered(adopted, [unknown(old(50, 99))]), PartitionView)
 
 
@@ -201,7 +201,7 @@ def test_a_partition_whose_segments_all_expired_is_not_forgotten() -> None:
     assert vacuumed.lineage == emptied.lineage
     assert not vacuumed.is_forgotten
     assert not replace(vacuumed, lineage=()).is_forgotten
-    # What expired does not come back with a late upload, and the log start stays.
+    # An expired segment does not come back with a late upload, and the log start stays.
     again = seen(vacuumed, [unknown(a_segment(0, 9))])
     assert (again.segments, again.log_start_offset) == ((), 10)
 
@@ -238,7 +238,7 @@ def test_without_a_row_the_claim_before_a_forget_found_nothing() -> None:
     assert [entry.event for entry in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
 
 
-# What `vacuum` leaves until then.
+# What `vacuum` keeps until then.
 
 
 def past_grace(segment: Segment) -> RetiredSegment:

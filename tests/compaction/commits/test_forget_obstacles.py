@@ -46,12 +46,12 @@ def test_a_second_upload_by_the_new_leader_is_no_obstacle() -> None:
     again = old(40, 59, segment_id=segment_id("again"))
     strays = [unknown(again), new(60, 79)]
     assert in_the_way(facts(row(old(0, 39), old(40, 99)), strays)) is None
-    # A run of ours may have cut its groups there: shown only once the originals are back.
+    # A run may have ended a group there: only the restored originals would show it.
     ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
     found = in_the_way(facts(row(old(0, 39), ours), strays))
     assert found is not None
     assert found.doubtful == (again.segment_id,)
-    # `vacuum` deletes orphans, but none that may alone give the new log its offsets.
+    # `vacuum` deletes orphans, except one that may be the only source of the new log's offsets.
     assert found.orphans == ()
     moved = facts(row(old(0, 39), ours), strays)
     found = in_the_way(replace(moved, classified=replace(moved.classified, known=())))
@@ -71,7 +71,7 @@ def test_a_segment_that_starts_inside_a_live_upload_is_a_brokers() -> None:
 
     beside_upload = row(ours, old(40, 69), old(70, 99))
     assert not doubtful(beside_upload, 41, 59)
-    # A run's segment may begin there, and end below its last batches, which it removed.
+    # A run's segment may start there, and end early, because the run removed its last batches.
     assert doubtful(beside_upload, 40, 50)
     assert doubtful(row(old(0, 39), replace(ours, start_offset=40, end_offset=99)), 41, 59)
 
@@ -115,7 +115,7 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
     dead = unknown(replace(old(0, 69), segment_id=segment_id("dead")))
     said = sentence(row(ours), uploads_at="2026-11-21")
     assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
-    # What the restore retires has to go as well.
+    # The segments that the restore retires must be deleted as well.
     assert said.index("restore") < said.index("tierfold vacuum") < said.index("Then forget.")
     assert "orphans" not in said
     said = sentence(row(ours))
@@ -123,7 +123,7 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
     assert "out of the tier" in said
     assert "vacuum" not in said
     said = sentence(row(ours, retired=(retired(replace(ours, segment_id=segment_id("before"))),)))
-    # Moved away earlier, the partition is refused for what is gone, and `vacuum` does nothing.
+    # If the segments were moved away first, `vacuum` would refuse the partition for missing data.
     assert said.index("First run `tierfold vacuum`") < said.index("out of the tier")
     said = sentence(row(old(0, 99), retired=(retired(ours),)))
     assert "grace period" in said
@@ -131,7 +131,7 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
     said = sentence(row(old(0, 99)), dead, new(60, 79))
     assert "deletes orphans" in said
     assert "grace period" not in said
-    # No state can be restored, and `vacuum` spares what the new log may need.
+    # No state can be restored, and `vacuum` keeps what the new log may need.
     again = unknown(old(40, 59, segment_id=segment_id("again")))
     said = sentence(row(ours), again, new(60, 79))
     assert "deletes orphans" not in said

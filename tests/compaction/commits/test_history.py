@@ -1,4 +1,4 @@
-"""History from rows, newest first: what each did, and which row a time or a run selects."""
+"""History from rows, newest first: the event of each, and the row of a time or a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tierfold.compaction.model.segments import PartitionState
 
 
 def history(rows: Sequence[PartitionState]) -> list[Entry]:
-    """The entries of rows that are given oldest first, as tests make them; newest first."""
+    """The entries, newest first, of rows given oldest first."""
     return list(entries(rows[::-1]))
 
 
@@ -66,7 +66,7 @@ def test_no_row_is_read_before_it_is_needed() -> None:
 
     newest = next(entries(rows()))
     assert newest.state == read[0]
-    # Its epoch's claim is two rows back, and what came before it is one more.
+    # Its epoch's claim is two rows back; the row before that is needed, too.
     assert len(read) == 3
 
 

@@ -254,11 +254,11 @@ CUT: Final = a_segment(20, 25, segment_id=segment_id("cut"), skipped_offsets=8)
 @pytest.mark.parametrize(
     ("live", "agrees_with", "unproven"),
     [
-        # It begins at 12, in the second: only with that one does it share offsets.
+        # It starts at 12, inside the second: it shares offsets only with that one.
         (LIVE, (SECOND.segment_id,), ""),
         (LIVE, (), SECOND.segment_id),
         (LIVE, (FIRST.segment_id,), SECOND.segment_id),
-        # What a run of ours wrote holds fewer records by design.
+        # A segment that tierfold wrote has fewer records by design.
         ((FIRST, replace(SECOND, written_by_run="earlier")), (), ""),
         ((replace(FIRST, end_offset=13), a_segment(14, 19)), (segment_id(14),), segment_id(0)),
     ],

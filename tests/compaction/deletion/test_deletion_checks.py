@@ -1,4 +1,4 @@
-"""Whether `vacuum` may go on, right before it deletes: each thing that stops it, and why."""
+"""Whether `vacuum` may continue right before it deletes: everything that stops it, and why."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ UNMARKED: Final = (f"segment {A} is not marked as being deleted",)
 @pytest.mark.parametrize(
     ("row", "if_committed", "if_unanswered"),
     [
-        # The row, and what follows where the marking commit was committed, or got no answer.
+        # The row, and the result if the marking commit succeeded, or got no answer.
         (STARTED, STARTED, STARTED),
         (CLAIMED, UNMARKED, LATE),
         (None, LostRace(found_commit_id=""), LostRace(found_commit_id="")),
@@ -107,7 +107,7 @@ def test_all_violations_are_named() -> None:
 
 
 def other(segment: ListedSegment) -> dict[str, ListedSegment]:
-    """What a later listing may show in its place."""
+    """What a later listing may show instead."""
     parts = segment.parts
     return {
         "a part more": replace(segment, parts=(*parts, ("txnindex", 34))),

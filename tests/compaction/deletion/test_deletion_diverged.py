@@ -1,4 +1,4 @@
-"""What may be deleted of a partition whose log was cut off, and of what is set apart in it."""
+"""What may be deleted of a partition whose log was cut off, and of segments set apart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APART: Final = a_segment(25, 35, segment_id=segment_id("apart"))
 
 
 def rules(binding: TierBinding | None) -> Rules:
-    """Everything is older than it may be."""
+    """Everything is old enough to be deleted."""
     policy = frozenset({"delete"})
     return Rules(cleanup_policy=policy, tier_binding=binding, retention_ms=1)
 

@@ -1,4 +1,4 @@
-"""What may be deleted of a partition, and that a live row's segments never are (SEMANTICS 8)."""
+"""What may be deleted of a partition; a live row's segments never are (SEMANTICS 8)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ INCOMPLETE: Final = IncompleteUpload(
 
 
 def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegment:
-    """Retired so long ago, written by a run of ours or by a broker."""
+    """A segment retired `for_ms` ago, written by tierfold or by a broker."""
     return RetiredSegment(
         segment=replace(segment, written_by_run="earlier" if is_ours else ""),
         retired_at_ms=NOW_MS - for_ms,
@@ -94,7 +94,7 @@ def deletion(
 
 
 def ids(vacuumed: DeletionPlan) -> tuple[list[str], ...]:
-    """Ids of what expires, starts, goes on and is an orphan."""
+    """Ids of expired, starting, going and orphaned segments."""
     return (
         [gone.segment.segment_id for gone in vacuumed.expired],
         [entry.segment.segment_id for entry in vacuumed.starting],
@@ -184,7 +184,7 @@ def test_a_log_that_cannot_be_read_is_kept_and_reported() -> None:
 
 
 def test_a_segment_that_the_next_claim_adopts_makes_no_orphan_yet() -> None:
-    # The row that is committed decides: a claim may still fail.
+    # The committed row decides, because a claim may still fail.
     (new,) = a_chain(10, start_offset=30)
     row = a_state(CHAIN)
     covered = stray(15, 35)
@@ -313,7 +313,7 @@ def test_only_marked_segments_without_objects_leave_the_row(
 
 
 def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
-    """An upload of epoch 0, complete, cut short or torn; some by batches of no epoch."""
+    """An upload of epoch 0, complete, incomplete or torn; some with batches of no epoch."""
     lacking = draw(st.sampled_from(["", *REQUIRED_PARTS]))
     end = start + draw(st.integers(0, 20))
     found = stray(start, end, age_ms=draw(st.integers(0, 2)) * DAY_MS, lacking=lacking)
@@ -328,7 +328,7 @@ def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
-    """A row in any state, what else is in the tier, and any settings."""
+    """A row in any state, other segments in the tier, and any settings."""
     ages = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
     first_live = draw(st.integers(0, len(ages)))
     chain = [
@@ -370,7 +370,7 @@ def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Ru
     assert len(expired | starting | going | orphans) == sum(map(len, ids(vacuumed)))
     if not rules.is_detached:
         assert not expired | orphans
-    # As the catalog writes it: every invariant holds, then the objects may go.
+    # As the catalog writes it: every invariant holds before objects are deleted.
     row = claimed(state_with_new(view), run="vacuum", commit_id="1", at_ms=NOW_MS)
     after = row
     for number, updates in enumerate(

@@ -1,4 +1,4 @@
-"""What `vacuum` deletes later, and when: it goes the millisecond that it stops waiting."""
+"""What `vacuum` deletes later, and from which millisecond on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETIRED, *LIVE = a_chain(10, 10, 10)
 
 
 def found(start: int, *, age_ms: int) -> ListedSegment:
-    """A segment that no row names, written so long ago."""
+    """A segment of that age that no row names."""
     return replace(listed(a_segment(start, 29)), modified_ms=NOW_MS - age_ms)
 
 

@@ -29,7 +29,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.segments import PartitionState
 
 CUT_AMID: Final = upload(4, 10)
-"""Of epoch 0, whose log was cut off at 8."""
+"""An upload of epoch 0, whose log was cut off at 8."""
 
 
 def test_a_truncated_segment_with_offsets_of_its_own_is_not_set_apart() -> None:
@@ -42,7 +42,7 @@ def test_a_truncated_segment_with_offsets_of_its_own_is_not_set_apart() -> None:
     assert starts(seen.set_apart) == [4]
     assert seen.stalled_since_ms is not None
     assert any("part of the log up to offset 7," in note for note in seen.notes)
-    # Another upload gives all of it: then nothing is lost with the one that was cut.
+    # Another upload has all of it: then nothing is lost with the truncated one.
     seen = view(row, CUT_AMID, current, upload(4, 7))
     assert (spans(seen), starts(seen.set_apart)) == (["0-3", "4-7", "8-12"], [4])
     assert (seen.waiting, seen.needed) == ((), ())
@@ -126,7 +126,7 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
     assert (seen.orphans, seen.set_apart) == ((), ())
 
 
-# An upload cut short before its checkpoint: its batches show a new leader all the same.
+# An upload without its checkpoint: its batches still show a new leader.
 
 
 def test_the_next_leaders_incomplete_first_upload_waits_and_is_not_set_apart() -> None:

@@ -73,7 +73,7 @@ def test_a_truncated_log_refuses_the_partition() -> None:
 
 
 def test_live_segments_outside_the_new_lineage_refuse_the_partition() -> None:
-    # The new checkpoint begins with epoch 3, and the row's 3 begins later: its head must be cut.
+    # The new checkpoint starts with epoch 3, the row's epoch 3 starts later: its head was cut off.
     row = a_state(
         [a_segment(0, 10, leader_epochs=epochs((0, 0), (3, 8)))], lineage=epochs((0, 0), (3, 8))
     )

@@ -75,7 +75,7 @@ def test_unknown_segments_never_change_the_rows_lineage() -> None:
 
 @pytest.mark.parametrize("start", [0, 3, 6, 10, 11])
 def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start: int) -> None:
-    # The new leader's log was cut off at `start`; what it uploads begins wherever it likes.
+    # The new leader's log was cut off at `start`; its uploads may start anywhere.
     found = upload(6, 14, (3, 0), (4, start)) if start else upload(6, 14, (4, 0))
     history, fitting = decided(ROW, found)
     assert bool(history.violation) is (start <= 10)
@@ -94,7 +94,7 @@ def test_a_truncation_is_found_wherever_the_upload_starts() -> None:
 
 
 def test_the_first_epoch_of_a_truncated_checkpoint_may_start_later() -> None:
-    # A broker cuts its checkpoint off at its log start: epoch 3 began at 0, or at 4 at least.
+    # A broker's checkpoint starts at its log start: epoch 3 started at 0, or at 4 or below.
     history, fitting = decided(ROW, upload(4, 15, (3, 4)))
     assert (history.violation, fitting) == ("", "u4-15")
     assert history.lineage == epochs((3, 0))
@@ -156,7 +156,7 @@ def test_batches_on_both_sides_of_an_epochs_start_do_not_fit(
 
 
 def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
-    # Kafka asks for the segment's own epochs; below it the checkpoint may name what it likes.
+    # Kafka checks the segment's own epochs; the checkpoint may list any epochs below it.
     lineage = epochs((1, 0), (3, 8))
     assert fits(upload(11, 15, (1, 0), (2, 5), (3, 8)), lineage)
     assert not fits(upload(6, 15, (1, 0), (2, 5), (3, 8)), lineage)
@@ -184,7 +184,7 @@ def test_without_a_checkpoint_the_batches_decide(
 
 
 def test_batches_of_a_newer_leader_set_an_upload_of_an_older_one_apart() -> None:
-    # Epoch 4 begins at 12 at the latest, so what epoch 3's leader has from there on is not the log.
+    # Epoch 4 starts at 12 or below, so records of epoch 3 from there on are not part of the log.
     history, fitting = decided(ROW, upload(11, 20, (3, 0)), cut_short(12, 15, (4, 12, 15)))
     assert (history.lineage, fitting) == (epochs((3, 0), (4, 12)), "c12-15")
 
@@ -227,7 +227,7 @@ def test_of_two_epochs_that_batches_show_the_newer_cuts_the_older_off() -> None:
 
 
 def test_batches_of_older_epochs_below_the_lineages_head_are_ignored() -> None:
-    # The head of the lineage was cut off with the log's, and the tier still holds what lies below.
+    # The head of the lineage was cut off with the log's, and the tier still has segments below.
     row = a_row((3, 4))
     assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "c0-6"
     assert not fits(cut_short(0, 3, (5, 0, 3)), epochs((3, 4), (5, 8)))
@@ -250,13 +250,13 @@ def test_a_checkpoint_beside_a_torn_log_shows_a_truncation() -> None:
     ("checkpoint", "known", "expected"),
     [
         ((), ((0, 0), (1, 150)), ((0, 0), (1, 150))),
-        # Cut off within epoch 1, where the log starts now: it begins at 150 all the same.
+        # Cut off inside epoch 1, where the log starts now: the epoch still starts at 150.
         (((1, 170), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
-        # Cut off before epoch 2: the older epochs are only remembered.
+        # Cut off before epoch 2: only the row has the older epochs.
         (((2, 200),), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
         # Not cut off.
         (((0, 0), (1, 150), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
-        # A later epoch that began earlier, or an earlier one that began later: another history.
+        # A later epoch that starts earlier, or an earlier one that starts later: another history.
         (((2, 200),), ((0, 0), (3, 150)), ((0, 0), (2, 200))),
         (((2, 200),), ((0, 0), (1, 250)), ((0, 0), (2, 200))),
         (((2, 200),), (), ((2, 200),)),
@@ -298,7 +298,7 @@ def test_without_a_checkpoint_the_batches_show_the_truncation(
 
 
 def test_an_epoch_of_the_row_beyond_its_live_end_is_ignored() -> None:
-    # Catalogs of format 3 remember such; the log may have been cut off there since.
+    # Catalogs of format 3 list such epochs; the log may have been cut off there.
     row = a_state([a_segment(0, 10)], lineage=epochs((0, 0), (4, 15)))
     found = decided_history([upload(11, 14, (0, 0), (4, 13))], row)
     assert (found.violation, found.lineage) == ("", epochs((0, 0), (4, 13)))

@@ -74,7 +74,7 @@ def test_an_empty_log_is_a_log() -> None:
 
 
 def test_a_retired_segment_never_comes_back() -> None:
-    # 0:[A][B] were merged into one; their objects still lie there. Even one that lay at the end.
+    # A and B were merged into one segment; their objects are still there, even one at the end.
     merged = a_segment(0, 199, segment_id=segment_id("merged"))
     last = a_segment(200, 299, segment_id=segment_id("last"))
     state = a_state([merged], retired=tuple(map(retired, [*CHAIN[:2], last])))
@@ -127,7 +127,7 @@ def test_a_live_segment_under_another_start_offset_refuses_the_partition() -> No
 
 
 def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size() -> None:
-    # 0-9 is given by another segment; its objects' names and its .log begin at 0 all the same.
+    # Another segment has 0-9; its objects' names and its .log still start at 0.
     cut = a_segment(10, 99, segment_id=A, skipped_offsets=10, size_bytes=900, skipped_bytes=100)
     state = a_state([a_segment(0, 9, segment_id=B), cut])
     listing = [listed(a_segment(0, 9, segment_id=B)), listed(CHAIN[0])]
@@ -142,7 +142,7 @@ def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size
 
 @st.composite
 def listings(draw: st.DrawFn) -> tuple[list[ListedSegment], PartitionState | None]:
-    """A row over some of the listed segments, and others of every kind beside them."""
+    """A row of some of the listed segments, and other segments of every kind."""
     live = a_chain(*draw(st.lists(st.integers(1, 4), max_size=4)))
     gone = tuple(
         a_segment(start, start + 1, segment_id=segment_id(f"r{place}"))

@@ -1,6 +1,6 @@
 """Which uploads are taken, and from which offset on each counts (SEMANTICS 1).
 
-The drawings give every segment as `first-last`; `[` marks where a taken one begins to count.
+A segment is drawn as `first-last`; `[` marks the effective start of a taken one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def drawn(chain: Chain) -> str:
         (10, "8-30 12-20", "8[11-30 | 12-20 |"),
         (10, "11-30 11-20 11-15", "11-30 | 11-20 11-15 |"),
         (10, "11-20b 11-20a", "11-20a | 11-20b |"),
-        # What the live ones give already; one that ends right there, and one beyond by one.
+        # Offsets that are live already; a segment that ends there, and one that ends one later.
         (10, "0-10 3-5", "| 0-10 3-5 |"),
         (10, "3-10 3-11", "3[11-11 | 3-10 |"),
         # Beyond a gap.
@@ -119,7 +119,7 @@ LIVE: Final = [upload("0-4"), upload("5-10")]
         ("3-15", ["0-4 3-15: 3-4", "3-15 5-10: 5-10"]),
         ("10-15", ["5-10 10-15: 10-10"]),
         ("8-15 12-20", ["5-10 8-15: 8-10", "8-15 12-20: 12-15"]),
-        # What a taken one supersedes must agree with it, too.
+        # A superseded segment must agree with the taken one, too.
         ("11-20 12-14", ["11-20 12-14: 12-14"]),
         ("11-20a 11-20b", ["11-20a 11-20b: 11-20"]),
         # Nothing is taken, so nothing is compared.
@@ -171,7 +171,7 @@ def test_the_chain_equals_a_dictionary_of_offsets(
 ) -> None:
     segments = [upload(name) for name in uploads]
     chain = chain_of(reached, data.draw(st.permutations(segments)))
-    # The shortest model: go on by one offset for as long as any upload holds it.
+    # The shortest model: the next offset, as long as any upload holds it.
     spans = (range(segment.start_offset, segment.next_offset) for segment in segments)
     held = {offset for span in spans for offset in span}
     end = reached

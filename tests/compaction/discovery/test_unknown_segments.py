@@ -1,4 +1,4 @@
-"""What becomes of uploads that no row names: taken, waiting, set apart, an orphan, or a refusal.
+"""Uploads that no row names are taken, wait, are set apart or orphans, or cause a refusal.
 
     row        0 ────────── 10
     upload              8 ──[11 ──── 15]       taken from 11 on, once 8 to 10 agree
@@ -84,7 +84,7 @@ def test_overlaps_that_disagree_refuse_the_partition(row: PartitionState | None)
 
 
 def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
-    # A replacement overlaps its originals; without the catalog each could be the wrong one.
+    # A compacted segment overlaps its originals; without the catalog either could be wrong.
     assert CATALOG_FIRST == (
         "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
         " back, or name it with --catalog. Only if it never has, move the segment that the"
@@ -201,7 +201,7 @@ def test_missing_data_is_reported_before_anything_else() -> None:
 
 
 def test_epochs_beyond_the_live_end_are_not_kept() -> None:
-    # 13-20 waits, and may be cut off before it is taken: its epoch is no part of the row's.
+    # 13-20 waits, and may be cut off before it is taken: its epoch is not added to the row.
     seen = view(ROW, upload(13, 20, (0, 0), (5, 12)))
     assert (seen.lineage, starts(seen.waiting)) == (LINEAGE, [13])
     assert view(ROW, upload(11, 12), upload(13, 20, (0, 0), (5, 13))).lineage == epochs(

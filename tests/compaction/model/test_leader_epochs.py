@@ -83,14 +83,14 @@ def test_a_piece_of_a_log_is_within_its_lineage(
     assert is_within_lineage(segment(span[-1], *pairs), lineage) == bool(own)
 
 
-# Each was put to Kafka 4.3.0's RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+# Each was checked with Kafka 4.3.0's RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 @pytest.mark.parametrize(
     ("case", "of"),
     [
         (segment(50, (5, 10), (7, 15)), LINEAGE),
         (segment(99, (7, 15)), LINEAGE),
         (segment(150, (5, 14), (7, 15), (9, 100)), LINEAGE),
-        # The log's head was deleted since: its first epoch now starts later.
+        # The log's head was deleted: its first epoch now starts later.
         (segment(150, (5, 14), (7, 15), (9, 100)), epochs((7, 51), (9, 100))),
         (segment(60, (7, 15)), epochs((7, 51), (9, 100))),
         # Epoch 6 of the segment, epoch 8 of the log ended where they began.

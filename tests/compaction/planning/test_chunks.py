@@ -25,7 +25,7 @@ FIVE = (10, 10, 10, 10, 10)
 
 
 def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> PartitionPlan:
-    """Over a chain of segments, clean below offset `clean`."""
+    """The plan of a chain of segments, clean below offset `clean`."""
     segments = a_chain(*lengths)
     segments = tuple(
         replace(segment, size_bytes=size)
@@ -45,7 +45,7 @@ def due(
 
 
 def ends(wave_due: list[PartitionPlan], budget_left: RemainingBudget) -> tuple[list[int], str]:
-    """Where the chunks of the next wave end, and why nothing more may be begun."""
+    """Where the chunks of the next wave end, and why the run may begin nothing else."""
     wave = next_wave(wave_due, budget_left)
     return [chunk.compact.next_offset for chunk in wave.chunks], wave.stop
 
@@ -166,7 +166,7 @@ def test_a_wave_of_several_partitions_ends_at_its_bytes_and_a_single_one_is_not_
     assert ends(three[1:], RemainingBudget(wave_bytes=1500)) == ([10], "")
 
 
-# What is left.
+# The rest of a plan.
 
 
 def test_the_rest_starts_where_the_chunk_ended_and_reads_the_rows_segments() -> None:
@@ -210,7 +210,7 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
     left = a_plan(*[10] * len(sizes), clean=10 * clean, sizes=tuple(sizes))
     whole = left.compact
     for done in range(len(sizes) + 1):
-        # Each wave as the first of a run: something is always begun.
+        # Each wave is the first of a run, so something is always begun.
         budget_left = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
         assert left.compact.chunks_done == done
         (plan,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks

@@ -13,14 +13,14 @@ from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
 from tierfold.compaction.planning.grouping import SegmentGroup
 
 MOST = 2**31
-"""As many offsets as a segment can have."""
+"""The maximum number of offsets of a segment."""
 
 THIRD = MOST // 3
 """Three of these fit, and two offsets more."""
 
 
 def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
-    """Contiguous groups of so many segments, each segment of so many offsets."""
+    """Contiguous groups with these numbers of segments, each segment with `length` offsets."""
     chain = iter(a_chain(*[offsets] * sum(sizes)))
     return [SegmentGroup(segments=tuple(next(chain) for _ in range(size))) for size in sizes]
 
@@ -28,7 +28,7 @@ def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
 def merged_as(picture: str, offsets: int = 3) -> str:
     """`x` is a group with kept records, `.` an empty one; groups of the result are split by `|`.
 
-    What is left to be one empty batch ends in `!`.
+    A group that becomes one empty batch ends in `!`.
     """
     groups = groups_of(*[1] * len(picture), offsets=offsets)
     found = merge_empty(groups, [sign == "." for sign in picture])

@@ -1,4 +1,4 @@
-"""Which region, what happens, why: a table of cases, drawn as a word per segment."""
+"""The region, the action and the reason of each segment, drawn as one word per segment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("segments", "expected", "why"),
     [
-        # Clean ones go along; the one that holds the first dirty offset is both.
+        # Clean segments are rewritten, too; the one with the first dirty offset is in both regions.
         (
             explain(aged(9, 9, 9, cleaned=150), ALWAYS),
             ["cleaned: rewritten1", "cleaned+dirty: rewritten1", "dirty: rewritten1"],

@@ -22,7 +22,7 @@ def test_loads_differ_by_no_more_than_the_largest_item(items: list[int], tasks: 
 
 
 def test_the_largest_items_are_assigned_first() -> None:
-    # In the order given, 10 would join a task that already has work.
+    # In the given order, 10 would join a task that already has work.
     assert assigned([1, 2, 3, 10], 2) == [1, 1, 1, 0]
 
 

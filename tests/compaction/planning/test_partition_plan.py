@@ -31,7 +31,7 @@ NEVER: Final = replace(RULES, min_cleanable_dirty_ratio=Fraction(1))
 
 
 def a_log(due_ms: int | None = None, **fields: object) -> PartitionView:
-    """A log of 20 offsets, whose first segment has something due at `due_ms`."""
+    """A log of 20 offsets; `due_ms` is the delete horizon in its first segment."""
     first, second = a_chain(10, 10)
     return a_view((replace(first, earliest_due_ms=due_ms), second), **fields)
 
@@ -143,7 +143,7 @@ def test_a_partition_that_was_not_inspected_is_left_as_it_is() -> None:
     assert left_as_it_is(KEY, RULES, rest).epoch == 0
 
 
-# What the row alone tells.
+# Notes from the row alone.
 
 CLAIMED = "run dead has not released its claim: `compact` takes the partition over and fences"
 BY_TIME: Final = replace(RULES, compaction_strategy=CompactionStrategy.TIMESTAMP)

@@ -118,7 +118,7 @@ OF_2999: Final = (
             "held back from offset 0 on: the transaction that begins at offset 20 has no marker in"
             " the tier",
         ),
-        # The whole log was clean before the transaction was seen to be open.
+        # The whole log was clean before the transaction appeared.
         (
             rest(clean_below(400), last_stable=HOLD),
             RestReason.NOTHING_DIRTY,
@@ -192,7 +192,7 @@ def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
 
 
 def stalled(age_ms: int, *, cleaned: int = 200) -> Choice:
-    """The choice for live 0-199, and 300-399 that was uploaded so long ago."""
+    """The choice for live segments 0-199 and an upload 300-399 of that age."""
     later = unknown(CHAIN[3])
     later = replace(later, listed=replace(later.listed, modified_ms=NOW_MS - age_ms))
     view = discovered(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
@@ -227,7 +227,7 @@ def test_rests_have_the_notes_as_well() -> None:
 
 
 def due_at(*times_ms: int | None, cleaned: int = 400) -> PartitionView:
-    """A segment of 100 offsets per time at which something in it is due."""
+    """One segment of 100 offsets for each delete horizon."""
     segments = [
         replace(segment, earliest_due_ms=due_ms)
         for segment, due_ms in zip(a_chain(*[100] * len(times_ms)), times_ms, strict=True)
@@ -280,7 +280,7 @@ def test_a_round_over_dirty_data_takes_all_segments() -> None:
 
 
 def test_other_strategies_wait_until_the_log_is_clean_under_the_same_strategy() -> None:
-    # SEMANTICS 3: what waits above may be older than a tombstone below.
+    # SEMANTICS 3: a waiting record above may be older than a tombstone below.
     rules = replace(COMPACT, compaction_strategy=CompactionStrategy.TIMESTAMP)
 
     def known(view: PartitionView, *strategies: str) -> PartitionView:

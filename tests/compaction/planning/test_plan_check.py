@@ -257,7 +257,7 @@ def test_a_partial_plan_of_segments_that_are_no_longer_clean_is_caught(cleaned: 
         ([90, 90, 90, 49], True),
         ([90, 90, 90, 50], False),
         ([49, 90, 90, 90], True),
-        # An overdue segment at or above a young one lets it through, one below does not.
+        # An overdue segment at or above a young one allows it, one below does not.
         ([90, 20, 90, 101], False),
         ([101, 20, 90, 90], True),
         ([20, 101, 90, 90], True),

@@ -158,7 +158,7 @@ def test_regions_are_ordered_and_end_on_a_segment_boundary_at_or_below_every_hol
     boundaries = [segment.start_offset for segment in chain] + [end]
     assert regions.log_start <= regions.first_dirty <= regions.next_offset == end
     assert regions.first_uncleanable in boundaries
-    # The highest boundary that no open transaction forbids; the log's first where all do.
+    # The highest boundary that no open transaction forbids; the log's first if all do.
     allowed = [boundary for boundary in boundaries if all(boundary <= at for at in opened)]
     assert regions.first_uncleanable == max(allowed, default=5)
     assert regions.dirty.start == regions.first_dirty
