@@ -111,7 +111,7 @@ def going(segment: RetiredSegment) -> RetiredSegment:
 )
 def test_deleted_and_marked_segments_refuse_a_restore(left: tuple[RetiredSegment, ...]) -> None:
     detail = refused(FOUND, replace(COMPACTED, retired=left))
-    assert "were deleted or forgotten" in detail
+    assert "being deleted or forgotten" in detail
     assert FIRST.segment_id in detail
     assert SECOND.segment_id not in detail
 
