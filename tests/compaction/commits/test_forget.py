@@ -263,4 +263,4 @@ def test_the_originals_stay_while_the_remedy_needs_them(
     stays = is_cut_off and is_ours_live
     going = [retired_segment.segment.segment_id for retired_segment in vacuumed.starting]
     assert going == [*([] if stays else [other.segment_id]), earlier.segment_id]
-    assert ("1 retired originals stay" in "; ".join(vacuumed.notes)) == stays
+    assert ("1 retired original kept" in "; ".join(vacuumed.notes)) == stays

@@ -133,7 +133,7 @@ def test_the_first_partition_of_a_run_gets_at_least_one_segment() -> None:
 
 def test_a_partition_that_is_too_large_waits_once_the_run_has_begun_something() -> None:
     budget_left = RemainingBudget(budget_bytes=1000, spent_bytes=1)
-    stop = "--max-bytes is 1 000, and this run has already taken 1 bytes"
+    stop = "--max-bytes is 1 000, and this run has already taken 1 byte"
     assert ends([due(a_plan(*FIVE))], budget_left) == ([], stop)
 
 
