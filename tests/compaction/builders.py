@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.unknown_segments import (
     view_of,
 )
 from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -78,6 +79,26 @@ def a_state(segments: Sequence[Segment], **fields: Any) -> PartitionState:
 def cleaned_to(offset: int, *, epoch: int = 1) -> tuple[CleanerOffset, ...]:
     """The cleaner offset vector after one round."""
     return (CleanerOffset(epoch=epoch, offset=offset),)
+
+
+def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
+    """One leader epoch per (epoch, first offset)."""
+    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+
+
+def a_producer(producer_id: int, open_from: int | None = None, **fields: Any) -> ProducerEntry:
+    """A snapshot's entry; `open_from`: the first offset of its open transaction."""
+    defaults = ProducerEntry(
+        producer_id=producer_id,
+        epoch=0,
+        last_sequence=0,
+        last_data_offset=0,
+        last_offset_delta=0,
+        last_timestamp_ms=0,
+        coordinator_epoch=0,
+        current_txn_first_offset=open_from,
+    )
+    return replace(defaults, **fields)
 
 
 def retired(segment: Segment) -> RetiredSegment:

@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.compaction.builders import a_chain, cleaned_to
+from tests.compaction.builders import a_chain, a_producer, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan, a_round, apart
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.rounds import Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import reaching
-from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.planning.plan import CompactReason
 
@@ -208,16 +207,7 @@ def test_a_group_gets_only_its_own_markers() -> None:
 
 def test_a_group_knows_the_time_and_the_producers_that_are_active() -> None:
     active, expired = (
-        ProducerEntry(
-            producer_id=number,
-            epoch=0,
-            last_sequence=0,
-            last_data_offset=7,
-            last_offset_delta=0,
-            last_timestamp_ms=last_ms,
-            coordinator_epoch=0,
-            current_txn_first_offset=None,
-        )
+        a_producer(number, last_data_offset=7, last_timestamp_ms=last_ms)
         for number, last_ms in ((1, NOW_MS), (2, NOW_MS - RULES.producer_id_expiration_ms))
     )
     work = a_round(replace(a_plan(), producers=(active, expired)))

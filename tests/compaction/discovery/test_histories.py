@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.builders import a_segment, a_state, segment_id, unknown
+from tests.compaction.builders import a_segment, a_state, epochs, segment_id, unknown
 from tierfold.compaction.discovery.histories import (
     NO_EPOCH,
     EpochStretch,
@@ -22,13 +22,9 @@ from tierfold.compaction.discovery.histories import (
     shared_until,
     with_older_epochs,
 )
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
+from tierfold.compaction.model.segments import PartitionState
 
 Pairs = tuple[tuple[int, int], ...]
-
-
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
 
 
 def upload(start: int, end: int, *checkpoint: tuple[int, int], **fields: Any) -> InspectedSegment:

@@ -14,6 +14,7 @@ from tests.compaction.builders import (
     a_state,
     a_view,
     cleaned_to,
+    epochs,
     listed,
     new_ids,
     retired,
@@ -46,10 +47,6 @@ def extended(
     if checkpoint:
         inspected[-1] = replace(inspected[-1], checkpoint=checkpoint)
     return seen(state, inspected)
-
-
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
 
 
 def test_without_a_row_a_contiguous_log_is_taken() -> None:

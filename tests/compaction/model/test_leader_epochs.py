@@ -8,27 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.builders import a_segment, epochs
 from tierfold.compaction.model.leader_epochs import epochs_in, is_within_lineage, merged_epochs
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 
 
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=offset) for epoch, offset in pairs)
-
-
 def segment(end_offset: int, *pairs: tuple[int, int]) -> Segment:
-    return Segment(
-        segment_id="A" * 22,
-        start_offset=pairs[0][1] if pairs else 0,
-        end_offset=end_offset,
-        size_bytes=1,
-        offset_index_bytes=0,
-        time_index_bytes=0,
-        max_timestamp_ms=0,
-        leader_epochs=epochs(*pairs),
-        has_transaction_index=False,
-        first_timestamp_ms=0,
-    )
+    return a_segment(pairs[0][1] if pairs else 0, end_offset, leader_epochs=epochs(*pairs))
 
 
 LINEAGE = epochs((5, 10), (7, 15), (9, 100))

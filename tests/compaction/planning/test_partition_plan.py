@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import KEY, a_chain, a_state, a_view, cleaned_to
+from tests.compaction.builders import KEY, a_chain, a_producer, a_state, a_view, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.producers import ProducerEntry
@@ -37,16 +37,7 @@ def a_log(due_ms: int | None = None, **fields: object) -> PartitionView:
 
 
 def open_from(offset: int | None) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=7,
-        epoch=0,
-        last_sequence=0,
-        last_data_offset=0,
-        last_offset_delta=0,
-        last_timestamp_ms=0,
-        coordinator_epoch=0,
-        current_txn_first_offset=offset,
-    )
+    return a_producer(7, offset)
 
 
 # Whether the newest snapshot is read.

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_chain, a_view, cleaned_to
+from tests.compaction.builders import a_chain, a_producer, a_view, cleaned_to
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
-from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.model.units import OffsetSpan
@@ -17,19 +16,6 @@ from tierfold.compaction.planning.regions import LastStable, Regions, last_stabl
 CHAIN = a_chain(100, 100, 100)
 NOW_MS = 2_000_000
 ANY_AGE = Rules()
-
-
-def producer(producer_id: int, open_from: int | None) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=producer_id,
-        epoch=0,
-        last_sequence=0,
-        last_data_offset=NO_DATA_OFFSET,
-        last_offset_delta=0,
-        last_timestamp_ms=0,
-        coordinator_epoch=0,
-        current_txn_first_offset=open_from,
-    )
 
 
 def divided(
@@ -95,13 +81,13 @@ def test_a_forced_first_dirty_offset_below_the_log_cleans_all_of_it_again() -> N
 
 
 def test_the_oldest_open_transaction_is_the_last_stable_offset() -> None:
-    producers = [producer(1, None), producer(2999, 120), producer(7, 250)]
+    producers = [a_producer(1, None), a_producer(2999, 120), a_producer(7, 250)]
     assert last_stable_of(producers) == LastStable(offset=120, producer_id=2999)
 
 
 def test_without_an_open_transaction_nothing_is_unstable() -> None:
     assert last_stable_of([]) is None
-    assert last_stable_of([producer(1, None)]) is None
+    assert last_stable_of([a_producer(1, None)]) is None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +131,7 @@ def test_regions_are_ordered_and_end_on_a_segment_boundary_at_or_below_every_hol
 ) -> None:
     chain = a_chain(*lengths, start_offset=5)
     vector = () if cleaner_offset is None else cleaned_to(cleaner_offset)
-    last_stable = last_stable_of([producer(pid, at) for pid, at in enumerate(opened)])
+    last_stable = last_stable_of([a_producer(pid, at) for pid, at in enumerate(opened)])
     regions = divided(a_view(chain, cleaner_offsets=vector), last_stable)
     end = chain[-1].next_offset
     boundaries = [segment.start_offset for segment in chain] + [end]
