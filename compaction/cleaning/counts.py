@@ -9,12 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT: Final = 0
-ABORTED: Final = 1
-WITHOUT_KEY: Final = 2
-SUPERSEDED: Final = 3
-TOMBSTONE_EXPIRED: Final = 4
-MARKER_EXPIRED: Final = 5
+KEPT, ABORTED, WITHOUT_KEY, SUPERSEDED, TOMBSTONE_EXPIRED, MARKER_EXPIRED = range(6)
 RECORD_OUTCOMES: Final = (
     "kept",
     "aborted",

@@ -111,7 +111,7 @@ def _part_starts(hash_: np.ndarray, edges: np.ndarray, all_parts: int, starts: n
 
 
 @numba.njit(cache=True, nogil=True)
-def _emptied(table: np.ndarray, starts: np.ndarray, part: int) -> tuple[np.ndarray, np.uint64]:
+def empty_table(table: np.ndarray, starts: np.ndarray, part: int) -> tuple[np.ndarray, np.uint64]:
     """An empty table, at most half full with the entries of a part, and its mask."""
     entries = 0
     for block in range(starts.shape[0]):
@@ -137,7 +137,7 @@ def _walk(
     blocks, parts = starts.shape[0], starts.shape[1] - 1
     table = np.empty(16, np.int64)
     for part in range(parts):
-        table, mask = _emptied(table, starts, part)
+        table, mask = empty_table(table, starts, part)
         for block in range(blocks - 1, -1, -1):
             for i in range(starts[block, part + 1] - 1, starts[block, part] - 1, -1):
                 slot = hash_[i] & mask
@@ -169,7 +169,7 @@ def _walk_versions(
     blocks, parts = starts.shape[0], starts.shape[1] - 1
     table = np.empty(16, np.int64)
     for part in range(parts):
-        table, mask = _emptied(table, starts, part)
+        table, mask = empty_table(table, starts, part)
         for block in range(blocks - 1, -1, -1):
             for i in range(starts[block, part + 1] - 1, starts[block, part] - 1, -1):
                 slot = hash_[i] & mask

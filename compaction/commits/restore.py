@@ -68,7 +68,9 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         if segment.segment_id not in live.keys() | whole.keys()
     ]
     if gone:
-        return _refusal(f"segments of that state are deleted, being deleted or forgotten: {', '.join(gone)}")
+        return _refusal(
+            f"segments of that state are deleted, being deleted or forgotten: {', '.join(gone)}"
+        )
     strays = [
         segment.segment_id for segment in wanted if not is_within_lineage(segment, row.lineage)
     ]

@@ -34,6 +34,7 @@ from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegmen
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
+from tierfold.compaction.model.wording import counted
 
 GRACE_MS: Final = DAY_MS
 """The minimum time for which a retired segment stays, for readers of the earlier row and for
@@ -206,7 +207,7 @@ def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str,
 
 def _kept(count: int) -> tuple[str, ...]:
     """A note on originals that stay, so that a nightly `vacuum` leaves a restore possible."""
-    return (f"{count} retired originals stay, for `tierfold restore`",) if count else ()
+    return (f"{counted(count, 'retired original')} kept for `tierfold restore`",) if count else ()
 
 
 _Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)

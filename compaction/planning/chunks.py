@@ -22,7 +22,7 @@ from typing import Final
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
-from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.planning.grouping import grouped
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
@@ -106,7 +106,7 @@ def next_wave(due: Sequence[PartitionPlan], budget_left: RemainingBudget) -> Wav
 def _limits(budget_left: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
     if (most := budget_left.budget_bytes) is not None:
         used = budget_left.spent_bytes + taken_bytes
-        taken = f", and this run has already taken {spaced(used)} bytes" if used else ""
+        taken = f", and this run has already taken {counted(used, 'byte')}" if used else ""
         why = f"--max-bytes is {spaced(most)}{taken}"
         yield _Limit(whole_bytes=most, used_bytes=used, why=why, ends_run=True)
     if (free := budget_left.free_bytes) is not None:

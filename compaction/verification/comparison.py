@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST
 from tierfold.compaction.cleaning.key_columns import joined, ordered_by_part
 from tierfold.compaction.cleaning.key_hash import same_key
+from tierfold.compaction.cleaning.offset_map import empty_table
 from tierfold.compaction.verification.latest_values import NO_VALUE, LatestValues, numbered
 
 EXAMPLES_MAX: Final = 3
@@ -212,13 +213,7 @@ def _match(
     hash_, key_bytes, key_at, body = keys
     table = np.empty(16, np.int64)
     for part in range(len(starts) - 1):
-        size = 16
-        while size < 2 * (starts[part + 1] - starts[part]):
-            size *= 2
-        if size > len(table):
-            table = np.empty(size, np.int64)
-        table[:size] = -1
-        mask = np.uint64(size - 1)
+        table, mask = empty_table(table, starts.reshape(1, -1), part)
         for i in range(starts[part], starts[part + 1]):
             slot = hash_[i] & mask
             while table[slot] >= 0:

@@ -13,9 +13,9 @@ NOW_MS = 1_000_000
 def aged(
     *ages_ms: int | tuple[int, int], cleaned: int | None = None, log_start_offset: int = 0
 ) -> PartitionView:
-    """Segments of 100 offsets and 1000 bytes, by the age of their records at `NOW_MS`.
+    """Segments of 100 offsets and 1000 bytes with records of these ages at `NOW_MS`.
 
-    An age is that of all a segment's records, or a pair: its first batch's and its youngest's.
+    An age applies to all records of a segment, or is a pair: first batch, youngest record.
     """
     pairs = [age if isinstance(age, tuple) else (age, age) for age in ages_ms]
     segments = [

@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.unknown_segments import (
     view_of,
 )
 from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -76,8 +77,28 @@ def a_state(segments: Sequence[Segment], **fields: Any) -> PartitionState:
 
 
 def cleaned_to(offset: int, *, epoch: int = 1) -> tuple[CleanerOffset, ...]:
-    """The vector of a partition that was cleaned once."""
+    """The cleaner offset vector after one round."""
     return (CleanerOffset(epoch=epoch, offset=offset),)
+
+
+def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
+    """One leader epoch per (epoch, first offset)."""
+    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+
+
+def a_producer(producer_id: int, open_from: int | None = None, **fields: Any) -> ProducerEntry:
+    """A snapshot's entry; `open_from`: the first offset of its open transaction."""
+    defaults = ProducerEntry(
+        producer_id=producer_id,
+        epoch=0,
+        last_sequence=0,
+        last_data_offset=0,
+        last_offset_delta=0,
+        last_timestamp_ms=0,
+        coordinator_epoch=0,
+        current_txn_first_offset=open_from,
+    )
+    return replace(defaults, **fields)
 
 
 def retired(segment: Segment) -> RetiredSegment:
@@ -88,7 +109,7 @@ def retired(segment: Segment) -> RetiredSegment:
 
 
 def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
-    """What a listing shows of `segment`, without the parts in `lacking`."""
+    """The listing of `segment`, without the parts in `lacking`."""
     sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {
         "log": segment.log_bytes,
         "index": segment.offset_index_bytes,

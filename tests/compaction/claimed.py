@@ -1,4 +1,4 @@
-"""A claimed round over a chain of segments, so that a test states only what it is about."""
+"""A claimed round over a chain of segments, so that a test states only what matters to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of the old leader's segments, and uploads of a new one whose log has its own offset 60."""
+"""A row of the old leader's segments, and uploads of a new leader with its own offset 60."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NEW: Final = (*OLD, LeaderEpoch(epoch=4, start_offset=60))
 
 
 def old(start: int, end: int, **fields: object) -> Segment:
-    """Of the old leader."""
+    """A segment of the old leader."""
     epochs = (LeaderEpoch(epoch=3, start_offset=start),)
     return a_segment(start, end, leader_epochs=epochs, **fields)
 
 
 def new(start: int, end: int) -> InspectedSegment:
-    """Uploaded by the new leader, whose log has offset 60 of its own."""
+    """An upload of the new leader, whose log differs from offset 60 on."""
     epochs = tuple(
         LeaderEpoch(epoch=entry.epoch, start_offset=max(start, entry.start_offset))
         for entry in NEW

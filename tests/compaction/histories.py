@@ -1,7 +1,7 @@
 """Lifetimes of one partition, row by row: uploads, compactions, expiry, deletion, restores.
 
-Every row is made as the catalog makes it, by `claimed` and `applied`; what was ever uploaded and
-what is whole is kept beside the rows, in sets.
+Every row is made as the catalog makes it, by `claimed` and `applied`; all uploads and the
+segments whose deletion has started are kept beside the rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Life:
         return self.rows[-1]
 
     def take(self, step: Step) -> None:
-        """One run, which claims and commits; nothing where it has nothing to work on."""
+        """One run, which claims and commits, unless it has nothing to do."""
         kind, first, second = step
         updates = getattr(self, f"_{kind}")(first, second)
         if updates is not None:
@@ -106,7 +106,7 @@ class Life:
         return ()
 
     def _compact(self, first: int, second: int) -> Sequence[Update] | None:
-        """A stretch of live segments becomes one, or all become themselves: `first` is 7."""
+        """A stretch of live segments becomes one; if `first` is 7, nothing changes."""
         live = self.now.segments
         if not live:
             return None

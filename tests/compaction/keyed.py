@@ -29,7 +29,7 @@ TRICKY: Final = (
 """Empty, zeros, one word and a byte, equal but for the last or the first byte."""
 
 keys = st.sampled_from(TRICKY) | st.binary(max_size=40)
-"""Few enough that equal ones meet."""
+"""Few, so that there are equal ones."""
 
 maybe_keys = keys | st.none()
 """None: a record without a key."""
@@ -38,7 +38,7 @@ maybe_keys = keys | st.none()
 def columns_of(
     record_keys: Sequence[bytes | None], *, first_ordinal: int = 0, gap: bytes = b"#"
 ) -> KeyColumns:
-    """The keyed records' columns; in the body, `gap` lies before each key, as other fields do."""
+    """The keyed records' columns; in the body, `gap` stands for the fields before each key."""
     body = b"".join(gap + (key or b"") for key in record_keys)
     lengths = np.array([-1 if key is None else len(key) for key in record_keys], np.int32)
     sizes = np.maximum(lengths, 0).astype(np.int64) + len(gap)

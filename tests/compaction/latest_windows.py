@@ -1,4 +1,4 @@
-"""Records as a decoded window has them, for tests of what becomes of their keys."""
+"""Records of a decoded window, for tests of their keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tierfold.compaction.verification.latest_values import Fields, LatestValues,
 
 
 def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:
-    """The contents end to end, and where each lies."""
+    """The contents end to end, and the position of each."""
     lengths = [len(content or b"") for content in contents]
     at = np.array([0, *accumulate(lengths)][:-1], np.int64)
     size_bytes = np.array(

@@ -1,4 +1,4 @@
-"""Uploads that no row names, as several leaders write them."""
+"""Uploads of several leaders that no row names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ from tests.compaction.builders import (
     a_segment,
     a_state,
     discovered,
+    epochs,
     seen,
     segment_id,
     unknown,
 )
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
-
-
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    """One leader epoch per (epoch, first offset)."""
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+from tierfold.compaction.model.segments import PartitionState
 
 
 def upload(

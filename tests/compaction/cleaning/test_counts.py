@@ -57,7 +57,7 @@ def test_the_numbers_name_the_outcomes() -> None:
     assert [RECORD_OUTCOMES[number] for number in numbers] == list(RECORD_OUTCOMES)
 
 
-def test_nothing_adds_up_to_nothing() -> None:
+def test_empty_counts_add_up() -> None:
     assert total([]) == Counts()
     assert Counts().adds_up
 

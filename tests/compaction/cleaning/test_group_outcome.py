@@ -37,7 +37,7 @@ DROP, COPY, REWRITE, EMPTY = BatchRetention
         pytest.param(0, RewriteReason.DUE, id="a segment that was due in 1970 is rewritten"),
     ],
 )
-def test_a_single_segment_is_rewritten_unread_if_it_is_due(
+def test_a_single_due_segment_is_rewritten_without_reading_it(
     due_ms: int | None, reason: RewriteReason | None
 ) -> None:
     assert reason_before_reading((a_segment(0, 9, earliest_due_ms=due_ms),), NOW_MS) is reason
@@ -93,7 +93,7 @@ def test_a_stretch_is_a_reason_unless_all_of_it_is_copied(
         pytest.param(True, DROP, 9, id="a batch of magic 1 that goes counts with its last offset"),
     ],
 )
-def test_where_the_last_batch_of_a_stretch_ends(
+def test_the_last_offset_of_a_stretchs_last_batch(
     batch: BatchRetention, last_offset: int, *, is_legacy: bool
 ) -> None:
     # The batches have the offsets 0 to 4 and 5 to 9; of their records, 1 and 7 are kept.
@@ -228,7 +228,7 @@ def test_a_segment_is_rewritten_if_its_transaction_index_would_differ(
         pytest.param(None, 0, RewriteReason.UNKNOWN_HORIZON, id="the catalog lacks one of 1970"),
     ],
 )
-def test_a_segment_is_rewritten_if_the_catalog_lacks_its_due_time(
+def test_a_segment_is_rewritten_if_the_catalog_lacks_its_delete_horizon(
     known_ms: int | None, due_ms: int | None, reason: RewriteReason | None
 ) -> None:
     segment = a_segment(0, 9, earliest_due_ms=known_ms)

@@ -49,7 +49,7 @@ def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) ->
     assert list(versions) == [(value, known) for _, value, known in entries]
 
 
-def test_a_block_is_its_columns_and_nothing_more() -> None:
+def test_a_block_is_serialized_as_its_columns_end_to_end() -> None:
     columns = columns_of([b"ab", b"", b"c"])
     block = KeyBlock(columns=columns, competes_from=1)
     assert len(serialize(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
@@ -59,7 +59,7 @@ def test_a_block_is_its_columns_and_nothing_more() -> None:
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())
-def test_blocks_part_the_entries_that_have_not_lost(
+def test_blocks_hold_the_entries_that_are_not_superseded(
     record_keys: list[bytes], buckets: int, data: st.DataObject
 ) -> None:
     ordered, starts = ordered_by_part(columns_of(record_keys), buckets * parts_per_bucket(buckets))
@@ -89,7 +89,7 @@ def test_the_first_ordinal_is_the_lowest_though_parts_are_out_of_order() -> None
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3, 7, 63, 64, 65, 1000])
-def test_all_buckets_together_have_parts_enough(buckets: int) -> None:
+def test_all_buckets_together_have_enough_parts(buckets: int) -> None:
     parts = parts_per_bucket(buckets)
     assert parts >= 1
     assert parts * buckets >= PARTS_AT_LEAST

@@ -24,13 +24,13 @@ def test_gathering_takes_the_keyed_records_in_order(
 
 
 @given(keys, st.binary(max_size=20), st.binary(max_size=20))
-def test_a_key_hashes_alike_wherever_it_lies(key: bytes, before: bytes, after: bytes) -> None:
+def test_a_key_has_the_same_hash_at_every_position(key: bytes, before: bytes, after: bytes) -> None:
     alone = np.frombuffer(key + b"\x00", np.uint8)
     among = np.frombuffer(before + key + after + b"\x00", np.uint8)
     assert hash_key(alone, 0, len(key)) == hash_key(among, len(before), len(key))
 
 
-def test_keys_that_are_hard_to_tell_apart_do_not_share_a_hash() -> None:
+def test_similar_keys_have_different_hashes() -> None:
     hashes = columns_of(TRICKY).hash.tolist()
     assert len(set(hashes)) == len(TRICKY)
 
@@ -44,7 +44,7 @@ def test_keys_are_the_same_when_their_bytes_are(a: bytes, b: bytes, before: byte
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 17])
-def test_a_difference_in_any_byte_is_seen(length: int) -> None:
+def test_a_difference_in_any_byte_is_found(length: int) -> None:
     key = np.arange(length, dtype=np.uint8)
     for place in range(length):
         other = key.copy()
@@ -61,7 +61,7 @@ def test_joining_lays_the_pieces_end_to_end(pieces: list[list[bytes]]) -> None:
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 70))
-def test_ordering_by_part_is_stable_and_tells_where_parts_begin(
+def test_ordering_by_part_is_stable_and_returns_the_starts(
     record_keys: list[bytes], parts: int
 ) -> None:
     columns = columns_of(record_keys)

@@ -11,7 +11,7 @@ from tierfold.compaction.model.rules import Rules
 @pytest.mark.parametrize(
     ("without_key", "most"), [(0, None), (10**12, None), (0, 0), (2, 2), (2, 3)]
 )
-def test_up_to_the_limit_they_go_and_without_one_all_do(without_key: int, most: int | None) -> None:
+def test_records_up_to_the_limit_may_be_dropped(without_key: int, most: int | None) -> None:
     assert too_many_keyless(without_key, 10**12, Rules(compact_keyless_max=most)) == ""
 
 

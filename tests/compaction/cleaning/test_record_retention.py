@@ -235,7 +235,7 @@ LOST_TOMBSTONE = ARecord(has_value=False, superseded=True)
         (ABatch(is_control=True, horizon_ms=NOW_MS), None),
     ],
 )
-def test_what_a_batch_is_due_for_and_when(batch: ABatch, due_ms: int | None) -> None:
+def test_when_a_batch_is_due(batch: ABatch, due_ms: int | None) -> None:
     assert decided([batch])[1] == due_ms
 
 
@@ -250,7 +250,7 @@ def outcomes_of(batch: ABatch) -> list[int]:
     return found
 
 
-def test_a_record_counts_under_the_first_reason_that_matches() -> None:
+def test_a_record_counts_under_the_first_matching_reason() -> None:
     everything = ARecord(has_key=False, has_value=False, superseded=True)
     reasons = (everything, LOST_TOMBSTONE, TOMBSTONE)
     assert outcomes_of(ABatch(records=reasons, aborted=True, horizon_ms=0)) == [ABORTED] * 3
@@ -356,7 +356,7 @@ def test_the_last_clean_segments_age_is_the_horizon_of_legacy_tombstones(
     ("max_timestamp_ms", "horizon_ms", "go"),
     [(5000, 4999, False), (5000, 5000, True), (0, 0, True), (1, 0, False), (-1, 5000, False)],
 )
-def test_legacy_tombstones_go_from_segments_as_old_as_the_horizon(
+def test_legacy_tombstones_are_removed_from_segments_as_old_as_the_horizon(
     max_timestamp_ms: int, horizon_ms: int, *, go: bool
 ) -> None:
     # Without a timestamp the age of a segment is unknown.

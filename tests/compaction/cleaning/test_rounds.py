@@ -1,4 +1,4 @@
-"""A round knows what it may remove, where the next one begins, and what its groups need."""
+"""A round knows what it may remove, where the next one starts, and what its groups need."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.compaction.builders import a_chain, cleaned_to
+from tests.compaction.builders import a_chain, a_producer, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan, a_round, apart
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.rounds import Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import reaching
-from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.planning.plan import CompactReason
 
@@ -24,7 +23,7 @@ NO_TRANSACTIONS: Final = TransactionStatus(
 )
 OFFSET, TIMESTAMP, HEADER = CompactionStrategy
 
-# Where the clean region ends: the log is 0 to 32, or 11 to 32 where its begin has expired.
+# Where the clean region ends: the log is 0 to 32, or 11 to 32 once its first segment expired.
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_the_clean_region_ends_at_the_stored_offset_or_at_the_log_start(
         pytest.param(TIMESTAMP, True, 10, False, id="timestamps, clean offsets again: some go"),
     ],
 )
-def test_tombstones_stay_where_a_record_that_one_supersedes_may_survive(
+def test_tombstones_stay_if_a_record_that_one_supersedes_may_survive(
     strategy: CompactionStrategy, is_last: bool, first_dirty: int, expected: bool
 ) -> None:
     plan = a_plan(rules=replace(RULES, compaction_strategy=strategy))
@@ -96,7 +95,7 @@ def test_tombstones_stay_where_a_record_that_one_supersedes_may_survive(
         pytest.param(99, 0, 22, 22, id="one of a log that was truncated does not count"),
     ],
 )
-def test_the_cleaner_offset_moves_to_the_end_of_what_is_clean(
+def test_the_cleaner_offset_moves_to_the_end_of_the_clean_region(
     stored: int | None, first_dirty: int, next_offset: int, expected: int
 ) -> None:
     state = a_claim() if stored is None else clean_below(stored)
@@ -104,7 +103,7 @@ def test_the_cleaner_offset_moves_to_the_end_of_what_is_clean(
     assert work.next_cleaner_offset == expected
 
 
-# What is read.
+# What the scan reads.
 
 
 def test_all_live_segments_are_scanned_where_transactions_are_decided_anywhere() -> None:
@@ -122,7 +121,7 @@ def test_only_segments_below_the_end_of_the_transactions_are_scanned(end: int, r
     assert work.scan_bytes == 1000 * read
 
 
-def test_a_round_with_other_groups_keeps_all_else() -> None:
+def test_a_round_with_other_groups_keeps_everything_else() -> None:
     work = a_round(chunks_done=2)
     other = work.with_groups(apart(*THREE))
     assert other.groups == apart(*THREE)
@@ -133,7 +132,7 @@ def test_a_round_with_other_groups_keeps_all_else() -> None:
 # What the task of a group holds.
 
 
-def test_a_groups_task_knows_where_its_segments_lie() -> None:
+def test_a_groups_task_knows_the_places_of_its_segments() -> None:
     work = replace(a_round(), index=3)
     tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
     assert [task.segment_index for task in tasks] == [0, 2]
@@ -176,7 +175,7 @@ def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
 
 
 def partial() -> Round:
-    """Of the three segments only the second and the third are concerned, each by itself."""
+    """Only the second and the third of three segments are due, each in its own group."""
     return a_round(
         state=clean_below(33),
         groups=apart(*THREE[1:]),
@@ -208,16 +207,7 @@ def test_a_group_gets_only_its_own_markers() -> None:
 
 def test_a_group_knows_the_time_and_the_producers_that_are_active() -> None:
     active, expired = (
-        ProducerEntry(
-            producer_id=number,
-            epoch=0,
-            last_sequence=0,
-            last_data_offset=7,
-            last_offset_delta=0,
-            last_timestamp_ms=last_ms,
-            coordinator_epoch=0,
-            current_txn_first_offset=None,
-        )
+        a_producer(number, last_data_offset=7, last_timestamp_ms=last_ms)
         for number, last_ms in ((1, NOW_MS), (2, NOW_MS - RULES.producer_id_expiration_ms))
     )
     work = a_round(replace(a_plan(), producers=(active, expired)))

@@ -1,4 +1,4 @@
-"""The offset map as a reduce, against the same rule written over a dictionary."""
+"""The offset map as a reduce, compared with the same rule over a dictionary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tierfold.compaction.cleaning.offset_map import superseded_in_bucket, supers
 EVERY_BIT = 2**64 - 1
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 HASH_MASKS = (EVERY_BIT, 0xC << 60, 0x3, 0)
-"""The hash as it is; cut to few values; or to one, so that only the bytes distinguish keys."""
+"""The whole hash; few values of it; or one, so that only the bytes distinguish keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +96,14 @@ def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
 
 
 def places_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
-    """Superseded places, as the stages of a run find them; a place twice would be a bug."""
+    """Superseded places, as the stages of a run find them; each at most once."""
     return superseded_by_reduce(case, order)[0]
 
 
 def superseded_by_reduce(
     case: Case, order: st.DataObject | None = None
 ) -> tuple[list[int], set[int]]:
-    """The same, and the places that supersede another and are not superseded themselves."""
+    """The superseded places, and those that supersede another and are not superseded themselves."""
     parts = parts_per_bucket(case.buckets)
     starts = list(accumulate(map(len, case.segments), initial=0))
     superseded: list[int] = []
@@ -158,11 +158,11 @@ def test_the_reduce_finds_what_the_rule_supersedes(case: Case, order: st.DataObj
 
 
 some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
-"""Few, so that equal ones meet; none; and the lowest and highest that fit."""
+"""Few, so that there are equal ones; none; and the lowest and the highest."""
 
 
 @given(cases(), st.data())
-def test_where_versions_decide_the_highest_wins(case: Case, data: st.DataObject) -> None:
+def test_if_versions_decide_the_highest_stays(case: Case, data: st.DataObject) -> None:
     count = len(case.log)
     drawn = data.draw(st.lists(some_versions, min_size=count, max_size=count).map(tuple))
     case = replace(case, versions=drawn)
@@ -185,7 +185,7 @@ def test_where_versions_decide_the_highest_wins(case: Case, data: st.DataObject)
     ],
 )
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_any_version_beats_none_and_ties_go_to_the_last(
+def test_any_version_supersedes_none_and_on_a_tie_the_last_record_stays(
     versions: tuple[int | None, ...], latest: int, cut: int
 ) -> None:
     keys = (b"k", b"k", b"k")
@@ -194,22 +194,22 @@ def test_any_version_beats_none_and_ties_go_to_the_last(
     assert superseded_by_reduce(case) == ([i for i in range(3) if i != latest], {latest})
 
 
-def test_of_a_key_met_once_nobody_won() -> None:
+def test_a_key_with_one_record_has_nothing_superseded() -> None:
     case = Case(segments=((b"a", b"b"), (b"c",)), first_dirty=0, versions=(1, None, 2))
     assert superseded_by_reduce(case) == ([], set())
 
 
 @pytest.mark.parametrize("hash_mask", HASH_MASKS)
-def test_many_keys_that_come_twice_lose_once(hash_mask: int) -> None:
-    # More entries than a table starts with, so that it has to grow.
+def test_of_many_keys_with_two_records_each_loses_one(hash_mask: int) -> None:
+    # More entries than the first table holds, so that it must grow.
     keys = tuple(b"%d" % number for number in range(40)) + TRICKY
     case = Case(segments=(keys, keys), first_dirty=0, buckets=3, hash_mask=hash_mask)
     assert places_by_reduce(case) == list(range(len(keys)))
 
 
-def test_a_record_below_first_dirty_loses_only_to_a_competing_one() -> None:
+def test_only_a_competing_record_supersedes_one_below_first_dirty() -> None:
     case = Case(segments=((b"a", b"b", b"a"), (b"a", b"b")), first_dirty=4)
-    # Both clean `a` of the first segment and the clean one of the second stay.
+    # Both clean `a` of the first segment and the clean `a` of the second stay.
     assert places_by_reduce(case) == [1]
 
 
@@ -228,14 +228,16 @@ def test_the_empty_key_is_a_key_like_any_other() -> None:
     assert places_by_reduce(case) == [0]
 
 
-def test_no_blocks_have_no_losers() -> None:
+def test_no_blocks_have_no_superseded_entries() -> None:
     assert superseded_in_bucket([], 1, 64) == []
 
 
 @pytest.mark.parametrize(
     ("competes_from", "superseded"), [(0, {0, 1, 3}), (4, {0, 1, 3}), (5, {1})]
 )
-def test_a_segment_finds_its_own_losers_alone(competes_from: int, superseded: set[int]) -> None:
+def test_a_segment_finds_its_own_superseded_records(
+    competes_from: int, superseded: set[int]
+) -> None:
     columns = columns_of([b"a", b"b", b"c", b"a", b"a", b"b"])
     ordered, part_starts = ordered_by_part(columns, 64)
     found = superseded_in_segment(ordered, part_starts, competes_from).superseded

@@ -1,4 +1,4 @@
-"""Transactions, against the rule written down as a walk over one producer's batches."""
+"""Transactions, compared with the rule as a walk over one producer's batches."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class View:
 
 
 def _all_entries(txn_batches: Sequence[Mark]) -> list[AbortedTransaction]:
-    """What brokers would have listed for the whole log."""
+    """The index entries that brokers would have written for the whole log."""
     found = []
     first: dict[int, int] = {}
     for mark in txn_batches:
@@ -140,7 +140,7 @@ def _all_entries(txn_batches: Sequence[Mark]) -> list[AbortedTransaction]:
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    """A stretch of a log of interleaved transactions: some cut off, gone, unlisted or emptied."""
+    """A stretch of a log with interleaved transactions: some incomplete, unlisted or emptied."""
     kinds = st.sampled_from([DATA, DATA, DATA, ABORT, COMMIT, LEADER_CHANGE])
     steps = draw(
         st.lists(st.tuples(st.integers(0, 3), kinds, st.integers(0, 2)), min_size=6, max_size=40)
@@ -174,7 +174,7 @@ def test_the_status_follows_the_rule(view: View) -> None:
 
 
 @given(views(), st.data())
-def test_marks_may_come_in_pieces(view: View, data: st.DataObject) -> None:
+def test_transaction_batches_may_come_in_pieces(view: View, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(view.txn_batches)))
     pieces = joined_batches(
         [
@@ -187,7 +187,7 @@ def test_marks_may_come_in_pieces(view: View, data: st.DataObject) -> None:
         assert getattr(pieces, name).tolist() == getattr(whole, name).tolist()
 
 
-def test_no_marks_say_nothing() -> None:
+def test_without_transaction_batches_there_is_no_status() -> None:
     nothing = joined_batches([])
     assert len(nothing) == 0
     assert aborted_batches(nothing, [entry(0, 9)]).tolist() == []
@@ -218,7 +218,7 @@ def test_the_span_is_found_among_many_of_many_producers() -> None:
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT, EMPTIED, LEADER_CHANGE])
-def test_a_marker_is_never_data_of_the_transaction_it_lies_in(kind: int) -> None:
+def test_a_marker_is_never_data_of_its_transaction(kind: int) -> None:
     assert aborted_batches(transaction_batches_of([mark(7, kind)]), [entry(5, 9)]).tolist() == [
         False
     ]
@@ -252,7 +252,7 @@ def test_an_abort_marker_stays_and_is_listed_while_aborted_data_is_met() -> None
     assert (found.discardable.tolist(), found.listed, found.unindexed) == ([], (known,), ())
 
 
-def test_an_abort_marker_without_data_may_go_and_is_listed_no_more() -> None:
+def test_an_abort_marker_without_data_may_be_removed_and_is_not_listed() -> None:
     found = transaction_status(transaction_batches_of([mark(1, ABORT)]), [entry(0, 1)])
     assert (found.discardable.tolist(), found.listed, found.unindexed) == ([1], (), ())
 
@@ -284,28 +284,28 @@ def test_other_control_types_stay(kind: int) -> None:
     )
 
 
-def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
+def test_an_emptied_control_batch_may_be_removed_whatever_its_type() -> None:
     txn_batches = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
-    # It says nothing of the transaction that it lies in.
+    # It does not end the transaction around it.
     assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [1]
 
 
-def test_a_commit_marker_may_go_where_only_aborted_batches_were_met() -> None:
-    # The ABORT marker between them is gone; the data, kept empty for its producer, is not.
+def test_a_commit_marker_may_be_removed_if_only_aborted_batches_were_met() -> None:
+    # The ABORT marker between them is removed; the data batch stays, emptied, for its producer.
     found = transaction_status(
         transaction_batches_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)]
     )
     assert found.discardable.tolist() == [5]
 
 
-def test_an_entry_that_ends_elsewhere_does_not_stand_for_this_marker() -> None:
+def test_an_index_entry_with_another_end_does_not_belong_to_the_marker() -> None:
     found = transaction_status(
         transaction_batches_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)]
     )
     assert found.unindexed == (entry(1, 5),)
 
 
-def test_producers_are_told_apart_where_they_interleave() -> None:
+def test_interleaved_producers_are_kept_apart() -> None:
     steps = [(1, DATA), (2, DATA), (1, COMMIT), (3, COMMIT), (2, ABORT), (1, COMMIT)]
     txn_batches = [mark(at, kind, producer=producer) for at, (producer, kind) in enumerate(steps)]
     found = transaction_status(transaction_batches_of(txn_batches), [])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
+from tests.compaction.builders import a_producer
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.transactions import OpenTransaction, TransactionStatus
 from tierfold.compaction.cleaning.undecided_transactions import (
@@ -30,19 +31,6 @@ def status(
             OpenTransaction(producer_id=producer_id, first_offset=first_offset)
             for producer_id, first_offset in undecided
         ),
-    )
-
-
-def a_producer(producer_id: int, open_from: int | None) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=producer_id,
-        epoch=0,
-        last_sequence=0,
-        last_data_offset=0,
-        last_offset_delta=0,
-        last_timestamp_ms=0,
-        coordinator_epoch=0,
-        current_txn_first_offset=open_from,
     )
 
 

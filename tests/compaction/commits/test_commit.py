@@ -1,4 +1,4 @@
-"""A commit changes a partition's state only where its requirements hold, and all at once."""
+"""A commit changes a partition's row only if its requirements hold, and in one step."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_change_of_a_claimed_row_requires_its_epoch_its_run_and_the_row_itself
     assert proposed(CLAIMED, *updates, commit_id="swap", at_ms=78, requires=(live,)) == PROPOSAL
 
 
-def test_a_claim_opens_the_next_epoch_and_leaves_what_earlier_ones_said() -> None:
+def test_a_claim_opens_the_next_epoch_and_keeps_the_earlier_entries() -> None:
     fresh = a_state(SOURCES, cleaner_offsets=cleaned_to(10, epoch=0))
     assert claimed(fresh, run="mine", commit_id="claim", at_ms=5) == replace(
         fresh, epoch=1, owner_run="mine", commit_id="claim", committed_at_ms=5
@@ -100,7 +100,7 @@ def test_a_later_chunk_replaces_its_epochs_entry_instead_of_adding_one() -> None
     )
 
 
-def test_the_vector_keeps_the_newest_entries_only() -> None:
+def test_the_vector_keeps_only_the_newest_entries() -> None:
     said = tuple(CleanerOffset(epoch=epoch, offset=10) for epoch in range(CLEANER_OFFSETS_KEPT))
     later = replace(
         PROPOSAL, updates=(AdvanceCleanerOffset(epoch=CLEANER_OFFSETS_KEPT, offset=20),)
@@ -126,7 +126,7 @@ def test_a_run_releases_only_its_own_claim() -> None:
         (SegmentsAreLive(ids=(FIRST.segment_id, "gone")), "no longer live: gone"),
     ],
 )
-def test_a_requirement_says_what_contradicts_it(need: Requirement, found: str) -> None:
+def test_a_failed_requirement_says_what_was_found(need: Requirement, found: str) -> None:
     expected = (FailedRequirement(requirement=need, found=found),) if found else ()
     assert failed_requirements((need,), CLAIMED) == expected
 
@@ -166,7 +166,7 @@ def test_the_row_decides_how_a_proposal_ended(row: str) -> None:
     assert outcome_of(PROPOSAL, state) == outcome
 
 
-def test_a_restore_is_recognised_under_a_later_claim_by_what_its_epoch_says() -> None:
+def test_a_restore_is_recognised_after_a_later_claim_by_its_epochs_entry() -> None:
     update = RestoreState(
         ids=(FIRST.segment_id,),
         cleaner_offset=0,

@@ -1,4 +1,4 @@
-"""What is lost with the row of a log that was cut off, and what stays until then."""
+"""What a forget loses of a log that was cut off, and what stays until then."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def forgotten(
 
 
 def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
-    """Starts of what is taken and of what is set apart, and what vanishes."""
+    """The starts of taken segments and of those set apart, and the vanishing offsets."""
     assert isinstance(found, Forgetting), found
     return (
         [segment.start_offset for segment in found.taken],
@@ -70,14 +70,14 @@ def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str
 @pytest.mark.parametrize(
     ("live", "uploads", "expected"),
     [
-        # The tail is gone; 60 to 79 are other records.
+        # The tail vanishes; 60 to 79 are other records.
         ((old(0, 49), old(50, 99)), (new(50, 79),), ([0, 50], [50], ["80–99"])),
-        # The old leader uploaded in one piece what the new one shares with it in part.
+        # The old leader uploaded one segment, and the new one shares only a part of it.
         ((old(0, 99),), (new(60, 79),), ([60], [0], ["0–59", "80–99"])),
-        # The new one has all offsets, and more.
+        # The new leader has all offsets, and more.
         ((old(0, 49), old(50, 99)), (new(50, 149),), ([0, 50], [50], [])),
         ((old(0, 49), old(50, 99)), (new(50, 99),), ([0, 50], [50], [])),
-        # Two that are set apart and overlap are counted once.
+        # Two segments set apart that overlap count once.
         (
             (old(0, 49), old(50, 99)),
             (new(50, 79), unknown(replace(old(70, 120), segment_id=segment_id("late")))),
@@ -89,7 +89,7 @@ def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str
             (new(50, 79), unknown(replace(old(100, 120), segment_id=segment_id("late")))),
             ([0, 50], [50, 100], ["80–120"]),
         ),
-        # Set apart far beyond: two ranges, as no segment gave what is in between.
+        # One set apart far beyond: two ranges, because no segment had the offsets in between.
         (
             (old(0, 49), old(50, 99)),
             (new(50, 79), unknown(replace(old(110, 120), segment_id=segment_id("late")))),
@@ -97,7 +97,7 @@ def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str
         ),
     ],
 )
-def test_every_offset_that_no_taken_segment_gives_vanishes(
+def test_every_offset_without_a_taken_segment_is_reported_as_vanishing(
     live: tuple[Segment, ...],
     uploads: tuple[InspectedSegment, ...],
     expected: tuple[list[int], list[int], list[str]],
@@ -111,7 +111,7 @@ def test_every_offset_that_no_taken_segment_gives_vanishes(
     assert len(found.consent) == len(found.set_apart)
 
 
-def test_without_a_row_it_is_the_consent_alone() -> None:
+def test_without_a_row_only_the_consent_counts() -> None:
     tier = (unknown(old(0, 59)), unknown(old(60, 99)), new(60, 79))
     cause = divergence(facts(None, tier))
     assert cause is not None
@@ -122,7 +122,7 @@ def test_without_a_row_it_is_the_consent_alone() -> None:
     assert isinstance(discovered(consented, tier), PartitionView)
 
 
-def test_what_moved_out_of_the_tier_vanishes_too() -> None:
+def test_offsets_of_segments_moved_out_of_the_tier_vanish_too() -> None:
     state, uploads = row(old(0, 49, written_by_run="a run"), old(50, 99)), (new(50, 79),)
     there = [unknown(state.segments[1]), *uploads]
     bare = facts(row_without(KEY, state, [segment_id(50)]), there)
@@ -133,7 +133,7 @@ def test_what_moved_out_of_the_tier_vanishes_too() -> None:
     assert outcome(forgetting(facts(state, uploads), bare, view))[2] == ["0–49", "80–99"]
 
 
-def test_no_other_trouble_is_a_truncation() -> None:
+def test_only_a_truncation_is_reported_as_one() -> None:
     chain = (old(0, 49), old(50, 99))
     assert divergence(facts(row(*chain))) is None
     lineage = row(*chain).lineage
@@ -144,7 +144,7 @@ def test_no_other_trouble_is_a_truncation() -> None:
     assert isinstance(drafted(facts(None, gap)), Refusal)
 
 
-def test_a_truncation_shows_though_objects_are_gone() -> None:
+def test_a_truncation_shows_even_if_objects_are_gone() -> None:
     state = row(old(0, 49), old(50, 99))
     found = facts(state, [new(50, 79)])
     found = replace(found, classified=replace(found.classified, corruptions=("0 is gone",)))
@@ -157,7 +157,7 @@ def test_a_truncation_shows_though_objects_are_gone() -> None:
 # The commit.
 
 
-def test_the_commit_empties_the_row_and_is_known_again() -> None:
+def test_the_commit_empties_the_row_and_is_recognised_later() -> None:
     ours = replace(old(0, 99), written_by_run="a run")
     before = claimed(
         row(ours, cleaner_offsets=cleaned_to(100), strategies=("timestamp",), log_start_offset=0),
@@ -184,24 +184,24 @@ def test_the_commit_empties_the_row_and_is_known_again() -> None:
     assert outcome_of(late, newer) == Fenced(epoch=3, by_epoch=4, by_run="next")
 
 
-def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> None:
+def test_the_next_claim_adopts_the_new_history_and_clears_the_consent() -> None:
     state = row_without(KEY, row(old(0, 49), old(50, 99)), [segment_id(50)])
     view = seen(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
     adopted = state_with_new(view)
     assert [segment.start_offset for segment in adopted.segments] == [0, 50]
     assert (adopted.forgotten, adopted.lineage, adopted.epoch) == ((), NEW, 2)
-    # The same truncation is no news to the row that has it.
+    # A row that knows the truncation does not refuse it again.
     assert isinstance(discovered(adopted, [unknown(old(50, 99))]), PartitionView)
 
 
-def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
+def test_a_partition_whose_segments_all_expired_is_not_forgotten() -> None:
     emptied = a_state((), log_start_offset=10, retired=(retired(a_segment(0, 9)),))
     view = seen(emptied)
     vacuumed = replace(state_with_new(view), retired=())
     assert vacuumed.lineage == emptied.lineage
     assert not vacuumed.is_forgotten
     assert not replace(vacuumed, lineage=()).is_forgotten
-    # What expired does not come back with a late upload, and the log start stays.
+    # An expired segment does not come back with a late upload, and the log start stays.
     again = seen(vacuumed, [unknown(a_segment(0, 9))])
     assert (again.segments, again.log_start_offset) == ((), 10)
 
@@ -209,7 +209,7 @@ def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
 # In the history, and not restorable.
 
 
-def test_a_forgotten_row_has_its_place_in_the_history_and_ends_what_can_be_restored() -> None:
+def test_a_forgotten_row_is_in_the_history_and_no_restore_crosses_it() -> None:
     found = replace(row(old(0, 49), old(50, 99)), epoch=1, owner_run="first")
     held = claimed(found, run="me", commit_id="claim", at_ms=1)
     gone = replace(held.emptied(["apart"]), owner_run="")
@@ -230,7 +230,7 @@ def test_a_forgotten_row_has_its_place_in_the_history_and_ends_what_can_be_resto
     assert segment_id(50) in refusal.detail
 
 
-def test_where_there_was_no_row_the_claim_before_found_nothing() -> None:
+def test_without_a_row_the_claim_before_a_forget_found_nothing() -> None:
     held = claimed(row_without(KEY, None, ()), run="me", commit_id="claim", at_ms=1)
     gone = replace(held.emptied(["apart"]), owner_run="")
     assert [entry.event for entry in entries([gone, held])] == [Event.FORGOTTEN, Event.CLAIMED]
@@ -238,7 +238,7 @@ def test_where_there_was_no_row_the_claim_before_found_nothing() -> None:
     assert [entry.event for entry in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
 
 
-# What `vacuum` leaves until then.
+# What `vacuum` keeps until then.
 
 
 def past_grace(segment: Segment) -> RetiredSegment:
@@ -247,7 +247,7 @@ def past_grace(segment: Segment) -> RetiredSegment:
 
 @pytest.mark.parametrize("is_cut_off", [False, True])
 @pytest.mark.parametrize("is_ours_live", [False, True])
-def test_the_originals_stay_while_the_way_out_leads_through_them(
+def test_the_originals_stay_while_the_remedy_needs_them(
     is_cut_off: bool, is_ours_live: bool
 ) -> None:
     ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
@@ -263,4 +263,4 @@ def test_the_originals_stay_while_the_way_out_leads_through_them(
     stays = is_cut_off and is_ours_live
     going = [retired_segment.segment.segment_id for retired_segment in vacuumed.starting]
     assert going == [*([] if stays else [other.segment_id]), earlier.segment_id]
-    assert ("1 retired originals stay" in "; ".join(vacuumed.notes)) == stays
+    assert ("1 retired original kept" in "; ".join(vacuumed.notes)) == stays

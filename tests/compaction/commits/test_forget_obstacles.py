@@ -11,12 +11,12 @@ from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 
-def test_uploads_alone_are_in_nobodys_way() -> None:
+def test_uploads_alone_are_no_obstacle() -> None:
     assert in_the_way(facts(row(old(0, 99)), [new(60, 79)])) is None
     assert in_the_way(facts(None, [new(60, 79)])) is None
 
 
-def test_what_we_wrote_is_retired_or_orphaned_is_in_the_way_while_it_is_listed() -> None:
+def test_our_segments_retired_ones_and_orphans_are_obstacles_while_listed() -> None:
     ours = old(0, 49, segment_id=segment_id("ours"), written_by_run="a run")
     before = old(0, 49, segment_id=segment_id("before"), written_by_run="a run")
     state = row(ours, old(50, 99), retired=(retired(old(0, 49)), retired(before)))
@@ -32,7 +32,7 @@ def test_what_we_wrote_is_retired_or_orphaned_is_in_the_way_while_it_is_listed()
     assert in_the_way(moved) is None
 
 
-def test_what_we_wrote_and_retired_is_in_the_way_though_the_live_ones_are_moved_away() -> None:
+def test_our_retired_segments_are_obstacles_even_if_the_live_ones_are_moved_away() -> None:
     ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
     before = old(0, 99, segment_id=segment_id("before"), written_by_run="a run")
     state = row(ours, retired=(retired(old(0, 99)), retired(before)))
@@ -42,16 +42,16 @@ def test_what_we_wrote_and_retired_is_in_the_way_though_the_live_ones_are_moved_
     assert found.retired == (before.segment_id,)
 
 
-def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
+def test_a_second_upload_by_the_new_leader_is_no_obstacle() -> None:
     again = old(40, 59, segment_id=segment_id("again"))
     strays = [unknown(again), new(60, 79)]
     assert in_the_way(facts(row(old(0, 39), old(40, 99)), strays)) is None
-    # A run of ours may have cut its groups there: shown only once the originals are back.
+    # A run may have ended a group there: only the restored originals would show it.
     ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
     found = in_the_way(facts(row(old(0, 39), ours), strays))
     assert found is not None
     assert found.doubtful == (again.segment_id,)
-    # `vacuum` deletes orphans, but none that may alone give the new log its offsets.
+    # `vacuum` deletes orphans, except one that may be the only source of the new log's offsets.
     assert found.orphans == ()
     moved = facts(row(old(0, 39), ours), strays)
     found = in_the_way(replace(moved, classified=replace(moved.classified, known=())))
@@ -59,7 +59,7 @@ def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
     assert found.written == ()
 
 
-def test_what_begins_amid_a_live_upload_no_run_of_ours_has_written() -> None:
+def test_a_segment_that_starts_inside_a_live_upload_is_a_brokers() -> None:
     ours = old(0, 39, segment_id=segment_id("ours"), written_by_run="a run")
 
     def doubtful(state: PartitionState, start: int, end: int) -> bool:
@@ -71,12 +71,12 @@ def test_what_begins_amid_a_live_upload_no_run_of_ours_has_written() -> None:
 
     beside_upload = row(ours, old(40, 69), old(70, 99))
     assert not doubtful(beside_upload, 41, 59)
-    # A run's segment may begin there, and end below its last batches, which it removed.
+    # A run's segment may start there, and end early, because the run removed its last batches.
     assert doubtful(beside_upload, 40, 50)
     assert doubtful(row(old(0, 39), replace(ours, start_offset=40, end_offset=99)), 41, 59)
 
 
-def test_what_a_dead_run_may_have_written_is_compared_with_the_uploads_that_live_there() -> None:
+def test_segments_of_a_dead_run_are_compared_with_live_uploads() -> None:
     ours = old(0, 29, segment_id=segment_id("ours"), written_by_run="a run")
     uploads = (old(30, 39), old(40, 49), old(50, 99))
     again = unknown(old(0, 55, segment_id=segment_id("again")))
@@ -110,12 +110,12 @@ def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str =
     return found.refusal(uploads_at).sentence
 
 
-def test_each_kind_has_its_way_out() -> None:
+def test_each_kind_of_obstacle_has_its_remedy() -> None:
     ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
     dead = unknown(replace(old(0, 69), segment_id=segment_id("dead")))
     said = sentence(row(ours), uploads_at="2026-11-21")
     assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
-    # What the restore retires has to go as well.
+    # The segments that the restore retires must be deleted as well.
     assert said.index("restore") < said.index("tierfold vacuum") < said.index("Then forget.")
     assert "orphans" not in said
     said = sentence(row(ours))
@@ -123,7 +123,7 @@ def test_each_kind_has_its_way_out() -> None:
     assert "out of the tier" in said
     assert "vacuum" not in said
     said = sentence(row(ours, retired=(retired(replace(ours, segment_id=segment_id("before"))),)))
-    # Moved away earlier, the partition is refused for what is gone, and `vacuum` does nothing.
+    # If the segments were moved away first, `vacuum` would refuse the partition for missing data.
     assert said.index("First run `tierfold vacuum`") < said.index("out of the tier")
     said = sentence(row(old(0, 99), retired=(retired(ours),)))
     assert "grace period" in said
@@ -131,7 +131,7 @@ def test_each_kind_has_its_way_out() -> None:
     said = sentence(row(old(0, 99)), dead, new(60, 79))
     assert "deletes orphans" in said
     assert "grace period" not in said
-    # No state can be restored, and `vacuum` spares what the new log may need.
+    # No state can be restored, and `vacuum` keeps what the new log may need.
     again = unknown(old(40, 59, segment_id=segment_id("again")))
     said = sentence(row(ours), again, new(60, 79))
     assert "deletes orphans" not in said
@@ -140,7 +140,7 @@ def test_each_kind_has_its_way_out() -> None:
     assert "bring back" not in sentence(row(ours), again, new(60, 79), uploads_at="2026-11-21")
 
 
-def test_of_many_some_are_named() -> None:
+def test_only_some_of_many_segments_are_named() -> None:
     chain = [
         replace(segment, leader_epochs=(LeaderEpoch(epoch=3, start_offset=segment.start_offset),))
         for segment in a_chain(*[10] * (NAMED + 2), written_by_run="a run")

@@ -1,4 +1,4 @@
-"""History from rows, newest first: what each did, and which row a time or a run selects."""
+"""History from rows, newest first: the event of each, and the row of a time or a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tierfold.compaction.model.segments import PartitionState
 
 
 def history(rows: Sequence[PartitionState]) -> list[Entry]:
-    """The entries of rows that are given oldest first, as tests make them; newest first."""
+    """The entries, newest first, of rows given oldest first."""
     return list(entries(rows[::-1]))
 
 
@@ -23,7 +23,7 @@ def events(*steps: Step) -> list[Event]:
     return [entry.event for entry in notable(history(lived(steps).rows))][-2::-1]
 
 
-def test_each_row_says_what_it_did() -> None:
+def test_each_row_has_its_event() -> None:
     assert events(("compact", 0, 0)) == [Event.COMPACTED]
     assert events(("upload", 0, 0)) == [Event.CLAIMED]
     assert events(("expire", 0, 0)) == [Event.EXPIRED]
@@ -37,7 +37,7 @@ def test_each_row_says_what_it_did() -> None:
     assert events(("compact", 7, 0)) == [Event.COMPACTED]
 
 
-def test_the_first_row_is_how_brokers_left_it_unless_older_ones_are_forgotten() -> None:
+def test_the_first_row_is_found_unless_older_rows_are_missing() -> None:
     rows = lived([("compact", 0, 0)]).rows
     assert history(rows)[-1].event is Event.FOUND
     for forgotten in range(1, len(rows)):
@@ -45,7 +45,7 @@ def test_the_first_row_is_how_brokers_left_it_unless_older_ones_are_forgotten() 
     assert history([]) == []
 
 
-def test_an_entry_has_its_run_and_what_it_moved() -> None:
+def test_an_entry_has_its_run_and_its_segment_counts() -> None:
     compacted, claim, released, found = history(lived([("compact", 0, 2)]).rows)
     assert (found.run, found.segments_in, found.segments_out) == ("run 0", 0, 3)
     assert (released.event, released.run) == (Event.RELEASED, "run 0")
@@ -66,7 +66,7 @@ def test_no_row_is_read_before_it_is_needed() -> None:
 
     newest = next(entries(rows()))
     assert newest.state == read[0]
-    # Its epoch's claim is two rows back, and what came before it is one more.
+    # Its epoch's claim is two rows back; the row before that is needed, too.
     assert len(read) == 3
 
 
@@ -95,7 +95,7 @@ def test_a_run_means_the_last_row_of_its_epoch(steps: list[Step]) -> None:
         assert meant in left_by(found, "run")
 
 
-def test_of_rows_at_the_same_time_the_last_is_meant() -> None:
+def test_of_rows_with_the_same_time_the_last_counts() -> None:
     rows = [replace(row, committed_at_ms=5) for row in lived([("compact", 0, 0)]).rows]
     meant = at(history(rows), 5)
     assert meant is not None
@@ -104,7 +104,7 @@ def test_of_rows_at_the_same_time_the_last_is_meant() -> None:
     assert at(history(rows), 6) == meant
 
 
-def test_the_time_of_an_entry_selects_it_though_a_clock_was_wrong() -> None:
+def test_the_time_of_an_entry_selects_it_even_if_a_clock_was_wrong() -> None:
     rows = lived([("compact", 0, 0), ("upload", 0, 0)]).rows
     times_ms = (10, 20, 90, 30, 40, 5)
     found = history(

@@ -51,7 +51,7 @@ def after_with(*segments: Segment, **fields: Any) -> PartitionState:
     return replace(AFTER, segments=segments, **fields) if segments else replace(AFTER, **fields)
 
 
-def test_a_good_commit_breaks_nothing() -> None:
+def test_a_valid_commit_violates_nothing() -> None:
     assert not violations(BEFORE, AFTER)
 
 
@@ -160,7 +160,7 @@ def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> N
     assert not violations(before, after)
 
 
-def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
+def test_retention_may_remove_the_head_with_the_log_start() -> None:
     expired = replace(BEFORE, segments=(SECOND,), retired=(*BEFORE.retired, retired(FIRST)))
     assert invariants(BEFORE, expired) == {"covered_span_is_kept"}
     assert invariants(BEFORE, replace(expired, log_start_offset=10)) == set()
@@ -178,13 +178,13 @@ def test_a_span_fits_an_index_up_to_its_last_offset_unless_the_row_had_it_before
         assert invariant not in invariants(known, a_state((beyond,)))
 
 
-def test_what_was_being_deleted_may_be_forgotten() -> None:
+def test_a_segment_being_deleted_may_leave_the_row() -> None:
     assert (
         invariants(BEFORE, replace(AFTER, retired=AFTER.retired[:1] + AFTER.retired[2:])) == set()
     )
 
 
-def test_a_restore_alone_may_bring_back_what_was() -> None:
+def test_only_a_restore_may_bring_retired_segments_back() -> None:
     back = replace(
         AFTER,
         segments=LIVE,
@@ -202,7 +202,7 @@ def test_a_restore_alone_may_bring_back_what_was() -> None:
 FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="forget", owner_run="")
 
 
-def test_a_forget_alone_may_take_everything_back() -> None:
+def test_only_a_forget_may_empty_a_row() -> None:
     assert not violations(BEFORE, FORGOTTEN, FORGET_INVARIANTS)
     assert {"covered_span_is_kept", "nothing_is_forgotten"} < invariants(BEFORE, FORGOTTEN)
 
@@ -219,12 +219,12 @@ def test_a_forget_alone_may_take_everything_back() -> None:
         ({"log_start_offset": 1}, "all_is_forgotten"),
     ],
 )
-def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], invariant: str) -> None:
+def test_a_forget_leaves_only_the_fence(fields: dict[str, Any], invariant: str) -> None:
     found = violations(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
     assert list(found) == [invariant]
 
 
-def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
+def test_a_claim_that_adopts_a_history_clears_the_consent() -> None:
     adopted = replace(FORGOTTEN, segments=LIVE, lineage=BEFORE.lineage)
     found = violations(
         FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
@@ -239,7 +239,7 @@ def test_the_oldest_entries_of_the_vector_may_go() -> None:
     assert not violations(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:]))
 
 
-def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> None:
+def test_a_claim_may_adopt_and_drop_segments_and_opens_the_next_epoch() -> None:
     grown = replace(BEFORE, segments=a_chain(10, 10, 10))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
     assert not violations(BEFORE, claim, CLAIM_INVARIANTS)
@@ -254,11 +254,11 @@ CUT: Final = a_segment(20, 25, segment_id=segment_id("cut"), skipped_offsets=8)
 @pytest.mark.parametrize(
     ("live", "agrees_with", "unproven"),
     [
-        # It begins at 12, in the second: only with that one does it share offsets.
+        # It starts at 12, inside the second: it shares offsets only with that one.
         (LIVE, (SECOND.segment_id,), ""),
         (LIVE, (), SECOND.segment_id),
         (LIVE, (FIRST.segment_id,), SECOND.segment_id),
-        # What a run of ours wrote holds fewer records by design.
+        # A segment that tierfold wrote has fewer records by design.
         ((FIRST, replace(SECOND, written_by_run="earlier")), (), ""),
         ((replace(FIRST, end_offset=13), a_segment(14, 19)), (segment_id(14),), segment_id(0)),
     ],
@@ -274,7 +274,7 @@ def test_a_claim_adopts_no_overlap_that_was_not_compared(
     assert unproven in found.get("overlaps_are_proven", "")
 
 
-def test_what_lives_already_is_not_compared_anew() -> None:
+def test_live_segments_are_not_compared_again() -> None:
     before = replace(BEFORE, segments=(*LIVE, CUT))
     claim = claimed(before, run="mine", commit_id="c", at_ms=1)
     assert not violations(before, claim, CLAIM_INVARIANTS)
@@ -289,7 +289,7 @@ def test_what_lives_already_is_not_compared_anew() -> None:
         {"size_bytes": 1},
     ],
 )
-def test_what_the_row_says_of_a_segment_never_changes_live_or_retired(
+def test_a_segments_metadata_never_changes_live_or_retired(
     change: dict[str, Any],
 ) -> None:
     changed = replace(SECOND, **change)

@@ -237,7 +237,7 @@ def test_an_object_of_another_size_is_named(part: str, more: int) -> None:
     assert found == (expected,)
 
 
-def test_a_segment_that_is_gone_lacks_every_object() -> None:
+def test_every_object_of_a_missing_segment_is_reported() -> None:
     assert len(listing_violations((WRITTEN, UNCHANGED), [])) == len(REQUIRED_PARTS)
 
 

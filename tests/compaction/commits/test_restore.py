@@ -40,7 +40,7 @@ def refused(earlier: PartitionState, row: PartitionState) -> str:
 
 
 def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
-    """The model: the segments live then, and every upload since; None: some are not whole."""
+    """The model: the segments of that row and every later upload; None: some are not whole."""
     ids = [segment.segment_id for segment in earlier.segments]
     ids += [
         upload.segment_id for upload in life.uploads if upload.start_offset >= earlier.next_offset
@@ -111,7 +111,7 @@ def going(segment: RetiredSegment) -> RetiredSegment:
 )
 def test_deleted_and_marked_segments_refuse_a_restore(left: tuple[RetiredSegment, ...]) -> None:
     detail = refused(FOUND, replace(COMPACTED, retired=left))
-    assert "are deleted, being deleted or forgotten" in detail
+    assert "being deleted or forgotten" in detail
     assert FIRST.segment_id in detail
     assert SECOND.segment_id not in detail
 

@@ -42,7 +42,7 @@ def unchanged(work: Round) -> list[GroupReceipt]:
     return [receipt(number, GroupResult.UNCHANGED, work) for number in range(len(work.groups))]
 
 
-def test_only_what_was_written_is_swapped_and_the_claim_is_let_go() -> None:
+def test_only_written_groups_are_swapped_and_the_claim_is_released() -> None:
     work = a_round()
     written = receipt(0, GroupResult.WRITTEN, work)
     receipts = [written, receipt(1, GroupResult.UNCHANGED, work)]

@@ -1,4 +1,4 @@
-"""Whether `vacuum` may go on, right before it deletes: each thing that stops it, and why."""
+"""Whether `vacuum` may continue right before it deletes: everything that stops it, and why."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ UNMARKED: Final = (f"segment {A} is not marked as being deleted",)
 @pytest.mark.parametrize(
     ("row", "if_committed", "if_unanswered"),
     [
-        # The row, and what follows where the marking commit was committed, or got no answer.
+        # The row, and the result if the marking commit succeeded, or got no answer.
         (STARTED, STARTED, STARTED),
         (CLAIMED, UNMARKED, LATE),
         (None, LostRace(found_commit_id=""), LostRace(found_commit_id="")),
@@ -67,7 +67,7 @@ UNMARKED: Final = (f"segment {A} is not marked as being deleted",)
         (replace(STARTED, segments=CHAIN), *[(f"segment {A} is live",)] * 2),
     ],
 )
-def test_only_the_row_of_the_marking_commit_lets_the_deletion_go_on(
+def test_only_the_row_of_the_marking_commit_allows_the_deletion(
     row: PartitionState | None, if_committed: object, if_unanswered: object
 ) -> None:
     assert rechecked(DELETION, row, held=STARTED, unanswered=None) == if_committed
@@ -93,7 +93,7 @@ def test_the_row_decides_what_is_deleted() -> None:
         assert deletion_violations(DELETION, row) == (violation,)
 
 
-def test_what_an_earlier_run_marked_is_checked_too() -> None:
+def test_segments_that_an_earlier_run_marked_are_checked_too() -> None:
     going = DeletionPlan(key=KEY, going=STARTED.retired)
     assert deletion_violations(going, STARTED) == ()
     assert deletion_violations(going, CLAIMED) == UNMARKED
@@ -107,7 +107,7 @@ def test_all_violations_are_named() -> None:
 
 
 def other(segment: ListedSegment) -> dict[str, ListedSegment]:
-    """What a later listing may show in its place."""
+    """What a later listing may show instead."""
     parts = segment.parts
     return {
         "a part more": replace(segment, parts=(*parts, ("txnindex", 34))),
@@ -119,13 +119,13 @@ def other(segment: ListedSegment) -> dict[str, ListedSegment]:
 
 @pytest.mark.parametrize("was", [listed(ORPHAN), listed(APART)], ids=["orphan", "set apart"])
 @pytest.mark.parametrize("change", other(listed(ORPHAN)))
-def test_what_changed_since_it_was_listed_stays(was: ListedSegment, change: str) -> None:
+def test_an_orphan_that_changed_after_the_listing_stays(was: ListedSegment, change: str) -> None:
     listing = map(listed, (*CHAIN, ORPHAN, APART))
     now = [other(segment)[change] if segment == was else segment for segment in listing]
     assert changed_ids(DELETION, now) == {was.segment_id}
 
 
-def test_what_is_listed_as_before_or_not_at_all_has_not_changed() -> None:
+def test_an_orphan_listed_as_before_or_not_at_all_has_not_changed() -> None:
     live = replace(listed(CHAIN[1]), modified_ms=9)
     for listing in ([live, listed(ORPHAN), listed(APART)], [live, listed(APART)], [live], []):
         assert changed_ids(DELETION, listing) == frozenset()

@@ -1,4 +1,4 @@
-"""What may be deleted of a partition whose log was cut off, and of what is set apart in it."""
+"""What may be deleted of a partition whose log was cut off, and of segments set apart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APART: Final = a_segment(25, 35, segment_id=segment_id("apart"))
 
 
 def rules(binding: TierBinding | None) -> Rules:
-    """Everything is older than it may be."""
+    """Everything is old enough to be deleted."""
     policy = frozenset({"delete"})
     return Rules(cleanup_policy=policy, tier_binding=binding, retention_ms=1)
 
@@ -42,7 +42,7 @@ def test_nothing_of_a_log_that_was_cut_off_expires(binding: TierBinding | None) 
     assert usual.notes
 
 
-def test_the_row_has_the_last_word_on_what_is_set_apart_too() -> None:
+def test_the_row_also_decides_about_segments_that_are_set_apart() -> None:
     view = replace(a_view(CHAIN), set_apart=(listed(APART),))
     vacuumed = deletion_plan_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
     assert vacuumed.set_apart == (listed(APART),)

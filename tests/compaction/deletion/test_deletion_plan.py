@@ -1,4 +1,4 @@
-"""What may be deleted of a partition, and that a live row's segments never are (SEMANTICS 8)."""
+"""What may be deleted of a partition; a live row's segments never are (SEMANTICS 8)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ INCOMPLETE: Final = IncompleteUpload(
 
 
 def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegment:
-    """Retired so long ago, written by a run of ours or by a broker."""
+    """A segment retired `for_ms` ago, written by tierfold or by a broker."""
     return RetiredSegment(
         segment=replace(segment, written_by_run="earlier" if is_ours else ""),
         retired_at_ms=NOW_MS - for_ms,
@@ -94,7 +94,7 @@ def deletion(
 
 
 def ids(vacuumed: DeletionPlan) -> tuple[list[str], ...]:
-    """Ids of what expires, starts, goes on and is an orphan."""
+    """Ids of expired, starting, going and orphaned segments."""
     return (
         [gone.segment.segment_id for gone in vacuumed.expired],
         [entry.segment.segment_id for entry in vacuumed.starting],
@@ -114,7 +114,7 @@ def test_a_retired_segment_stays_for_the_grace_period(for_ms: int, is_due: bool)
     assert vacuumed.is_nothing is not is_due
 
 
-def test_a_deletion_that_was_started_goes_on_whatever_its_age_and_the_binding() -> None:
+def test_a_started_deletion_continues_whatever_its_age_and_the_binding() -> None:
     started = replace(gone(CHAIN[0], for_ms=0), deletion_started_at_ms=NOW_MS)
     vacuumed = deletion(seen(a_state(CHAIN[1:], retired=(started,))), Rules())
     assert ids(vacuumed) == ([], [], [A], [])
@@ -124,7 +124,9 @@ def test_a_deletion_that_was_started_goes_on_whatever_its_age_and_the_binding() 
 
 
 @pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
-def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding | None) -> None:
+def test_if_a_broker_may_name_segments_only_our_own_are_deleted(
+    binding: TierBinding | None,
+) -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
@@ -140,7 +142,7 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
 
 
 @pytest.mark.parametrize(("age_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
-def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_them(
+def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_work(
     age_ms: int, is_due: bool
 ) -> None:
     view = seen(a_state(CHAIN), [stray(10, 19, age_ms=age_ms)])
@@ -156,14 +158,14 @@ def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_them(
     ("start", "end", "is_orphan"),
     [(15, 29, True), (15, 30, False), (29, 29, True), (30, 30, False)],
 )
-def test_only_what_lies_within_the_live_range_is_an_orphan(
+def test_only_a_segment_within_the_live_range_is_an_orphan(
     start: int, end: int, is_orphan: bool, lacking: str
 ) -> None:
     vacuumed = deletion(seen(a_state(CHAIN), [stray(start, end, lacking=lacking)]))
     assert ids(vacuumed)[3] == ([segment_id(f"stray{start}")] if is_orphan else [])
 
 
-def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None:
+def test_an_incomplete_upload_with_offsets_of_its_own_is_kept_and_reported() -> None:
     vacuumed = deletion(seen(a_state(CHAIN), [stray(15, 35, lacking="leader_epoch_checkpoint")]))
     assert vacuumed.is_nothing
     assert vacuumed.notes == (
@@ -181,8 +183,8 @@ def test_a_log_that_cannot_be_read_is_kept_and_reported() -> None:
     )
 
 
-def test_what_the_next_claim_adopts_makes_no_orphan_yet() -> None:
-    # The row that is committed decides: a claim may still fail.
+def test_a_segment_that_the_next_claim_adopts_makes_no_orphan_yet() -> None:
+    # The committed row decides, because a claim may still fail.
     (new,) = a_chain(10, start_offset=30)
     row = a_state(CHAIN)
     covered = stray(15, 35)
@@ -191,7 +193,7 @@ def test_what_the_next_claim_adopts_makes_no_orphan_yet() -> None:
     assert ids(deletion(seen(adopted, [covered])))[3] == [segment_id("stray15")]
 
 
-def test_an_orphan_without_a_log_goes_wherever_it_begins() -> None:
+def test_an_orphan_without_a_log_is_deleted_wherever_it_starts() -> None:
     found = [stray(15, 20, lacking="log"), stray(30, 35, lacking="log index")]
     assert ids(deletion(seen(a_state(CHAIN), found)))[3] == [
         segment_id("stray15"),
@@ -213,7 +215,7 @@ TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
         (None, TAKES_APART, DAY_MS, False),
     ],
 )
-def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
+def test_a_segment_set_apart_is_deleted_only_if_a_person_gave_it_up(
     binding: TierBinding | None, order: VacuumLimits, age_ms: int, goes: bool
 ) -> None:
     # Epoch 2 began at 20; a deposed leader of epoch 1 still uploaded 20-22.
@@ -234,7 +236,7 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     assert any("1 set apart." in note for note in vacuumed.notes) is is_reported
 
 
-def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
+def test_segments_that_no_run_has_adopted_expire_as_well() -> None:
     old = [replace(segment, max_timestamp_ms=0) for segment in a_chain(10, 10)]
     first = seen(None, list(map(unknown, old)))
     vacuumed = deletion(first, DELETE, incomplete_uploads=[INCOMPLETE])
@@ -243,7 +245,7 @@ def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
     assert deletion(first).is_nothing
 
 
-def test_a_note_says_where_nothing_will_be_left() -> None:
+def test_a_note_says_that_every_live_segment_expires() -> None:
     old = [replace(segment, max_timestamp_ms=0) for segment in CHAIN]
     assert deletion(seen(a_state(old)), DELETE).notes == ("every live segment is past retention",)
     assert deletion(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
@@ -261,7 +263,7 @@ def test_the_log_starts_where_the_first_segment_that_stays_does() -> None:
     assert len(failed_requirements(vacuumed.requires, replace(row, segments=CHAIN[1:]))) == 1
 
 
-def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
+def test_a_deletion_requires_that_the_segment_is_whole() -> None:
     row = a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=DAY_MS),))
     vacuumed = deletion(seen(row))
     assert vacuumed.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
@@ -279,7 +281,7 @@ def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
         ("", 0, ""),
     ],
 )
-def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
+def test_a_run_holds_a_partition_until_its_last_commit_is_as_old_as_an_orphan(
     owner: str, silent_ms: int, expected: str
 ) -> None:
     row = a_state(CHAIN, owner_run=owner, committed_at_ms=NOW_MS - silent_ms)
@@ -297,7 +299,7 @@ def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
         ((B, C), (B,)),
     ],
 )
-def test_only_what_the_row_marks_and_no_listing_shows_leaves_it(
+def test_only_marked_segments_without_objects_leave_the_row(
     gone: tuple[str, ...], finished: tuple[str, ...]
 ) -> None:
     going, starting = (
@@ -311,7 +313,7 @@ def test_only_what_the_row_marks_and_no_listing_shows_leaves_it(
 
 
 def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
-    """An upload of epoch 0, complete, cut short or torn; some by batches of no epoch."""
+    """An upload of epoch 0, complete, incomplete or torn; some with batches of no epoch."""
     lacking = draw(st.sampled_from(["", *REQUIRED_PARTS]))
     end = start + draw(st.integers(0, 20))
     found = stray(start, end, age_ms=draw(st.integers(0, 2)) * DAY_MS, lacking=lacking)
@@ -326,7 +328,7 @@ def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
-    """A row in any state, what else is in the tier, and any settings."""
+    """A row in any state, other segments in the tier, and any settings."""
     ages = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
     first_live = draw(st.integers(0, len(ages)))
     chain = [
@@ -354,7 +356,7 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
 
 
 @given(partitions())
-def test_nothing_that_a_live_row_names_is_ever_deleted(found: tuple[PartitionView, Rules]) -> None:
+def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Rules]) -> None:
     view, rules = found
     vacuumed = deletion(view, rules, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(vacuumed))
@@ -368,7 +370,7 @@ def test_nothing_that_a_live_row_names_is_ever_deleted(found: tuple[PartitionVie
     assert len(expired | starting | going | orphans) == sum(map(len, ids(vacuumed)))
     if not rules.is_detached:
         assert not expired | orphans
-    # As the catalog writes it: every invariant holds, then the objects may go.
+    # As the catalog writes it: every invariant holds before objects are deleted.
     row = claimed(state_with_new(view), run="vacuum", commit_id="1", at_ms=NOW_MS)
     after = row
     for number, updates in enumerate(

@@ -1,4 +1,4 @@
-"""What `vacuum` deletes later, and when: it goes the millisecond that it stops waiting."""
+"""What `vacuum` deletes later, and from which millisecond on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETIRED, *LIVE = a_chain(10, 10, 10)
 
 
 def found(start: int, *, age_ms: int) -> ListedSegment:
-    """A segment that no row names, written so long ago."""
+    """A segment of that age that no row names."""
     return replace(listed(a_segment(start, 29)), modified_ms=NOW_MS - age_ms)
 
 
@@ -52,7 +52,7 @@ def view(
         (None, True, ["retired segment"]),
     ],
 )
-def test_what_waits_goes_once_it_is_due_and_not_before(
+def test_a_waiting_segment_is_deleted_once_it_is_due_and_not_before(
     binding: TierBinding | None, takes_set_apart: bool, waiting: list[str]
 ) -> None:
     rules = replace(DETACHED, tier_binding=binding)
@@ -75,7 +75,7 @@ def test_what_waits_goes_once_it_is_due_and_not_before(
         ]
 
 
-def test_those_that_still_wait_are_named_and_no_deletion_that_has_started() -> None:
+def test_waiting_segments_are_listed_but_no_started_deletions() -> None:
     started = replace(gone(for_ms=0), deletion_started_at_ms=NOW_MS)
     ages_ms = (2, 3, 7)
     orphans = tuple(found(20 + age_ms, age_ms=age_ms) for age_ms in ages_ms)

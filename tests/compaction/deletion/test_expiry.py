@@ -1,4 +1,4 @@
-"""Which segments expire: against a short model of Kafka's loop, and case by case (SEMANTICS 9)."""
+"""Which segments expire: compared with a model of Kafka's loop, and case by case (SEMANTICS 9)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIME, SIZE, LOG_START = ExpiryReason.TIME, ExpiryReason.SIZE, ExpiryReason.LOG_S
 
 
 def log(*ages_ms: int | None, sizes: Sequence[int] = ()) -> tuple[Segment, ...]:
-    """Segments of ten offsets and 100 bytes, the newest record so old; None: without a time."""
+    """Segments of ten offsets and 100 bytes, by the age of the newest record; None: unknown."""
     chain = a_chain(*[10] * len(ages_ms), size_bytes=100)
     bytes_each = sizes or [100] * len(ages_ms)
     return tuple(
@@ -51,7 +51,7 @@ def reasons(
         # Strictly older: at exactly retention.ms it stays.
         (log(101, 100), {"retention_ms": 100}, [TIME]),
         (log(1, 0), {"retention_ms": 0}, [TIME]),
-        # Up to the first that stays, whatever lies behind it.
+        # Up to the first that stays, whatever comes after it.
         (log(50, 500, 500), {"retention_ms": 100}, []),
         (log(500, 50, 500), {"retention_ms": 100}, [TIME]),
         # Its age is unknown.
@@ -59,17 +59,17 @@ def reasons(
         (log(500, None, 500), {"retention_ms": 100}, [TIME]),
         (log(500, 400), {"retention_ms": -1}, []),
         (log(500, 400), {"retention_ms": LONG_MAX}, []),
-        # While what is left without the segment is still as large.
+        # As long as the rest without the segment is still as large.
         (log(0, 0, 0), {"retention_bytes": 300}, []),
         (log(0, 0, 0), {"retention_bytes": 299}, []),
         (log(0, 0, 0), {"retention_bytes": 200}, [SIZE]),
         (log(0, 0, 0), {"retention_bytes": 0}, [SIZE, SIZE, SIZE]),
         (log(0, 0, 0), {"retention_bytes": -1}, []),
         (log(0, 0, 0, sizes=[150, 10, 10]), {"retention_bytes": 100}, []),
-        # What goes by its age counts for the size too.
+        # A segment that expires by its age reduces the size, too.
         (log(500, 0, 0), {"retention_ms": 100, "retention_bytes": 200}, [TIME]),
         (log(500, 0, 0), {"retention_ms": 100, "retention_bytes": 100}, [TIME, SIZE]),
-        # A segment too large for the size may go by its age, and the next by its size.
+        # A segment too large to expire by size may expire by age, and the next one by size.
         (
             log(500, 0, 0, sizes=[150, 50, 50]),
             {"retention_ms": 100, "retention_bytes": 49},
@@ -77,14 +77,14 @@ def reasons(
         ),
     ],
 )
-def test_the_head_goes_by_age_and_by_size(
+def test_the_head_expires_by_age_and_by_size(
     segments: tuple[Segment, ...], fields: dict[str, int], expected: list[ExpiryReason]
 ) -> None:
     assert reasons(segments, rules(**fields)) == expected
 
 
 @pytest.mark.parametrize("policy", [frozenset[str](), frozenset({"compact"})])
-def test_without_delete_nothing_goes_by_age_or_size(policy: frozenset[str]) -> None:
+def test_without_delete_nothing_expires_by_age_or_size(policy: frozenset[str]) -> None:
     assert reasons(log(500, 500), rules(policy, retention_ms=0, retention_bytes=0)) == []
 
 
@@ -95,14 +95,14 @@ def test_compact_and_delete_is_delete_too() -> None:
 
 @pytest.mark.parametrize("policy", [frozenset[str](), frozenset({"compact"}), DELETE])
 @pytest.mark.parametrize(("log_start", "expected"), [(9, 0), (10, 1), (19, 1), (20, 2), (30, 3)])
-def test_what_lies_wholly_below_the_log_start_goes_under_every_policy(
+def test_a_segment_below_the_log_start_expires_under_every_policy(
     policy: frozenset[str], log_start: int, expected: int
 ) -> None:
     assert reasons(log(0, 0, 0), rules(policy), log_start) == [LOG_START] * expected
 
 
-def test_what_lies_below_the_log_start_counts_for_the_size() -> None:
-    # Unlike in Kafka, which would let a second one go here: 100 bytes are enough.
+def test_segments_below_the_log_start_reduce_the_excess_size() -> None:
+    # Unlike Kafka, where a second one would expire here: 100 bytes are enough.
     assert reasons(log(0, 0, 0), rules(retention_bytes=200), 10) == [LOG_START]
 
 

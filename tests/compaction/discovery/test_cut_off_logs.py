@@ -29,10 +29,10 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.segments import PartitionState
 
 CUT_AMID: Final = upload(4, 10)
-"""Of epoch 0, whose log was cut off at 8."""
+"""An upload of epoch 0, whose log was cut off at 8."""
 
 
-def test_what_was_cut_off_amid_and_alone_gives_the_log_offsets_is_not_set_apart() -> None:
+def test_a_truncated_segment_with_offsets_of_its_own_is_not_set_apart() -> None:
     #   row        0 ─ 3
     #   cut inside      4 ── 7 ─ 10
     #   current               7 8 ── 12   epoch 4 from 8 on: 4 to 6 are nowhere else
@@ -42,7 +42,7 @@ def test_what_was_cut_off_amid_and_alone_gives_the_log_offsets_is_not_set_apart(
     assert starts(seen.set_apart) == [4]
     assert seen.stalled_since_ms is not None
     assert any("part of the log up to offset 7," in note for note in seen.notes)
-    # Another upload gives all of it: then nothing is lost with the one that was cut.
+    # Another upload has all of it: then nothing is lost with the truncated one.
     seen = view(row, CUT_AMID, current, upload(4, 7))
     assert (spans(seen), starts(seen.set_apart)) == (["0-3", "4-7", "8-12"], [4])
     assert (seen.waiting, seen.needed) == ((), ())
@@ -52,7 +52,7 @@ def test_what_was_cut_off_amid_and_alone_gives_the_log_offsets_is_not_set_apart(
 
 
 @pytest.mark.parametrize(("again", "goes"), [((), False), ((upload(4, 7, (0, 0), (4, 6)),), True)])
-def test_of_a_diverged_partition_too_the_head_of_what_was_cut_amid_stays(
+def test_in_a_diverged_partition_the_head_of_a_truncated_segment_stays(
     again: tuple[InspectedSegment, ...], goes: bool
 ) -> None:
     #   row        0 ─── 5 │ 6 ── 10
@@ -73,7 +73,7 @@ def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionVi
     return row_view(known, refused)
 
 
-def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> None:
+def test_the_view_of_a_diverged_partition_is_its_row_and_the_segments_of_no_history() -> None:
     #   row        0 ──────── 10   epochs 0, 3 from 2 on
     #   current         6 ─ 9      epoch 4 from 6 on: kept
     #   of the row    3 ─ 5        of both: kept, for the new one has these offsets of nothing else
@@ -96,7 +96,7 @@ def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> No
     ("start", "end", "goes"),
     [(1, 3, True), (1, 4, False), (4, 7, False), (4, 8, True), (4, 10, True)],
 )
-def test_what_alone_gives_offsets_to_the_new_history_is_no_orphan(
+def test_the_only_source_of_an_offset_in_the_new_history_is_no_orphan(
     start: int, end: int, goes: bool
 ) -> None:
     #   row        0 ─ 3 │ 4 ──────── 10
@@ -107,7 +107,7 @@ def test_what_alone_gives_offsets_to_the_new_history_is_no_orphan(
     assert starts(seen.orphans) == ([start] if goes else [])
 
 
-def test_where_the_new_history_is_not_known_no_offset_of_the_row_is_given_up() -> None:
+def test_without_the_new_lineage_no_offset_of_the_row_is_given_up() -> None:
     #   current      6.log is torn, its checkpoint says that epoch 4 begins at 6
     row = a_row((2, 10), log_start_offset=2, retired=[retired(a_segment(0, 1))])
     current = replace(torn(6), checkpoint=epochs((0, 0), (4, 6)))
@@ -126,20 +126,20 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
     assert (seen.orphans, seen.set_apart) == ((), ())
 
 
-# An upload cut short before its checkpoint: its batches show a new leader all the same.
+# An upload without its checkpoint: its batches still show a new leader.
 
 
-def test_the_next_leaders_first_upload_cut_short_waits_and_is_not_set_apart() -> None:
+def test_the_next_leaders_incomplete_first_upload_waits_and_is_not_set_apart() -> None:
     new = by_batches(11, 15, 4)
     seen = view(a_row((0, 10)), new)
     assert (starts(seen.waiting), starts(seen.set_apart)) == ([11], [])
     assert seen.stalled_since_ms == new.listed.modified_ms
 
 
-def test_a_deposed_leaders_tail_is_not_taken_where_batches_tell_of_the_next_leader() -> None:
+def test_a_deposed_leaders_tail_is_not_taken_if_batches_show_the_next_leader() -> None:
     seen = view(a_row((0, 10)), upload(11, 12), by_batches(11, 15, 4))
     assert (new_ids(seen), starts(seen.set_apart)) == ((), [11])
 
 
-def test_without_a_row_nothing_of_a_diverged_partition_may_go() -> None:
+def test_without_a_row_nothing_of_a_diverged_partition_is_deleted() -> None:
     assert rest_of(None, LATE, upload(0, 10, (2, 0))) is None

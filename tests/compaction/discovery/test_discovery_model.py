@@ -1,4 +1,4 @@
-"""Discovery against the shortest model: a dictionary of the offsets that any upload holds.
+"""Discovery compared with the shortest model: a dictionary of the offsets of all uploads.
 
 One log of 30 offsets is uploaded by up to three leaders, each with other borders, whole or cut
 short; some of it is claimed, perhaps compacted, and then all of it is listed again.
@@ -41,7 +41,7 @@ def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
 
 
 def offsets_of(segment: InspectedSegment) -> set[int]:
-    """The offsets it holds; none without its `.log`."""
+    """The offsets of a segment; none without its `.log`."""
     if not segment.listed.has_log:
         return set()
     start, end = segment.listed.segment_id.rstrip("A").rstrip("_").split("-")
@@ -58,7 +58,7 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
     first = min((segment.start_offset for segment in named), default=0)
     live: set[int] = set() if row is None else set(range(first, row.next_offset))
-    # A head that comes late: no part of the log, and nothing else is known to hold it.
+    # A late head: not part of the log, and no other segment is known to hold it.
     late = set(range(first))
     no_offsets: set[int] = set()
     whole = no_offsets.union(*(offsets_of(other) for other in found if is_whole(other)))
@@ -68,7 +68,7 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
         is_cut_short = any(not is_whole(other) for other in found)
         assert is_cut_short or whole != set(range(lowest, highest + 1))
         return None
-    # Effective ranges: in order, no overlap, no hole, and exactly what a dictionary holds.
+    # Effective ranges: in order, no overlap, no gap, and exactly those of a dictionary.
     given_by = [
         offset
         for segment in seen.segments
@@ -104,7 +104,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
 ) -> None:
     arrived = data.draw(st.integers(0, len(found)))
     row = None
-    # Half of it is seen, claimed and perhaps compacted; then all of it is listed.
+    # Half of it is discovered, claimed and perhaps compacted; then all of it is listed.
     first = checked(None, found[:arrived])
     if first is not None and first.segments:
         row = claimed(state_with_new(first), run="r", commit_id="1", at_ms=1)

@@ -51,7 +51,7 @@ def test_without_a_row_a_segment_apart_that_alone_holds_offsets_refuses(
     )
 
 
-def test_what_was_forgotten_may_be_lost_and_nothing_else() -> None:
+def test_only_segments_with_consent_may_be_lost() -> None:
     ours, other = upload(0, 10, (2, 0)), upload(11, 15, (0, 0), (1, 9))
     forgotten = replace(ROW, segments=(), lineage=(), epoch=7, forgotten=(segment_id("11-18"),))
     assert forgotten.is_forgotten
@@ -73,7 +73,7 @@ def test_a_truncated_log_refuses_the_partition() -> None:
 
 
 def test_live_segments_outside_the_new_lineage_refuse_the_partition() -> None:
-    # The new checkpoint begins with epoch 3, and the row's 3 begins later: its head must be cut.
+    # The new checkpoint starts with epoch 3, the row's epoch 3 starts later: its head was cut off.
     row = a_state(
         [a_segment(0, 10, leader_epochs=epochs((0, 0), (3, 8)))], lineage=epochs((0, 0), (3, 8))
     )

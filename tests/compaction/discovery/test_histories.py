@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.builders import a_segment, a_state, segment_id, unknown
+from tests.compaction.builders import a_segment, a_state, epochs, segment_id, unknown
 from tierfold.compaction.discovery.histories import (
     NO_EPOCH,
     EpochStretch,
@@ -22,13 +22,9 @@ from tierfold.compaction.discovery.histories import (
     shared_until,
     with_older_epochs,
 )
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
+from tierfold.compaction.model.segments import PartitionState
 
 Pairs = tuple[tuple[int, int], ...]
-
-
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
 
 
 def upload(start: int, end: int, *checkpoint: tuple[int, int], **fields: Any) -> InspectedSegment:
@@ -68,14 +64,14 @@ def decided(row: PartitionState | None, *found: InspectedSegment) -> tuple[Histo
 ROW: Final = a_row((3, 0))
 
 
-def test_nothing_unknown_leaves_the_rows_lineage() -> None:
+def test_unknown_segments_never_change_the_rows_lineage() -> None:
     assert decided_history([], ROW) == History(lineage=epochs((3, 0)), fitting=(), apart=())
     assert decided_history([], None).lineage == ()
 
 
 @pytest.mark.parametrize("start", [0, 3, 6, 10, 11])
 def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start: int) -> None:
-    # The new leader's log was cut off at `start`; what it uploads begins wherever it likes.
+    # The new leader's log was cut off at `start`; its uploads may start anywhere.
     found = upload(6, 14, (3, 0), (4, start)) if start else upload(6, 14, (4, 0))
     history, fitting = decided(ROW, found)
     assert bool(history.violation) is (start <= 10)
@@ -88,13 +84,13 @@ def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start
         )
 
 
-def test_a_truncation_is_found_wherever_the_upload_begins() -> None:
+def test_a_truncation_is_found_wherever_the_upload_starts() -> None:
     for found in (upload(6, 9, (3, 0), (4, 6)), upload(11, 15, (3, 0), (4, 6), (5, 11))):
         assert "epoch 4, which starts at offset 6" in decided_history([found], ROW).violation
 
 
-def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_later() -> None:
-    # A broker cuts its checkpoint off at its log start: epoch 3 began at 0, or at 4 at least.
+def test_the_first_epoch_of_a_truncated_checkpoint_may_start_later() -> None:
+    # A broker's checkpoint starts at its log start: epoch 3 started at 0, or at 4 or below.
     history, fitting = decided(ROW, upload(4, 15, (3, 4)))
     assert (history.violation, fitting) == ("", "u4-15")
     assert history.lineage == epochs((3, 0))
@@ -114,7 +110,7 @@ def test_a_common_epoch_that_starts_elsewhere_is_a_violation(start: int) -> None
     assert not decided_history([upload(4, 15, (2, 0), (3, 6))], row).violation
 
 
-def test_epochs_below_the_rows_first_are_not_looked_at() -> None:
+def test_epochs_below_the_rows_first_are_ignored() -> None:
     # The row's own lineage was cut off at its head.
     row = a_row((3, 4))
     history = decided_history([upload(8, 15, (1, 0), (2, 2), (3, 3), (4, 11))], row)
@@ -138,7 +134,7 @@ def test_the_highest_epoch_decides_not_the_longest_upload() -> None:
         assert history.violation == ""
 
 
-def test_of_one_epoch_the_upload_that_ends_last_decides() -> None:
+def test_of_one_epoch_the_upload_with_the_highest_end_decides() -> None:
     early, late = upload(11, 12, (3, 0), (5, 11)), upload(13, 15, (3, 0), (5, 11))
     assert decided(ROW, late, early)[1] == "u13-15 u11-12"
     other = upload(11, 14, (3, 0), (5, 12))
@@ -156,7 +152,7 @@ def test_batches_on_both_sides_of_an_epochs_start_do_not_fit(
 
 
 def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
-    # Kafka asks for the segment's own epochs; below it the checkpoint may name what it likes.
+    # Kafka checks the segment's own epochs; the checkpoint may list any epochs below it.
     lineage = epochs((1, 0), (3, 8))
     assert fits(upload(11, 15, (1, 0), (2, 5), (3, 8)), lineage)
     assert not fits(upload(6, 15, (1, 0), (2, 5), (3, 8)), lineage)
@@ -173,7 +169,7 @@ def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
         (((4, 8, 15),), True, False),
     ],
 )
-def test_without_a_checkpoint_the_batches_tell(
+def test_without_a_checkpoint_the_batches_decide(
     stretches: tuple[tuple[int, int, int], ...], contradicts: bool, is_apart: bool
 ) -> None:
     history = decided_history([cut_short(8, 15, *stretches)], ROW)
@@ -183,13 +179,13 @@ def test_without_a_checkpoint_the_batches_tell(
         assert "is of leader epoch 4" in history.violation
 
 
-def test_batches_of_a_newer_leader_set_an_older_ones_upload_apart() -> None:
-    # Epoch 4 begins at 12 at the latest, so what epoch 3's leader has from there on is not the log.
+def test_batches_of_a_newer_leader_set_an_upload_of_an_older_one_apart() -> None:
+    # Epoch 4 starts at 12 or below, so records of epoch 3 from there on are not part of the log.
     history, fitting = decided(ROW, upload(11, 20, (3, 0)), cut_short(12, 15, (4, 12, 15)))
     assert (history.lineage, fitting) == (epochs((3, 0), (4, 12)), "c12-15")
 
 
-def test_batches_say_less_than_a_checkpoint_of_the_same_epoch() -> None:
+def test_a_checkpoint_counts_more_than_batches_of_the_same_epoch() -> None:
     history, fitting = decided(
         ROW, cut_short(14, 18, (4, 14, 18)), upload(11, 13, (3, 0), (4, 11))
     )
@@ -199,7 +195,7 @@ def test_batches_say_less_than_a_checkpoint_of_the_same_epoch() -> None:
 @pytest.mark.parametrize(
     ("lower", "start"), [(((3, 11, 11), (4, 12, 16)), 12), (((4, 11, 13),), 11)]
 )
-def test_an_epoch_that_only_batches_tell_begins_with_the_lowest_of_them(
+def test_an_epoch_that_only_batches_show_starts_at_the_lowest_of_them(
     lower: tuple[tuple[int, int, int], ...], start: int
 ) -> None:
     found = (cut_short(14, 18, (4, 14, 18)), cut_short(11, lower[-1][2], *lower))
@@ -207,41 +203,41 @@ def test_an_epoch_that_only_batches_tell_begins_with_the_lowest_of_them(
         assert decided_history(arrived, ROW).lineage == epochs((3, 0), (4, start))
 
 
-def test_every_epoch_that_begins_amid_an_upload_cut_short_extends_the_lineage() -> None:
+def test_every_epoch_that_starts_inside_an_incomplete_upload_extends_the_lineage() -> None:
     found = cut_short(8, 16, (3, 8, 12), (4, 13, 14), (5, 15, 16))
     assert decided_history([found], ROW).lineage == epochs((3, 0), (4, 13), (5, 15))
 
 
-def test_a_later_leaders_batches_cut_off_epochs_that_only_checkpoints_tell_of() -> None:
+def test_a_later_leaders_batches_cut_off_epochs_of_a_checkpoint() -> None:
     deposed = upload(11, 20, (3, 0), (4, 14))
     history, fitting = decided(ROW, deposed, cut_short(12, 13, (5, 12, 13)))
     assert (history.lineage, fitting) == (epochs((3, 0), (5, 12)), "c12-13")
     assert names(history.apart) == ["u11-20"]
 
 
-def test_of_two_epochs_that_batches_tell_the_newer_one_cuts_the_older_off() -> None:
+def test_of_two_epochs_that_batches_show_the_newer_cuts_the_older_off() -> None:
     history, fitting = decided(
         ROW, cut_short(11, 20, (4, 13, 20)), cut_short(12, 15, (5, 12, 15))
     )
     assert (history.lineage, fitting) == (epochs((3, 0), (5, 12)), "c12-15")
 
 
-def test_below_the_lineages_head_the_batches_of_older_epochs_say_nothing() -> None:
-    # The head of the lineage was cut off with the log's, and the tier still holds what lies below.
+def test_batches_of_older_epochs_below_the_lineages_head_are_ignored() -> None:
+    # The head of the lineage was cut off with the log's, and the tier still has segments below.
     row = a_row((3, 4))
     assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "c0-6"
     assert not fits(cut_short(0, 3, (5, 0, 3)), epochs((3, 4), (5, 8)))
     assert not fits(cut_short(0, 3, (3, 0, 3)), ())
 
 
-def test_what_cannot_be_read_decides_nothing() -> None:
+def test_an_unreadable_segment_decides_nothing() -> None:
     torn = upload(11, 19, (3, 0), (4, 11), corruption="torn")
     endless = upload(11, 19, (3, 0), (4, 11), end_offset=None)
     assert decided_history([torn, endless], ROW) == decided_history([], ROW)
     assert not fits(endless, epochs((4, 11)))
 
 
-def test_a_checkpoint_tells_of_a_truncation_though_the_log_beside_it_is_torn() -> None:
+def test_a_checkpoint_beside_a_torn_log_shows_a_truncation() -> None:
     torn = upload(6, 9, (3, 0), (4, 6), corruption="torn", end_offset=None)
     assert "epoch 4, which starts at offset 6" in decided_history([torn], ROW).violation
 
@@ -250,19 +246,19 @@ def test_a_checkpoint_tells_of_a_truncation_though_the_log_beside_it_is_torn() -
     ("checkpoint", "known", "expected"),
     [
         ((), ((0, 0), (1, 150)), ((0, 0), (1, 150))),
-        # Cut off within epoch 1, where the log starts now: it begins at 150 all the same.
+        # Cut off inside epoch 1, where the log starts now: the epoch still starts at 150.
         (((1, 170), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
-        # Cut off before epoch 2: the older epochs are only remembered.
+        # Cut off before epoch 2: only the row has the older epochs.
         (((2, 200),), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
         # Not cut off.
         (((0, 0), (1, 150), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
-        # A later epoch that began earlier, or an earlier one that began later: another history.
+        # A later epoch that starts earlier, or an earlier one that starts later: another history.
         (((2, 200),), ((0, 0), (3, 150)), ((0, 0), (2, 200))),
         (((2, 200),), ((0, 0), (1, 250)), ((0, 0), (2, 200))),
         (((2, 200),), (), ((2, 200),)),
     ],
 )
-def test_epochs_that_a_broker_cut_off_at_its_log_start_are_remembered(
+def test_epochs_below_a_brokers_log_start_are_kept(
     checkpoint: Pairs, known: Pairs, expected: Pairs
 ) -> None:
     assert with_older_epochs(epochs(*checkpoint), epochs(*known)) == epochs(*expected)
@@ -280,7 +276,7 @@ def test_epochs_that_a_broker_cut_off_at_its_log_start_are_remembered(
         (4, 10, ((2, 0),), 3),
     ],
 )
-def test_the_head_of_a_segment_that_was_cut_off_is_still_of_the_log(
+def test_the_head_of_a_truncated_segment_is_still_part_of_the_log(
     start: int, end: int, checkpoint: tuple[tuple[int, int], ...], expected: int
 ) -> None:
     lineage = epochs((3, 0), (4, 8))
@@ -288,7 +284,7 @@ def test_the_head_of_a_segment_that_was_cut_off_is_still_of_the_log(
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(3, 7), (2, 3), (-1, 10)])
-def test_without_a_checkpoint_the_batches_tell_where_it_was_cut_off(
+def test_without_a_checkpoint_the_batches_show_the_truncation(
     epoch: int, expected: int
 ) -> None:
     lineage = epochs((3, 0), (4, 8))
@@ -297,8 +293,8 @@ def test_without_a_checkpoint_the_batches_tell_where_it_was_cut_off(
     assert shared_until(replace(segment, end_offset=None), lineage) == 3
 
 
-def test_an_epoch_that_the_row_has_beyond_its_live_end_says_nothing() -> None:
-    # Catalogs of format 3 remember such; the log may have been cut off there since.
+def test_an_epoch_of_the_row_beyond_its_live_end_is_ignored() -> None:
+    # Catalogs of format 3 list such epochs; the log may have been cut off there.
     row = a_state([a_segment(0, 10)], lineage=epochs((0, 0), (4, 15)))
     found = decided_history([upload(11, 14, (0, 0), (4, 13))], row)
     assert (found.violation, found.lineage) == ("", epochs((0, 0), (4, 13)))

@@ -29,8 +29,8 @@ def test_a_head_that_reaches_into_the_row_is_no_orphan() -> None:
     assert view.orphans == ()
 
 
-def test_what_expired_was_given_by_the_row() -> None:
-    """A dead run's output in the place of a segment that has expired since is an orphan."""
+def test_a_copy_of_an_expired_segment_is_an_orphan() -> None:
+    """A dead run's output at the offsets of an expired segment is an orphan."""
     head, *rest = a_chain(5, 5, 5)
     row = replace(a_state(rest), retired=(retired(head),))
     late = replace(head, segment_id=a_chain(1, start_offset=99)[0].segment_id)
@@ -38,8 +38,8 @@ def test_what_expired_was_given_by_the_row() -> None:
     assert [orphan.segment_id for orphan in view.orphans] == [late.segment_id]
 
 
-def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
-    """Without it the row would look forgotten, and deleted records could come back."""
+def test_a_row_whose_whole_log_expired_keeps_its_lineage() -> None:
+    """Without its lineage the row would look forgotten, and deleted records could come back."""
     *_, last = a_chain(5, 5)
     row = replace(a_state([last]), segments=(), log_start_offset=10)
     view = seen(row)
@@ -47,8 +47,8 @@ def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
     assert view.log_start_offset == 10
 
 
-def test_an_upload_of_a_leader_that_no_checkpoint_names_yet_waits() -> None:
-    """It has no checkpoint, and a newer epoch than the row: it may not be set apart."""
+def test_an_upload_of_a_leader_without_a_checkpoint_waits() -> None:
+    """It has a newer epoch than the row and no checkpoint, so it may not be set apart."""
     live, beyond = a_chain(5, 5)
     cut_short = unknown(
         beyond,

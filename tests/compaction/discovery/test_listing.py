@@ -31,14 +31,14 @@ A, B, C, D = (segment_id(start) for start in (0, 100, 200, 300))
 CHAIN = a_chain(100, 100, 100, 100)
 
 
-def test_a_complete_segment_lacks_nothing_but_perhaps_the_transaction_index() -> None:
+def test_a_complete_segment_may_lack_only_the_transaction_index() -> None:
     segment = listed(CHAIN[0])
     assert segment.is_complete
     assert segment.part_bytes("log") == 1000
     assert segment.part_bytes("txnindex") is None
 
 
-def test_each_required_part_is_missed() -> None:
+def test_each_missing_part_is_reported() -> None:
     for part in REQUIRED_PARTS:
         segment = listed(CHAIN[0], lacking=[part])
         assert not segment.is_complete
@@ -51,7 +51,7 @@ def test_without_a_row_every_segment_is_unknown_complete_or_not() -> None:
     assert classified.corruptions == ()
 
 
-def test_what_no_row_names_is_unknown_wherever_it_begins() -> None:
+def test_a_segment_that_no_row_names_is_unknown_wherever_it_starts() -> None:
     stray = a_segment(100, 199, segment_id=segment_id("stray"))
     staged = a_segment(0, 199, segment_id=segment_id("staged"))
     listing = [*map(listed, CHAIN), listed(stray), listed(staged, lacking=["snapshot"])]
@@ -63,7 +63,7 @@ def test_what_no_row_names_is_unknown_wherever_it_begins() -> None:
     assert classified.corruptions == ()
 
 
-def test_a_listed_segment_has_a_log_or_none_and_names_what_it_lacks() -> None:
+def test_a_listed_segment_names_its_missing_parts() -> None:
     segment = listed(CHAIN[2], lacking=["index", "log"])
     assert (segment.has_log, segment.lacking) == (False, ".log, .index")
     assert (listed(CHAIN[2], lacking=["index"]).has_log, listed(CHAIN[2]).lacking) == (True, "")
@@ -73,8 +73,8 @@ def test_an_empty_log_is_a_log() -> None:
     assert listed(a_segment(0, 99, size_bytes=0)).has_log
 
 
-def test_what_was_retired_never_comes_back() -> None:
-    # 0:[A][B] were merged into one; their objects still lie there. Even one that lay at the end.
+def test_a_retired_segment_never_comes_back() -> None:
+    # A and B were merged into one segment; their objects are still there, even one at the end.
     merged = a_segment(0, 199, segment_id=segment_id("merged"))
     last = a_segment(200, 299, segment_id=segment_id("last"))
     state = a_state([merged], retired=tuple(map(retired, [*CHAIN[:2], last])))
@@ -89,7 +89,7 @@ def corruptions(listing: list[ListedSegment], state: PartitionState) -> tuple[st
     return classify(listing, state).corruptions
 
 
-def test_live_data_that_is_gone_refuses_the_partition() -> None:
+def test_a_missing_live_segment_refuses_the_partition() -> None:
     state = a_state(CHAIN[:2])
     assert corruptions([listed(CHAIN[0])], state) == (
         f"live segment {B} (start 100) is gone from the tier",
@@ -110,7 +110,7 @@ def test_a_live_log_of_another_size_refuses_the_partition() -> None:
     )
 
 
-def test_a_promised_transaction_index_that_is_absent_refuses_the_partition() -> None:
+def test_a_missing_transaction_index_refuses_the_partition() -> None:
     promised = a_segment(0, 99, has_transaction_index=True)
     state = a_state([promised])
     assert corruptions([listed(promised)], state) == ()
@@ -127,7 +127,7 @@ def test_a_live_segment_under_another_start_offset_refuses_the_partition() -> No
 
 
 def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size() -> None:
-    # 0-9 is given by another segment; its objects' names and its .log begin at 0 all the same.
+    # Another segment has 0-9; its objects' names and its .log still start at 0.
     cut = a_segment(10, 99, segment_id=A, skipped_offsets=10, size_bytes=900, skipped_bytes=100)
     state = a_state([a_segment(0, 9, segment_id=B), cut])
     listing = [listed(a_segment(0, 9, segment_id=B)), listed(CHAIN[0])]
@@ -142,7 +142,7 @@ def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size
 
 @st.composite
 def listings(draw: st.DrawFn) -> tuple[list[ListedSegment], PartitionState | None]:
-    """A row over some of the listed segments, and others of every kind beside them."""
+    """A row of some of the listed segments, and other segments of every kind."""
     live = a_chain(*draw(st.lists(st.integers(1, 4), max_size=4)))
     gone = tuple(
         a_segment(start, start + 1, segment_id=segment_id(f"r{place}"))
@@ -163,7 +163,7 @@ def listings(draw: st.DrawFn) -> tuple[list[ListedSegment], PartitionState | Non
 
 
 @given(listings())
-def test_every_listed_segment_lies_in_exactly_one_list(
+def test_every_listed_segment_is_in_exactly_one_list(
     drawn: tuple[list[ListedSegment], PartitionState | None],
 ) -> None:
     listing, state = drawn

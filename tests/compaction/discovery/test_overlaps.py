@@ -1,6 +1,6 @@
 """Which uploads are taken, and from which offset on each counts (SEMANTICS 1).
 
-The drawings give every segment as `first-last`; `[` marks where a taken one begins to count.
+A segment is drawn as `first-last`; `[` marks the effective start of a taken one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def drawn(chain: Chain) -> str:
         (10, "8-30 12-20", "8[11-30 | 12-20 |"),
         (10, "11-30 11-20 11-15", "11-30 | 11-20 11-15 |"),
         (10, "11-20b 11-20a", "11-20a | 11-20b |"),
-        # What the live ones give already; one that ends right there, and one beyond by one.
+        # Offsets that are live already; a segment that ends there, and one that ends one later.
         (10, "0-10 3-5", "| 0-10 3-5 |"),
         (10, "3-10 3-11", "3[11-11 | 3-10 |"),
         # Beyond a gap.
@@ -119,7 +119,7 @@ LIVE: Final = [upload("0-4"), upload("5-10")]
         ("3-15", ["0-4 3-15: 3-4", "3-15 5-10: 5-10"]),
         ("10-15", ["5-10 10-15: 10-10"]),
         ("8-15 12-20", ["5-10 8-15: 8-10", "8-15 12-20: 12-15"]),
-        # What a taken one supersedes must agree with it, too.
+        # A superseded segment must agree with the taken one, too.
         ("11-20 12-14", ["11-20 12-14: 12-14"]),
         ("11-20a 11-20b", ["11-20a 11-20b: 11-20"]),
         # Nothing is taken, so nothing is compared.
@@ -127,13 +127,13 @@ LIVE: Final = [upload("0-4"), upload("5-10")]
         ("5-10a 3-8", []),
     ],
 )
-def test_what_shares_offsets_is_compared_where_something_is_taken(
+def test_segments_that_share_offsets_are_compared_if_one_is_taken(
     uploads: str, expected: list[str]
 ) -> None:
     assert pairs(LIVE, chain_of(10, [upload(name) for name in uploads.split()])) == expected
 
 
-def test_against_what_a_run_of_ours_wrote_the_lineage_suffices() -> None:
+def test_no_comparison_is_needed_with_segments_that_tierfold_wrote() -> None:
     ours = replace(LIVE[1], written_by_run="earlier")
     assert pairs([LIVE[0], ours], chain_of(10, [upload("3-15")])) == ["0-4 3-15: 3-4"]
 
@@ -166,12 +166,12 @@ SPANS: Final = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(
 
 
 @given(st.lists(SPANS, max_size=7, unique=True), st.integers(-1, 12), st.data())
-def test_the_chain_is_what_a_dictionary_of_offsets_says(
+def test_the_chain_equals_a_dictionary_of_offsets(
     uploads: list[str], reached: int, data: st.DataObject
 ) -> None:
     segments = [upload(name) for name in uploads]
     chain = chain_of(reached, data.draw(st.permutations(segments)))
-    # The shortest model: go on by one offset for as long as any upload holds it.
+    # The shortest model: the next offset, as long as any upload holds it.
     spans = (range(segment.start_offset, segment.next_offset) for segment in segments)
     held = {offset for span in spans for offset in span}
     end = reached
@@ -215,7 +215,7 @@ def test_every_shared_offset_of_an_upload_that_counts_is_compared(
     assert compared == (shared if chain.taken else set())
 
 
-def test_a_comparison_names_the_one_that_begins_first_first() -> None:
+def test_the_first_segment_of_a_comparison_starts_first() -> None:
     live, new = upload("5-10"), upload("8-15")
     (found,) = comparisons([live], chain_of(10, [new]))
     (taken,) = chain_of(10, [new]).taken

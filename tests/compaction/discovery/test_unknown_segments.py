@@ -1,4 +1,4 @@
-"""What becomes of uploads that no row names: taken, waiting, set apart, an orphan, or a refusal.
+"""Uploads that no row names are taken, wait, are set apart or orphans, or cause a refusal.
 
     row        0 ────────── 10
     upload              8 ──[11 ──── 15]       taken from 11 on, once 8 to 10 agree
@@ -84,7 +84,7 @@ def test_overlaps_that_disagree_refuse_the_partition(row: PartitionState | None)
 
 
 def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
-    # A replacement overlaps its originals; without the catalog each could be the wrong one.
+    # A compacted segment overlaps its originals; without the catalog either could be wrong.
     assert CATALOG_FIRST == (
         "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
         " back, or name it with --catalog. Only if it never has, move the segment that the"
@@ -92,7 +92,7 @@ def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
     )
 
 
-def test_what_a_taken_one_supersedes_is_an_orphan_only_once_the_row_names_the_other() -> None:
+def test_a_superseded_upload_is_an_orphan_once_the_row_names_the_other() -> None:
     found = [upload(8, 30), upload(12, 20)]
     seen = view(ROW, *found)
     assert (spans(seen), seen.orphans) == (["0-10", "11-30"], ())
@@ -104,7 +104,7 @@ def test_what_a_taken_one_supersedes_is_an_orphan_only_once_the_row_names_the_ot
 # What waits.
 
 
-def test_with_a_row_an_upload_behind_a_gap_waits() -> None:
+def test_with_a_row_an_upload_after_a_gap_waits() -> None:
     late = upload(13, 20)
     seen = view(ROW, replace(late, listed=replace(late.listed, modified_ms=LATER_MS)))
     assert (spans(seen), starts(seen.waiting)) == (["0-10"], [13])
@@ -122,7 +122,7 @@ def test_the_missing_offset_is_counted_from_what_is_taken() -> None:
 
 
 @pytest.mark.parametrize("lacking", REQUIRED_PARTS[1:])
-def test_a_log_cut_short_waits_where_it_reaches_beyond_the_live_end(lacking: str) -> None:
+def test_an_incomplete_upload_beyond_the_live_end_waits(lacking: str) -> None:
     seen = view(ROW, upload(8, 15, lacking=lacking))
     assert (spans(seen), starts(seen.waiting), starts(seen.orphans)) == (["0-10"], [8], [])
     assert seen.stalled_since_ms == 1_000_000
@@ -132,19 +132,19 @@ def test_a_log_cut_short_waits_where_it_reaches_beyond_the_live_end(lacking: str
     )
 
 
-def test_an_upload_that_was_made_again_covers_its_dead_attempt() -> None:
+def test_a_second_upload_covers_the_dead_first_one() -> None:
     dead = upload(11, 15, lacking="index")
     seen = view(ROW, dead, upload(11, 20))
     assert (spans(seen), seen.waiting, seen.notes) == (["0-10", "11-20"], (), ())
     assert seen.stalled_since_ms is None
 
 
-def test_an_upload_that_was_cut_short_reaches_as_far_as_it_reads() -> None:
+def test_an_incomplete_upload_reaches_as_far_as_it_can_be_read() -> None:
     seen = view(ROW, upload(11, 21, lacking="index"), upload(11, 20))
     assert (starts(seen.waiting), seen.stalled_since_ms) == ([11], 1_000_000)
 
 
-def test_what_cannot_be_read_within_the_live_range_is_kept_and_reported() -> None:
+def test_an_unreadable_segment_in_the_live_range_is_kept_and_reported() -> None:
     assert view(ROW, torn(10)).stalled_since_ms is None
     seen = view(ROW, torn(10), upload(11, 20))
     assert (spans(seen), starts(seen.orphans)) == (["0-10", "11-20"], [])
@@ -154,13 +154,13 @@ def test_what_cannot_be_read_within_the_live_range_is_kept_and_reported() -> Non
     assert seen.stalled_since_ms is None
 
 
-def test_what_cannot_be_read_and_would_be_taken_next_refuses_the_partition() -> None:
+def test_an_unreadable_segment_that_would_be_next_refuses_the_partition() -> None:
     for row, start in ((ROW, 11), (ROW, 40), (None, 0)):
         found = refusal(row, torn(start))
         assert (found.reason, found.detail) == (RefusalReason.UNREADABLE, f"{start}.log: torn")
 
 
-def test_a_torn_log_that_was_cut_short_beyond_the_live_end_waits() -> None:
+def test_a_torn_incomplete_log_beyond_the_live_end_waits() -> None:
     seen = view(ROW, torn(11, lacking="index"))
     assert (starts(seen.waiting), seen.stalled_since_ms) == ([11], 1_000_000)
 
@@ -192,7 +192,7 @@ def test_without_a_row_the_log_starts_at_the_lineages_lowest_segment() -> None:
 # Beside a row.
 
 
-def test_damage_is_told_before_anything_else() -> None:
+def test_missing_data_is_reported_before_anything_else() -> None:
     classified = classify([], ROW)
     known = PartitionFacts(key=KEY, state=ROW, classified=classified, inspected=(torn(40),))
     seen = drafted(known)
@@ -200,8 +200,8 @@ def test_damage_is_told_before_anything_else() -> None:
     assert seen.reason is RefusalReason.DATA_GONE
 
 
-def test_what_lies_beyond_the_live_end_is_not_remembered() -> None:
-    # 13-20 waits, and may be cut off before it is taken: its epoch is no part of the row's.
+def test_epochs_beyond_the_live_end_are_not_kept() -> None:
+    # 13-20 waits, and may be cut off before it is taken: its epoch is not added to the row.
     seen = view(ROW, upload(13, 20, (0, 0), (5, 12)))
     assert (seen.lineage, starts(seen.waiting)) == (LINEAGE, [13])
     assert view(ROW, upload(11, 12), upload(13, 20, (0, 0), (5, 13))).lineage == epochs(
@@ -240,7 +240,7 @@ def test_the_cleaned_range_stays_clean_whatever_is_uploaded_below_it() -> None:
         (replace(upload(3, 5, lacking="index"), corruption="torn"), False),
     ],
 )
-def test_an_orphan_is_known_to_hold_nothing_of_its_own(
+def test_an_orphan_has_no_records_of_its_own(
     found: InspectedSegment, expected: bool
 ) -> None:
     assert is_orphan(found, ROW) is expected
@@ -256,7 +256,7 @@ def test_without_a_checkpoint_an_orphans_batches_are_of_the_lineage(
     assert is_orphan(by_batches(3, 5, epoch), row) is expected
 
 
-def test_what_begins_below_the_log_start_and_is_taken_is_not_said_to_be_left_out() -> None:
+def test_a_taken_segment_that_starts_below_the_log_start_has_no_note() -> None:
     row = a_row((8, 15), log_start_offset=8)
     seen = view(row, upload(6, 20))
     assert (spans(seen), seen.notes) == (["8-15", "16-20"], ())

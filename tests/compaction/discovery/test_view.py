@@ -14,14 +14,14 @@ from tests.compaction.builders import (
     a_state,
     a_view,
     cleaned_to,
-    discovered,
+    epochs,
     listed,
     new_ids,
     retired,
+    seen,
     segment_id,
     unknown,
 )
-from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted
 from tierfold.compaction.discovery.view import (
@@ -37,83 +37,46 @@ A, B, C, D = (segment_id(start) for start in (0, 100, 200, 300))
 CHAIN = a_chain(100, 100, 100, 100)
 
 
-def seen(
+def extended(
     new: Sequence[Segment],
     state: PartitionState | None = None,
     checkpoint: tuple[LeaderEpoch, ...] = (),
 ) -> PartitionView:
-    view = discovered(state, found(new, checkpoint))
-    assert isinstance(view, PartitionView)
-    return view
-
-
-def found(
-    new: Sequence[Segment], checkpoint: tuple[LeaderEpoch, ...] = ()
-) -> list[InspectedSegment]:
-    """Complete segments that no row names; `checkpoint` is that of the last one."""
+    """The view with complete segments that no row names; `checkpoint` is that of the last one."""
     inspected = [unknown(segment) for segment in new]
     if checkpoint:
         inspected[-1] = replace(inspected[-1], checkpoint=checkpoint)
-    return inspected
-
-
-def refused(
-    new: Sequence[Segment],
-    state: PartitionState | None = None,
-    checkpoint: tuple[LeaderEpoch, ...] = (),
-) -> Refusal:
-    refusal = discovered(state, found(new, checkpoint))
-    assert isinstance(refusal, Refusal)
-    return refusal
-
-
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+    return seen(state, inspected)
 
 
 def test_without_a_row_a_contiguous_log_is_taken() -> None:
-    view = seen([CHAIN[1], CHAIN[0]])
+    view = extended([CHAIN[1], CHAIN[0]])
     assert view.segments == CHAIN[:2]
     assert new_ids(view) == (A, B)
     assert (view.log_start_offset, view.next_offset, view.live_bytes) == (0, 200, 2000)
     assert view.cleaner_offset is None
 
 
-def test_without_a_row_a_log_whose_head_is_gone_starts_there() -> None:
-    assert seen(CHAIN[2:]).log_start_offset == 200
+def test_without_a_row_a_log_without_its_head_starts_at_its_first_segment() -> None:
+    assert extended(CHAIN[2:]).log_start_offset == 200
 
 
-def test_without_a_row_nothing_is_an_empty_view() -> None:
-    view = seen([])
+def test_without_a_row_an_empty_tier_is_an_empty_view() -> None:
+    view = extended([])
     assert (view.segments, view.log_start_offset, view.next_offset) == ((), 0, 0)
 
 
-def test_without_a_row_a_gap_is_refused_and_both_sides_are_named() -> None:
-    refusal = refused([CHAIN[0], CHAIN[2]])
-    assert refusal.reason is RefusalReason.GAP
-    assert refusal.detail == f"segment {A} ends at offset 99, segment {C} starts at 200"
-
-
-def test_without_a_row_a_partial_segment_is_refused() -> None:
-    refusal = discovered(None, [unknown(CHAIN[0], lacking=["log"])])
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason is RefusalReason.PARTIAL_SEGMENT
-    assert A in refusal.detail
-
-
-def test_live_data_that_is_gone_refuses_with_its_own_reason() -> None:
+def test_a_missing_live_segment_is_refused_with_its_own_reason() -> None:
     state = a_state(CHAIN[:2])
     listing = classify([listed(CHAIN[0])], state)
-    refusal = drafted(
-        PartitionFacts(key=KEY, state=state, classified=listing, inspected=())
-    )
+    refusal = drafted(PartitionFacts(key=KEY, state=state, classified=listing, inspected=()))
     assert isinstance(refusal, Refusal)
     assert refusal.reason is RefusalReason.DATA_GONE
     assert B in refusal.detail
 
 
 def test_new_segments_chain_to_the_live_end() -> None:
-    view = seen(CHAIN[2:], a_state(CHAIN[:2], log_start_offset=30))
+    view = extended(CHAIN[2:], a_state(CHAIN[:2], log_start_offset=30))
     assert view.segments == CHAIN
     assert new_ids(view) == (C, D)
     assert view.log_start_offset == 30
@@ -122,8 +85,7 @@ def test_new_segments_chain_to_the_live_end() -> None:
 
 def test_retired_and_waiting_are_reported() -> None:
     state = a_state(CHAIN[1:2], retired=(retired(CHAIN[0]),))
-    view = discovered(state, [unknown(CHAIN[2], lacking=["index"])])
-    assert isinstance(view, PartitionView)
+    view = seen(state, [unknown(CHAIN[2], lacking=["index"])])
     assert view.retired == (listed(CHAIN[0]),)
     assert view.waiting == (listed(CHAIN[2], lacking=["index"]),)
     assert view.notes == (
@@ -131,9 +93,8 @@ def test_retired_and_waiting_are_reported() -> None:
     )
 
 
-def test_a_fresh_row_adopts_what_was_seen_under_epoch_0() -> None:
-    view = seen(CHAIN[:2])
-    assert state_with_new(view) == a_state(CHAIN[:2])
+def test_a_fresh_row_adopts_the_view_under_epoch_0() -> None:
+    view = extended(CHAIN[:2])
     assert state_with_new(view) == a_state(CHAIN[:2])
 
 
@@ -143,7 +104,7 @@ def test_a_claimed_row_gets_the_new_segments_and_keeps_everything_else() -> None
     )
     lineage = epochs((0, 0), (1, 200))
     new = replace(CHAIN[2], leader_epochs=epochs((1, 200)))
-    assert state_with_new(seen([new], state, lineage)) == replace(
+    assert state_with_new(extended([new], state, lineage)) == replace(
         state, segments=(*CHAIN[:2], new), lineage=lineage
     )
 
@@ -174,6 +135,6 @@ def test_a_log_seen_in_two_steps_is_the_log_seen_at_once(
     earlier: list[int], later: list[int]
 ) -> None:
     chain = a_chain(*earlier, *later)
-    first = seen(chain[: len(earlier)])
-    second = seen(chain[len(earlier) :], state_with_new(first))
-    assert state_with_new(second) == state_with_new(seen(chain))
+    first = extended(chain[: len(earlier)])
+    second = extended(chain[len(earlier) :], state_with_new(first))
+    assert state_with_new(second) == state_with_new(extended(chain))

@@ -8,27 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.builders import a_segment, epochs
 from tierfold.compaction.model.leader_epochs import epochs_in, is_within_lineage, merged_epochs
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 
 
-def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=offset) for epoch, offset in pairs)
-
-
 def segment(end_offset: int, *pairs: tuple[int, int]) -> Segment:
-    return Segment(
-        segment_id="A" * 22,
-        start_offset=pairs[0][1] if pairs else 0,
-        end_offset=end_offset,
-        size_bytes=1,
-        offset_index_bytes=0,
-        time_index_bytes=0,
-        max_timestamp_ms=0,
-        leader_epochs=epochs(*pairs),
-        has_transaction_index=False,
-        first_timestamp_ms=0,
-    )
+    return a_segment(pairs[0][1] if pairs else 0, end_offset, leader_epochs=epochs(*pairs))
 
 
 LINEAGE = epochs((5, 10), (7, 15), (9, 100))
@@ -48,7 +34,7 @@ LINEAGE = epochs((5, 10), (7, 15), (9, 100))
         (20, 19, ()),
     ],
 )
-def test_a_segments_epochs_begin_within_it(
+def test_a_segments_epochs_start_inside_it(
     start: int, end: int, expected: tuple[LeaderEpoch, ...]
 ) -> None:
     assert epochs_in(LINEAGE, start, end) == expected
@@ -74,7 +60,7 @@ def test_the_epochs_of_pieces_merge_to_the_epochs_of_the_whole(
 
 
 @given(starts=cuts, span=cuts)
-def test_what_a_log_cuts_from_itself_is_within_its_lineage(
+def test_a_piece_of_a_log_is_within_its_lineage(
     starts: list[int], span: list[int]
 ) -> None:
     lineage = epochs(*enumerate(starts))
@@ -83,14 +69,14 @@ def test_what_a_log_cuts_from_itself_is_within_its_lineage(
     assert is_within_lineage(segment(span[-1], *pairs), lineage) == bool(own)
 
 
-# Each was put to Kafka 4.3.0's RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+# Each was checked with Kafka 4.3.0's RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 @pytest.mark.parametrize(
     ("case", "of"),
     [
         (segment(50, (5, 10), (7, 15)), LINEAGE),
         (segment(99, (7, 15)), LINEAGE),
         (segment(150, (5, 14), (7, 15), (9, 100)), LINEAGE),
-        # The log's head was deleted since: its first epoch now starts later.
+        # The log's head was deleted: its first epoch now starts later.
         (segment(150, (5, 14), (7, 15), (9, 100)), epochs((7, 51), (9, 100))),
         (segment(60, (7, 15)), epochs((7, 51), (9, 100))),
         # Epoch 6 of the segment, epoch 8 of the log ended where they began.

@@ -44,7 +44,7 @@ SECRET = "wJalrXUtnFEMI"
         ),
     ],
 )
-def test_a_secret_is_hidden_and_what_it_belongs_to_is_kept(text: str, expected: str) -> None:
+def test_a_secret_is_hidden_and_the_rest_is_kept(text: str, expected: str) -> None:
     assert redacted(text) == expected
 
 
@@ -71,7 +71,7 @@ def test_a_key_is_hidden_however_its_name_is_spelled(of: str, separator: str) ->
         "offsets 0–22, ≤ 3.1 MB",
     ],
 )
-def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
+def test_text_without_a_secret_is_unchanged(text: str) -> None:
     assert redacted(text) == text
 
 
@@ -86,7 +86,7 @@ def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
         ("größer, 上", "größer, 上"),
     ],
 )
-def test_nothing_drives_a_terminal(text: str, expected: str) -> None:
+def test_terminal_escapes_are_made_visible(text: str, expected: str) -> None:
     assert printable(text) == redacted(text) == expected
 
 
@@ -94,7 +94,7 @@ PIECES = st.sampled_from([*"s3:/@?#=.a ", "password", "'", '"', HIDDEN])
 
 
 @given(st.text() | st.lists(PIECES).map("".join))
-def test_what_is_fit_to_be_shown_stays_so(text: str) -> None:
+def test_redacted_text_is_redacted_to_itself(text: str) -> None:
     once = redacted(text)
     assert once.isprintable()
     assert redacted(once) == once
@@ -128,7 +128,7 @@ def test_an_unknown_setting_is_named_where_it_has_a_name(name: str, expected: st
     assert setting_name(name) == expected
 
 
-def test_errors_are_fit_to_be_shown_and_stay_so_on_their_way_from_a_worker() -> None:
+def test_errors_are_safe_to_show_and_stay_so_when_pickled() -> None:
     error = CorruptLog(
         f"a\x1bb, password={SECRET}", where=f"s3://k:{SECRET}@b/\n", remedy=f"s3://x?{SECRET}"
     )

@@ -52,7 +52,7 @@ NAMELESS = ("compaction_strategy", "needs", "compaction_strategy_header")
         ),
     ],
 )
-def test_what_cannot_hold_together(
+def test_settings_that_contradict_each_other(
     rules: Rules, expected: list[tuple[str, str, str]], source: str
 ) -> None:
     found = setting_violations(rules)

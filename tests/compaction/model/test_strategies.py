@@ -22,7 +22,7 @@ HEADER = Rules(compaction_strategy=CompactionStrategy.HEADER, compaction_strateg
 CLEANED = a_state(a_chain(10), cleaner_offsets=cleaned_to(10))
 
 
-def test_a_header_strategy_is_told_by_its_header() -> None:
+def test_a_header_strategy_is_named_with_its_header() -> None:
     assert [strategy_name(rules) for rules in (OFFSET, TIMESTAMP, HEADER)] == [
         "offset",
         "timestamp",
@@ -39,7 +39,7 @@ def test_a_header_strategy_is_told_by_its_header() -> None:
         (("header=w",), HEADER, "header=w"),
     ],
 )
-def test_a_change_is_said(known: tuple[str, ...], rules: Rules, last: str) -> None:
+def test_a_change_of_strategy_is_noted(known: tuple[str, ...], rules: Rules, last: str) -> None:
     state = replace(CLEANED, strategies=known)
     (said,) = strategy_change(state, rules)
     assert said.startswith(f"the compaction strategy was {last} and is {strategy_name(rules)} now")
@@ -49,11 +49,11 @@ def test_a_change_is_said(known: tuple[str, ...], rules: Rules, last: str) -> No
     ("known", "rules"),
     [((), OFFSET), (("timestamp",), TIMESTAMP), (("timestamp", "header=v"), HEADER)],
 )
-def test_the_same_strategy_goes_without_saying(known: tuple[str, ...], rules: Rules) -> None:
+def test_the_same_strategy_is_not_noted(known: tuple[str, ...], rules: Rules) -> None:
     assert strategy_change(replace(CLEANED, strategies=known), rules) == ()
 
 
-def test_of_what_was_never_compacted_nothing_changes() -> None:
+def test_a_partition_that_was_never_compacted_has_no_change_of_strategy() -> None:
     assert strategy_change(None, TIMESTAMP) == ()
     assert strategy_change(a_state(a_chain(10)), TIMESTAMP) == ()
 
@@ -63,7 +63,7 @@ def test_each_strategy_is_known_once_and_the_latest_is_last() -> None:
     assert with_strategy(("timestamp", "offset"), "timestamp") == ("offset", "timestamp")
 
 
-def test_a_commit_remembers_its_strategy() -> None:
+def test_a_commit_records_its_strategy() -> None:
     noted = CommitProposal(
         key=KEY,
         commit_id="c",

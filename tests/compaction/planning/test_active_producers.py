@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compaction.builders import a_producer
 from tierfold.compaction.cleaning.record_retention import producer_pairs
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 
 NOW_MS = 10_000
 
 
-def a_producer(
+def an_entry(
     producer_id: int, *, last: int = 8, last_ms: int = 0, open_from: int | None = None
 ) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=producer_id,
+    return a_producer(
+        producer_id,
+        open_from,
         epoch=producer_id + 100,
-        last_sequence=0,
         last_data_offset=last,
-        last_offset_delta=0,
         last_timestamp_ms=last_ms,
-        coordinator_epoch=0,
-        current_txn_first_offset=open_from,
     )
 
 
@@ -37,24 +35,24 @@ def active(*entries: ProducerEntry) -> tuple[list[list[int]], list[list[int]]]:
 def test_a_producer_is_forgotten_once_it_was_silent_for_the_expiration(
     silent_ms: int, *, is_known: bool
 ) -> None:
-    data, _ = active(a_producer(1, last_ms=NOW_MS - silent_ms))
+    data, _ = active(an_entry(1, last_ms=NOW_MS - silent_ms))
     assert data == ([[1, 8]] if is_known else [])
 
 
 @pytest.mark.parametrize("open_from", [0, 3])
 def test_a_producer_with_an_open_transaction_never_expires(open_from: int) -> None:
-    data, _ = active(a_producer(1, last_ms=-(10**12), open_from=open_from))
+    data, _ = active(an_entry(1, last_ms=-(10**12), open_from=open_from))
     assert data == [[1, 8]]
 
 
 def test_a_producer_without_data_is_known_by_its_epoch() -> None:
-    first = a_producer(1, last=NO_DATA_OFFSET, last_ms=NOW_MS)
+    first = an_entry(1, last=NO_DATA_OFFSET, last_ms=NOW_MS)
     assert active(first) == ([], [[1, 101]])
     # Offset 0 is data.
-    assert active(a_producer(1, last=0, last_ms=NOW_MS)) == ([[1, 0]], [])
+    assert active(an_entry(1, last=0, last_ms=NOW_MS)) == ([[1, 0]], [])
 
 
 def test_producers_come_out_sorted_for_the_search() -> None:
-    entries = [a_producer(p, last=p if p % 2 else -1, last_ms=NOW_MS) for p in (7, 2, 5, 4, 1)]
+    entries = [an_entry(p, last=p if p % 2 else -1, last_ms=NOW_MS) for p in (7, 2, 5, 4, 1)]
     assert active(*entries) == ([[1, 1], [5, 5], [7, 7]], [[2, 102], [4, 104]])
     assert active() == ([], [])

@@ -25,7 +25,7 @@ FIVE = (10, 10, 10, 10, 10)
 
 
 def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> PartitionPlan:
-    """Over a chain of segments, clean below offset `clean`."""
+    """The plan of a chain of segments, clean below offset `clean`."""
     segments = a_chain(*lengths)
     segments = tuple(
         replace(segment, size_bytes=size)
@@ -45,12 +45,12 @@ def due(
 
 
 def ends(wave_due: list[PartitionPlan], budget_left: RemainingBudget) -> tuple[list[int], str]:
-    """Where the chunks of the next wave end, and why nothing more may be begun."""
+    """Where the chunks of the next wave end, and why the run may begin nothing else."""
     wave = next_wave(wave_due, budget_left)
     return [chunk.compact.next_offset for chunk in wave.chunks], wave.stop
 
 
-def test_without_a_bound_all_is_one_chunk() -> None:
+def test_without_a_limit_the_whole_plan_is_one_chunk() -> None:
     plan = a_plan(*FIVE)
     (chunk,) = next_wave([due(plan)], RemainingBudget()).chunks
     assert chunk == due(plan)
@@ -78,12 +78,12 @@ def test_only_dirty_bytes_count_against_chunk_bytes_and_the_clean_part_goes_alon
     assert not chunk.compact.is_last
 
 
-def test_a_segment_that_is_clean_in_part_is_dirty() -> None:
+def test_a_partly_clean_segment_is_dirty() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE, clean=25), 1000)], RemainingBudget()).chunks
     assert chunk.compact.next_offset == 30
 
 
-def test_the_plan_says_which_chunk_it_is_and_why_it_ends_there() -> None:
+def test_a_chunk_says_its_number_and_why_it_ends() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE), 2000)], RemainingBudget()).chunks
     assert chunk.compact.held_back == (
         "chunk 1 of about 3, up to offset 19: chunk.bytes is 2000",
@@ -94,7 +94,7 @@ def test_the_plan_says_which_chunk_it_is_and_why_it_ends_there() -> None:
     assert later.compact.held_back[0].startswith("chunk 2 of about 3, up to offset 39")
 
 
-def test_the_last_chunk_says_what_the_plan_says() -> None:
+def test_the_last_chunk_has_the_reasons_of_the_plan() -> None:
     plan = a_plan(*FIVE)
     plan = replace(plan, choice=replace(plan.compact, held_back=("an open transaction",)))
     (chunk,) = next_wave([due(plan, 5000)], RemainingBudget()).chunks
@@ -112,28 +112,28 @@ def test_partitions_are_begun_in_order_while_they_fit() -> None:
     )
 
 
-def test_what_would_fit_another_run_as_a_whole_is_not_cut_and_nobody_overtakes_it() -> None:
+def test_a_partition_that_fits_another_run_is_not_cut_and_none_overtakes_it() -> None:
     three = [due(a_plan(10)), due(a_plan(*FIVE)), due(a_plan(10))]
     found, stop = ends(three, RemainingBudget(budget_bytes=5500))
     assert found == [10]
     assert stop == "--max-bytes is 5 500, and this run has already taken 1 000 bytes"
 
 
-def test_what_fits_no_run_is_cut_to_what_is_left() -> None:
+def test_a_partition_too_large_for_any_run_is_cut_to_the_rest_of_the_budget() -> None:
     assert ends([due(a_plan(*FIVE))], RemainingBudget(budget_bytes=3500)) == ([30], "")
     later = RemainingBudget(budget_bytes=3500, spent_bytes=1000)
     assert ends([due(a_plan(*FIVE))], later) == ([20], "")
     assert ends([due(a_plan(*FIVE, clean=10))], later) == ([20], "")
 
 
-def test_the_first_of_a_run_goes_with_one_segment_at_least() -> None:
+def test_the_first_partition_of_a_run_gets_at_least_one_segment() -> None:
     assert ends([due(a_plan(*FIVE))], RemainingBudget(budget_bytes=1)) == ([10], "")
     assert ends([due(a_plan(*FIVE, clean=40))], RemainingBudget(budget_bytes=1)) == ([50], "")
 
 
-def test_once_something_was_begun_what_is_too_large_waits() -> None:
+def test_a_partition_that_is_too_large_waits_once_the_run_has_begun_something() -> None:
     budget_left = RemainingBudget(budget_bytes=1000, spent_bytes=1)
-    stop = "--max-bytes is 1 000, and this run has already taken 1 bytes"
+    stop = "--max-bytes is 1 000, and this run has already taken 1 byte"
     assert ends([due(a_plan(*FIVE))], budget_left) == ([], stop)
 
 
@@ -145,12 +145,12 @@ def test_a_chunk_counts_as_it_is_cut_by_chunk_bytes() -> None:
 # The free space, and a wave's share.
 
 
-def test_a_wave_takes_a_third_of_the_free_space_and_the_next_begins_anew() -> None:
+def test_a_wave_takes_a_third_of_the_free_space_and_so_does_the_next() -> None:
     three = [due(a_plan(10, 10)), due(a_plan(10)), due(a_plan(10))]
     assert ends(three, RemainingBudget(free_bytes=9000)) == ([20, 10], "")
 
 
-def test_what_fits_no_third_is_cut_to_one() -> None:
+def test_a_partition_too_large_for_a_third_of_the_space_is_cut_to_it() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE))], RemainingBudget(free_bytes=9000)).chunks
     assert chunk.compact.next_offset == 30
     assert "has 9 000 bytes free" in chunk.compact.held_back[0]
@@ -160,16 +160,16 @@ def test_one_segment_is_begun_however_little_is_free() -> None:
     assert ends([due(a_plan(*FIVE)), due(a_plan(10))], RemainingBudget(free_bytes=0)) == ([10], "")
 
 
-def test_a_wave_of_several_ends_with_its_bytes_and_one_alone_is_not_cut() -> None:
+def test_a_wave_of_several_partitions_ends_at_its_bytes_and_a_single_one_is_not_cut() -> None:
     three = [due(a_plan(*FIVE)), due(a_plan(10)), due(a_plan(10))]
     assert ends(three, RemainingBudget(wave_bytes=1500)) == ([50], "")
     assert ends(three[1:], RemainingBudget(wave_bytes=1500)) == ([10], "")
 
 
-# What is left.
+# The rest of a plan.
 
 
-def test_what_remains_begins_where_the_chunk_ended_and_reads_the_rows_segments() -> None:
+def test_the_rest_starts_where_the_chunk_ended_and_reads_the_rows_segments() -> None:
     whole = a_plan(*FIVE)
     after = (a_segment(0, 19, segment_id="n" * 22, size_bytes=7), *a_chain(*FIVE)[2:])
     state = a_state((*after, a_segment(50, 59)), epoch=4)
@@ -184,7 +184,7 @@ def test_what_remains_begins_where_the_chunk_ended_and_reads_the_rows_segments()
     assert (left.rules, left.ratio, left.regions) == (whole.rules, whole.ratio, whole.regions)
 
 
-def test_a_partition_that_is_not_due_leaves_nothing() -> None:
+def test_a_partition_that_is_not_due_has_no_rest() -> None:
     clean = partition_plan(
         a_view(a_chain(10), cleaner_offsets=cleaned_to(10)), (), RULES, NOW_MS
     )
@@ -210,7 +210,7 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
     left = a_plan(*[10] * len(sizes), clean=10 * clean, sizes=tuple(sizes))
     whole = left.compact
     for done in range(len(sizes) + 1):
-        # Each wave as the first of a run: something is always begun.
+        # Each wave is the first of a run, so something is always begun.
         budget_left = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
         assert left.compact.chunks_done == done
         (plan,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks

@@ -20,7 +20,7 @@ SIZES = (1, 20, 300, 4000)
 def ratio_of(
     *, cleaned: int | None = None, last_stable: int | None = None, forced: int | None = None
 ) -> DirtyRatio:
-    """The ratio of four segments of 100 offsets each, whose sizes can be read off a sum."""
+    """The ratio of four segments of 100 offsets, with sizes that a sum shows."""
     chain = tuple(
         a_chain(100, start_offset=place * 100, size_bytes=size)[0]
         for place, size in enumerate(SIZES)
@@ -44,7 +44,7 @@ def ratio_of(
         (250, None, 321, 4300),
         # All clean: calculateCleanableBytes over an empty span.
         (400, None, 4321, 0),
-        # What an open transaction holds back counts on neither side.
+        # Segments that an open transaction holds back count on neither side.
         (None, 350, 0, 321),
         (100, 250, 1, 20),
         # The hold lies below the first dirty offset.
@@ -72,13 +72,13 @@ def test_a_forced_first_dirty_offset_counts_from_there() -> None:
         (49, 51, Fraction(1, 2), True),
         (9, 1, Fraction("0.1"), False),
         (8, 1, Fraction("0.1"), True),
-        # Nothing dirty never exceeds, not even 0; an empty log neither (0 / 0).
+        # Without dirty bytes the ratio never exceeds, not even 0; nor does an empty log's (0 / 0).
         (10, 0, Fraction(0), False),
         (0, 0, Fraction(0), False),
         (10, 1, Fraction(0), True),
         # 1 is never exceeded.
         (0, 10, Fraction(1), False),
-        # Beyond what a double can tell apart.
+        # Numbers that a double cannot distinguish.
         (10**18 + 1, 10**18, Fraction(1, 2), False),
         (10**18, 10**18 + 1, Fraction(1, 2), True),
     ],
@@ -90,7 +90,7 @@ def test_the_ratio_must_be_strictly_greater(
     assert ratio.exceeds(threshold) is exceeds
 
 
-def test_what_must_be_cleaned_is_part_of_what_can_be() -> None:
+def test_the_must_clean_bytes_are_part_of_the_cleanable_ones() -> None:
     ratio = DirtyRatio(clean_bytes=50, cleanable_bytes=50, must_clean_bytes=25, delay_ms=1)
     assert ratio.precedence == (Fraction(1, 4), Fraction(1, 2))
     assert ratio.exceeds(Fraction(49, 100))
@@ -106,7 +106,7 @@ def test_crosswise_multiplication_is_division(
     assert DirtyRatio(clean_bytes=clean, cleanable_bytes=cleanable).exceeds(threshold) == expected
 
 
-def test_percent_is_for_people() -> None:
+def test_the_percentage_is_rounded_down() -> None:
     shown = [DirtyRatio(clean_bytes=a, cleanable_bytes=b).percent for a, b in [(2, 1), (0, 5)]]
     assert shown == ["33.3 %", "100.0 %"]
     assert DirtyRatio(clean_bytes=0, cleanable_bytes=0).percent == "0.0 %"

@@ -13,14 +13,14 @@ from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
 from tierfold.compaction.planning.grouping import SegmentGroup
 
 MOST = 2**31
-"""As many offsets as a segment can have."""
+"""The maximum number of offsets of a segment."""
 
 THIRD = MOST // 3
 """Three of these fit, and two offsets more."""
 
 
 def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
-    """Contiguous groups of so many segments, each segment of so many offsets."""
+    """Contiguous groups with these numbers of segments, each segment with `length` offsets."""
     chain = iter(a_chain(*[offsets] * sum(sizes)))
     return [SegmentGroup(segments=tuple(next(chain) for _ in range(size))) for size in sizes]
 
@@ -28,7 +28,7 @@ def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
 def merged_as(picture: str, offsets: int = 3) -> str:
     """`x` is a group with kept records, `.` an empty one; groups of the result are split by `|`.
 
-    What is left to be one empty batch ends in `!`.
+    A group that becomes one empty batch ends in `!`.
     """
     groups = groups_of(*[1] * len(picture), offsets=offsets)
     found = merge_empty(groups, [sign == "." for sign in picture])
@@ -55,7 +55,7 @@ def merged_as(picture: str, offsets: int = 3) -> str:
         ("...", "...!"),
     ],
 )
-def test_an_empty_group_goes_to_the_one_before_it_and_at_the_head_to_the_one_after(
+def test_an_empty_group_joins_the_group_before_it_or_at_the_head_the_one_after(
     picture: str, expected: str
 ) -> None:
     assert merged_as(picture) == expected
@@ -86,13 +86,13 @@ def test_an_empty_group_goes_to_the_one_before_it_and_at_the_head_to_the_one_aft
         ("x.x", MOST // 2 + 1, "x|.!|x"),
     ],
 )
-def test_what_no_neighbours_span_can_take_becomes_one_empty_batch(
+def test_an_empty_group_that_fits_no_neighbour_becomes_one_empty_batch(
     picture: str, offsets: int, expected: str
 ) -> None:
     assert merged_as(picture, offsets) == expected
 
 
-def test_the_one_after_is_asked_where_the_one_before_has_no_room() -> None:
+def test_an_empty_group_joins_the_one_after_if_the_one_before_is_full() -> None:
     full, empty, small = a_chain(MOST, 10, 10)
     groups = [SegmentGroup(segments=(segment,)) for segment in (full, empty, small)]
     found = merge_empty(groups, [False, True, False])
@@ -105,7 +105,7 @@ LENGTHS = st.sampled_from([1, 7, MOST // 5, MOST // 3, MOST // 2, MOST // 2 + 1,
 
 
 @given(st.lists(st.tuples(LENGTHS, st.booleans()), min_size=1, max_size=9))
-def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
+def test_only_neighbours_are_joined_into_the_fewest_groups_and_nothing_is_lost(
     drawn: list[tuple[int, bool]],
 ) -> None:
     chain = a_chain(*[length for length, _ in drawn])
@@ -147,5 +147,5 @@ def test_a_group_and_its_emptiness_come_in_pairs() -> None:
         merge_empty(groups_of(1, 1), [False])
 
 
-def test_no_groups_stay_none() -> None:
+def test_no_groups_give_no_groups() -> None:
     assert merge_empty([], []) == MergedGroups(groups=(), empty=frozenset())

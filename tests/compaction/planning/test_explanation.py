@@ -1,4 +1,4 @@
-"""Which region, what happens, why: a table of cases, drawn as a word per segment."""
+"""The region, the action and the reason of each segment, drawn as one word per segment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("segments", "expected", "why"),
     [
-        # Clean ones go along; the one that holds the first dirty offset is both.
+        # Clean segments are rewritten, too; the one with the first dirty offset is in both regions.
         (
             explain(aged(9, 9, 9, cleaned=150), ALWAYS),
             ["cleaned: rewritten1", "cleaned+dirty: rewritten1", "dirty: rewritten1"],
@@ -155,7 +155,7 @@ def test_each_segment_has_its_region_its_action_and_why(
     assert segments[why[0]].why == why[1]
 
 
-def test_ages_are_of_the_youngest_and_where_the_maximum_lag_asks_of_the_first() -> None:
+def test_the_age_is_of_the_youngest_record_and_with_a_maximum_lag_of_the_first() -> None:
     clean, dirty = explain(aged((90, 10), (70, 20), cleaned=100), MAX)
     assert (clean.age_ms, clean.first_age_ms) == (10, None)
     assert (dirty.age_ms, dirty.first_age_ms) == (20, 70)
@@ -173,7 +173,7 @@ def test_a_refused_partition_is_left_as_it_is() -> None:
     assert decision(refusal) == "refused, gap: a hole. Look"
 
 
-def test_too_many_neighbours_alike_become_one_row() -> None:
+def test_too_many_similar_neighbours_become_one_row() -> None:
     segments = explain(aged(*[9] * 30, cleaned=1200), NEVER)
     assert len(folded(segments, 30)) == 30
     runs = folded(segments, 29)
@@ -189,7 +189,7 @@ def test_a_duration_is_rounded_down(time_ms: int, expected: str) -> None:
     assert duration(time_ms) == expected
 
 
-def test_a_segment_that_overlaps_says_which_of_its_offsets_count_elsewhere() -> None:
+def test_an_overlapping_segment_says_which_of_its_offsets_are_read_elsewhere() -> None:
     first, second = a_chain(10, 10)
     cut = replace(second, skipped_offsets=3, skipped_bytes=100, agrees_with=(first.segment_id,))
     whole, overlapping = explain(a_view([first, cut]), ALWAYS)

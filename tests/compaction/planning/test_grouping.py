@@ -43,7 +43,7 @@ def test_groups_keep_every_limit(limits: dict[str, int], expected: list[list[int
     assert starts(CHAIN, **limits) == expected
 
 
-def test_each_index_is_summed_by_itself() -> None:
+def test_each_index_is_summed_separately() -> None:
     # Kafka: indexSize and timeIndexSize are two sums, each against segment.index.bytes.
     for field in ("offset_index_bytes", "time_index_bytes"):
         chain = a_chain(10, 10, 10, **{field: 50})
@@ -65,7 +65,7 @@ def test_the_span_counts_from_the_groups_first_segment() -> None:
     assert starts(chain) == [[0], [start], [start + 100]]
 
 
-def test_nothing_makes_no_group() -> None:
+def test_no_segments_make_no_group() -> None:
     assert grouped([], Rules()) == ()
 
 
@@ -110,7 +110,7 @@ def fits(segments: Sequence[Segment], rules: Rules) -> bool:
 
 
 @given(chains(), st.integers(1, 40), st.integers(1, 12))
-def test_groups_are_neighbours_within_the_limits_and_as_long_as_can_be(
+def test_groups_are_neighbours_within_the_limits_and_as_long_as_possible(
     chain: list[Segment], segment_bytes: int, segment_index_bytes: int
 ) -> None:
     rules = Rules(segment_bytes=segment_bytes, segment_index_bytes=segment_index_bytes)

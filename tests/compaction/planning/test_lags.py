@@ -67,14 +67,14 @@ def chosen(view: PartitionView, of: Rules, open_from: int | None = None) -> Choi
         # Exactly as old as the lag is old enough; a millisecond less is not.
         (aged(90, 60), 60, 200),
         (aged(90, 60), 61, 100),
-        # The first one counts, though an older one follows: producers' clocks differ.
+        # The first young one counts even if an older one follows: producers' clocks differ.
         (aged(90, 10, 80), 50, 100),
         # The youngest record of a segment counts.
         (aged((90, 10), 80), 50, 0),
-        # Not checked when it is 0, even where a timestamp lies in the future.
+        # Not checked if it is 0, even if a timestamp lies in the future.
         (aged(90, -500), 0, 200),
         (aged(90, -500), 1, 100),
-        # Clean segments are not asked; the one that holds the first dirty offset is
+        # Clean segments do not count; the one that holds the first dirty offset does
         # (UnifiedLog.nonActiveLogSegmentsFrom).
         (aged(10, 10, 90, cleaned=200), 50, 300),
         (aged(10, 10, 90, cleaned=150), 50, 100),
@@ -104,9 +104,9 @@ def test_regions_follow_each_other_in_offset_order() -> None:
         # Up to the end of the last overdue segment, young ones between included.
         ([20, 200, 20], None, 200),
         ([20, 20, 200], None, 300),
-        # A segment's first batch says how old it is, its youngest record holds it back.
+        # The first batch makes a segment overdue, its youngest record holds it back.
         ([(200, 20), 20], None, 100),
-        # Not beyond what the minimum allows anyway.
+        # No further than the minimum allows anyway.
         ([200, 90, 20], None, 200),
         # Exactly as old as the maximum is not overdue.
         ([(100, 20), 20], None, 0),
@@ -114,7 +114,7 @@ def test_regions_follow_each_other_in_offset_order() -> None:
         # The LSO still binds.
         ([20, 20, 200], 210, 200),
         ([20, 20, 200], 110, 100),
-        # A first batch without a timestamp says nothing (only > 0 is counted).
+        # A first batch without a timestamp does not count (only > 0 does).
         ([(NONE_MS, 20), 20], None, 0),
         ([(NOW_MS, 20), 20], None, 0),
         ([(NOW_MS - 1, 20), 20], None, 100),
@@ -142,14 +142,14 @@ def test_a_clean_segment_is_never_overdue() -> None:
         (aged(101, 20), None, 1, 1000),
         # The earliest of all uncompacted segments, not of the first.
         (aged(20, 400), None, 300, 1000),
-        # Compacted ones are not asked; the one that holds the first dirty offset is.
+        # Compacted segments do not count; the one that holds the first dirty offset does.
         (aged(400, 150, 20, cleaned=100), None, 50, 1000),
         (aged(400, 150, 20, cleaned=50), None, 300, 2000),
         (aged(400, 150, cleaned=200), None, 0, 0),
         # No timestamp, nothing known.
         (aged(NONE_MS, NONE_MS), None, 0, 0),
         (aged(NONE_MS, 150), None, 50, 1000),
-        # What an open transaction holds back is late, too, but cannot be cleaned.
+        # A segment that an open transaction holds back is late, too, but cannot be cleaned.
         (aged(20, 150), 110, 50, 0),
     ],
 )
@@ -178,7 +178,7 @@ def test_must_clean_needs_cleanable_bytes() -> None:
     assert choice.reason is RestReason.ALL_UNSTABLE
 
 
-def test_what_is_too_young_rests_and_says_so() -> None:
+def test_a_log_that_is_too_young_rests_and_says_so() -> None:
     choice = chosen(aged(20, 20), rules(50))
     assert isinstance(choice, Rest)
     assert choice.reason is RestReason.TOO_YOUNG
@@ -188,7 +188,7 @@ def test_what_is_too_young_rests_and_says_so() -> None:
     )
 
 
-def test_a_round_says_all_that_holds_it_back() -> None:
+def test_a_round_gives_every_reason_that_holds_it_back() -> None:
     plan = chosen(aged(90, 20, 20), rules(50), open_from=200)
     assert isinstance(plan, Compact)
     young, unstable = plan.held_back
@@ -231,7 +231,7 @@ def test_the_order_of_work(first: DirtyRatio, second: DirtyRatio) -> None:
     assert first.precedence > second.precedence
 
 
-def test_must_clean_is_said_only_of_what_is_late_and_cleanable() -> None:
+def test_only_a_late_and_cleanable_partition_must_be_cleaned() -> None:
     late = DirtyRatio(clean_bytes=0, cleanable_bytes=1, delay_ms=1)
     assert late.must_clean
     assert not DirtyRatio(clean_bytes=1, cleanable_bytes=0, delay_ms=1).must_clean

@@ -22,7 +22,7 @@ def test_loads_differ_by_no_more_than_the_largest_item(items: list[int], tasks: 
 
 
 def test_the_largest_items_are_assigned_first() -> None:
-    # In the order given, 10 would join a task that already has work.
+    # In the given order, 10 would join a task that already has work.
     assert assigned([1, 2, 3, 10], 2) == [1, 1, 1, 0]
 
 
@@ -30,7 +30,7 @@ def test_empty_items_do_not_all_share_one_task() -> None:
     assert sorted(assigned([0] * 6, 3)) == [0, 0, 1, 1, 2, 2]
 
 
-def test_dealing_is_the_same_every_time() -> None:
+def test_the_assignment_is_the_same_every_time() -> None:
     assert assigned([5, 5, 5, 5], 2) == [0, 1, 0, 1]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import KEY, a_chain, a_state, a_view, cleaned_to
+from tests.compaction.builders import KEY, a_chain, a_producer, a_state, a_view, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.producers import ProducerEntry
@@ -31,22 +31,13 @@ NEVER: Final = replace(RULES, min_cleanable_dirty_ratio=Fraction(1))
 
 
 def a_log(due_ms: int | None = None, **fields: object) -> PartitionView:
-    """A log of 20 offsets, whose first segment has something due at `due_ms`."""
+    """A log of 20 offsets; `due_ms` is the delete horizon in its first segment."""
     first, second = a_chain(10, 10)
     return a_view((replace(first, earliest_due_ms=due_ms), second), **fields)
 
 
 def open_from(offset: int | None) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=7,
-        epoch=0,
-        last_sequence=0,
-        last_data_offset=0,
-        last_offset_delta=0,
-        last_timestamp_ms=0,
-        coordinator_epoch=0,
-        current_txn_first_offset=offset,
-    )
+    return a_producer(7, offset)
 
 
 # Whether the newest snapshot is read.
@@ -84,7 +75,7 @@ def test_a_log_without_a_segment_has_no_producers_to_read(is_forced: bool) -> No
 # What is decided.
 
 
-def test_a_dirty_partition_is_due_and_the_plan_keeps_what_decided() -> None:
+def test_a_dirty_partition_is_due_and_the_plan_keeps_its_facts() -> None:
     view, producers = a_log(cleaner_offsets=DIRTY), (open_from(None),)
     plan = partition_plan(view, producers, RULES, NOW_MS)
     assert isinstance(plan.choice, Compact)
@@ -105,7 +96,7 @@ def test_an_open_transaction_ends_the_plan_before_its_segment() -> None:
     assert plan.regions.unstable_from == 10
 
 
-def test_a_person_has_the_dirty_region_begin_elsewhere() -> None:
+def test_first_dirty_moves_the_start_of_the_dirty_region() -> None:
     plan = partition_plan(a_log(cleaner_offsets=CLEAN), (), RULES, NOW_MS, first_dirty=3)
     assert plan.compact.first_dirty == 3
 
@@ -127,7 +118,7 @@ def test_a_partition_that_rests_has_its_ratio_and_no_work() -> None:
         _ = plan.compact
 
 
-def test_a_segment_that_should_have_rolled_is_told() -> None:
+def test_a_segment_that_should_have_rolled_is_reported() -> None:
     segments = a_chain(10, 10, first_timestamp_ms=1_000, max_timestamp_ms=1_000)
     rules = replace(RULES, max_compaction_lag_ms=5_000)
     plan = partition_plan(a_view(segments), (), rules, NOW_MS)
@@ -143,7 +134,7 @@ def test_a_partition_that_was_not_inspected_is_left_as_it_is() -> None:
     assert left_as_it_is(KEY, RULES, rest).epoch == 0
 
 
-# What the row alone tells.
+# Notes from the row alone.
 
 CLAIMED = "run dead has not released its claim: `compact` takes the partition over and fences"
 BY_TIME: Final = replace(RULES, compaction_strategy=CompactionStrategy.TIMESTAMP)
@@ -161,7 +152,7 @@ CHANGED = "the compaction strategy was offset and is timestamp now"
         pytest.param("dead", BY_TIME, [CLAIMED, CHANGED], id="a held claim, another strategy"),
     ],
 )
-def test_a_row_tells_of_a_claim_and_of_another_strategy_before_what_the_view_tells(
+def test_notes_on_the_claim_and_the_strategy_come_before_those_of_the_view(
     owner: str | None, rules: Rules, expected: list[str]
 ) -> None:
     view = replace(a_log(cleaner_offsets=DIRTY), notes=("something waits",))
@@ -195,7 +186,7 @@ def test_a_plan_of_other_segments_is_a_violation() -> None:
     assert plan_violations(later, NOW_MS) != ()
 
 
-def test_what_is_not_due_or_was_not_inspected_has_nothing_to_check() -> None:
+def test_a_plan_that_is_not_due_or_not_inspected_has_no_violation() -> None:
     resting = partition_plan(a_log(cleaner_offsets=CLEAN), (), RULES, NOW_MS)
     assert plan_violations(resting, NOW_MS) == ()
     refused = left_as_it_is(
@@ -206,7 +197,7 @@ def test_what_is_not_due_or_was_not_inspected_has_nothing_to_check() -> None:
     assert plan_violations(unseen, NOW_MS) == ()
 
 
-def test_only_what_is_due_is_worked_on_most_overdue_first_then_dirtiest() -> None:
+def test_only_due_plans_are_worked_on_most_overdue_first_then_dirtiest() -> None:
     half, whole, clean = (
         partition_plan(a_log(cleaner_offsets=offsets), (), RULES, NOW_MS)
         for offsets in (DIRTY, (), CLEAN)

@@ -118,7 +118,7 @@ OF_2999: Final = (
             "held back from offset 0 on: the transaction that begins at offset 20 has no marker in"
             " the tier",
         ),
-        # The whole log was clean before the transaction was seen to be open.
+        # The whole log was clean before the transaction appeared.
         (
             rest(clean_below(400), last_stable=HOLD),
             RestReason.NOTHING_DIRTY,
@@ -192,7 +192,7 @@ def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
 
 
 def stalled(age_ms: int, *, cleaned: int = 200) -> Choice:
-    """The choice for live 0-199, and 300-399 that was uploaded so long ago."""
+    """The choice for live segments 0-199 and an upload 300-399 of that age."""
     later = unknown(CHAIN[3])
     later = replace(later, listed=replace(later.listed, modified_ms=NOW_MS - age_ms))
     view = discovered(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
@@ -211,15 +211,15 @@ def test_a_partition_that_would_rest_while_uploads_wait_for_a_day_is_refused() -
     )
 
 
-def test_uploads_that_wait_for_less_than_a_day_hold_nothing_up() -> None:
+def test_uploads_that_wait_for_less_than_a_day_refuse_nothing() -> None:
     assert isinstance(stalled(STALL_AGE_MS - 1), Rest)
 
 
-def test_what_can_be_compacted_is_while_uploads_wait() -> None:
+def test_a_partition_is_compacted_while_uploads_wait() -> None:
     assert isinstance(stalled(STALL_AGE_MS, cleaned=0), Compact)
 
 
-def test_rests_carry_the_notes_as_well() -> None:
+def test_rests_have_the_notes_as_well() -> None:
     view = clean_below(999)
     high = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
     assert "999" in rest(view, high).notes[0]
@@ -227,7 +227,7 @@ def test_rests_carry_the_notes_as_well() -> None:
 
 
 def due_at(*times_ms: int | None, cleaned: int = 400) -> PartitionView:
-    """A segment of 100 offsets per time at which something in it is due."""
+    """One segment of 100 offsets for each delete horizon."""
     segments = [
         replace(segment, earliest_due_ms=due_ms)
         for segment, due_ms in zip(a_chain(*[100] * len(times_ms)), times_ms, strict=True)
@@ -265,7 +265,7 @@ def test_a_partition_with_neither_dirty_data_nor_a_passed_horizon_is_left_alone(
     assert rest(due_at(None, NOW_MS + 1, cleaned=200)).reason is RestReason.NOTHING_DIRTY
 
 
-def test_a_horizon_is_looked_at_where_dirty_data_wait_for_more() -> None:
+def test_a_passed_horizon_counts_while_dirty_data_waits() -> None:
     # Too low a ratio, and an open transaction.
     view = due_at(5, None, None, None, cleaned=300)
     for plan in (compact(view), compact(view, last_stable=LastStable(offset=300))):
@@ -273,14 +273,14 @@ def test_a_horizon_is_looked_at_where_dirty_data_wait_for_more() -> None:
         assert (plan.first_dirty, plan.next_offset) == (300, 100)
 
 
-def test_a_round_over_dirty_data_takes_in_all_anyway() -> None:
+def test_a_round_over_dirty_data_takes_all_segments() -> None:
     plan = compact(due_at(5, None, None, None, cleaned=100))
     assert (plan.reason, plan.is_partial) == (CompactReason.DIRTY, False)
     assert spans(plan) == [(0, 399)]
 
 
-def test_other_strategies_wait_until_all_is_clean_and_was_cleaned_alike() -> None:
-    # SEMANTICS 3: what waits above may be older than a tombstone below.
+def test_other_strategies_wait_until_the_log_is_clean_under_the_same_strategy() -> None:
+    # SEMANTICS 3: a waiting record above may be older than a tombstone below.
     rules = replace(COMPACT, compaction_strategy=CompactionStrategy.TIMESTAMP)
 
     def known(view: PartitionView, *strategies: str) -> PartitionView:
@@ -294,7 +294,7 @@ def test_other_strategies_wait_until_all_is_clean_and_was_cleaned_alike() -> Non
     assert rest(waiting, rules).reason is RestReason.RATIO_TOO_LOW
 
 
-def test_above_the_cleaner_offset_no_horizon_counts() -> None:
+def test_no_horizon_counts_above_the_cleaner_offset() -> None:
     # An older value may lie below: a forced round sets horizons there and moves no cleaner offset.
     whole = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
     for cleaned in (0, 99, 401):
@@ -304,12 +304,12 @@ def test_above_the_cleaner_offset_no_horizon_counts() -> None:
     assert spans(compact(due_at(5, None, None, None, cleaned=100), whole)) == [(0, 99)]
 
 
-def test_above_the_last_stable_offset_no_horizon_counts() -> None:
+def test_no_horizon_counts_above_the_last_stable_offset() -> None:
     view = due_at(5, None, None, 5)
     assert spans(compact(view, last_stable=LastStable(offset=310))) == [(0, 99)]
 
 
-def test_a_forced_round_looks_at_no_horizon() -> None:
+def test_a_forced_round_ignores_delete_horizons() -> None:
     assert rest(due_at(5, 5, 5, 5), forced=400).reason is RestReason.NOTHING_DIRTY
 
 

@@ -105,7 +105,7 @@ def test_a_plan_that_was_tampered_with_is_caught(
     assert kinds(change(the_plan()), a_view(CHAIN)) == expected
 
 
-def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
+def test_a_source_that_was_replaced_meanwhile_is_caught_and_named() -> None:
     merged = a_segment(0, 199, segment_id="merged")
     found = violations(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
     assert [violation.kind for violation in found] == [ViolationKind.NOT_LIVE] * 2
@@ -257,7 +257,7 @@ def test_a_partial_plan_of_segments_that_are_no_longer_clean_is_caught(cleaned: 
         ([90, 90, 90, 49], True),
         ([90, 90, 90, 50], False),
         ([49, 90, 90, 90], True),
-        # An overdue segment at or above a young one lets it through, one below does not.
+        # An overdue segment at or above a young one allows it, one below does not.
         ([90, 20, 90, 101], False),
         ([101, 20, 90, 90], True),
         ([20, 101, 90, 90], True),

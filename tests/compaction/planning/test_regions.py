@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_chain, a_view, cleaned_to
+from tests.compaction.builders import a_chain, a_producer, a_view, cleaned_to
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
-from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
 
 CHAIN = a_chain(100, 100, 100)
 NOW_MS = 2_000_000
 ANY_AGE = Rules()
-
-
-def producer(producer_id: int, open_from: int | None) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=producer_id,
-        epoch=0,
-        last_sequence=0,
-        last_data_offset=NO_DATA_OFFSET,
-        last_offset_delta=0,
-        last_timestamp_ms=0,
-        coordinator_epoch=0,
-        current_txn_first_offset=open_from,
-    )
 
 
 def divided(
@@ -42,45 +30,34 @@ def divided(
     return regions
 
 
-def test_without_a_cleaner_offset_all_is_dirty_from_the_log_start() -> None:
-    regions = divided(a_view(CHAIN, log_start_offset=40))
-    assert regions.cleaned.is_empty
-    assert regions.dirty == OffsetSpan(start=40, end=300)
-    assert (regions.next_offset, regions.reset, regions.last_stable) == (300, None, None)
-
-
-def test_the_cleaner_offset_may_lie_inside_a_segment() -> None:
-    regions = divided(a_view(CHAIN, cleaner_offsets=cleaned_to(150)))
-    assert regions.cleaned == OffsetSpan(start=0, end=150)
-    assert regions.dirty == OffsetSpan(start=150, end=300)
-
-
-def test_the_newest_epochs_cleaner_offset_counts_even_if_lower() -> None:
-    vector = (*cleaned_to(300, epoch=1), *cleaned_to(100, epoch=2))
-    assert divided(a_view(CHAIN, cleaner_offsets=vector)).first_dirty == 100
-
-
-def test_a_cleaner_offset_at_the_end_leaves_nothing_dirty_and_resets_nothing() -> None:
-    regions = divided(a_view(CHAIN, cleaner_offsets=cleaned_to(300)))
-    assert regions.dirty.is_empty
-    assert regions.reset is None
-
-
-def test_a_cleaner_offset_below_the_log_start_is_reset() -> None:
-    # Kafka LogCleanerManager.cleanableOffsets.
-    regions = divided(a_view(CHAIN, cleaner_offsets=cleaned_to(39), log_start_offset=40))
-    assert regions.first_dirty == 40
-    assert regions.reset == (
-        "the stored cleaner offset 39 lies below the log start 40: the whole log counts as dirty"
+@pytest.mark.parametrize(
+    ("cleaner_offsets", "log_start_offset", "first_dirty", "reset"),
+    [
+        # Never cleaned.
+        ((), 40, 40, None),
+        # Inside a segment, and at the end.
+        (cleaned_to(150), 0, 150, None),
+        (cleaned_to(300), 0, 300, None),
+        # The newest epoch counts, even if its offset is lower.
+        ((*cleaned_to(300, epoch=1), *cleaned_to(100, epoch=2)), 0, 100, None),
+        # Kafka LogCleanerManager.cleanableOffsets.
+        (cleaned_to(39), 40, 40, "the stored cleaner offset 39 lies below the log start 40"),
+        (cleaned_to(301), 0, 0, "the stored cleaner offset 301 lies above the log end 300"),
+    ],
+)
+def test_the_cleaner_offset_divides_the_log(
+    cleaner_offsets: tuple[CleanerOffset, ...],
+    log_start_offset: int,
+    first_dirty: int,
+    reset: str | None,
+) -> None:
+    regions = divided(
+        a_view(CHAIN, cleaner_offsets=cleaner_offsets, log_start_offset=log_start_offset)
     )
-
-
-def test_a_cleaner_offset_above_the_log_end_is_reset() -> None:
-    # Kafka LogCleanerManager.cleanableOffsets.
-    regions = divided(a_view(CHAIN, cleaner_offsets=cleaned_to(301)))
-    assert regions.first_dirty == 0
-    assert regions.reset is not None
-    assert "301 lies above the log end 300" in regions.reset
+    assert regions.cleaned == OffsetSpan(start=log_start_offset, end=first_dirty)
+    assert regions.dirty == OffsetSpan(start=first_dirty, end=300)
+    assert regions.reset == (reset and f"{reset}: the whole log counts as dirty")
+    assert (regions.next_offset, regions.last_stable) == (300, None)
 
 
 def test_a_forced_first_dirty_offset_replaces_the_stored_one() -> None:
@@ -104,31 +81,33 @@ def test_a_forced_first_dirty_offset_below_the_log_cleans_all_of_it_again() -> N
 
 
 def test_the_oldest_open_transaction_is_the_last_stable_offset() -> None:
-    producers = [producer(1, None), producer(2999, 120), producer(7, 250)]
+    producers = [a_producer(1, None), a_producer(2999, 120), a_producer(7, 250)]
     assert last_stable_of(producers) == LastStable(offset=120, producer_id=2999)
 
 
 def test_without_an_open_transaction_nothing_is_unstable() -> None:
     assert last_stable_of([]) is None
-    assert last_stable_of([producer(1, None)]) is None
+    assert last_stable_of([a_producer(1, None)]) is None
 
 
-def test_an_open_transaction_holds_whole_segments_back() -> None:
-    for offset, first_uncleanable in ((299, 200), (200, 200), (199, 100), (99, 0), (0, 0)):
-        regions = divided(a_view(CHAIN), LastStable(offset=offset))
-        assert regions.first_uncleanable == first_uncleanable
-        assert regions.last_stable == LastStable(offset=offset)
-
-
-def test_a_transaction_that_began_beyond_the_tier_holds_nothing_back() -> None:
-    regions = divided(a_view(CHAIN), LastStable(offset=300, producer_id=4))
-    assert regions.first_uncleanable == 300
-    assert regions.last_stable is None
-
-
-def test_a_transaction_that_began_below_the_first_segment_holds_everything_back() -> None:
-    view = a_view(a_chain(100, 100, start_offset=500))
-    assert divided(view, LastStable(offset=10)).first_uncleanable == 500
+@pytest.mark.parametrize(
+    ("start_offset", "offset", "first_uncleanable"),
+    [
+        *((0, *case) for case in ((299, 200), (200, 200), (199, 100), (99, 0), (0, 0))),
+        # A transaction after the remote range holds nothing back, one below it everything.
+        (0, 300, None),
+        (500, 10, 500),
+    ],
+)
+def test_an_open_transaction_holds_whole_segments_back(
+    start_offset: int, offset: int, first_uncleanable: int | None
+) -> None:
+    view = a_view(a_chain(100, 100, 100, start_offset=start_offset))
+    last_stable = LastStable(offset=offset, producer_id=4)
+    regions = divided(view, last_stable)
+    is_held = first_uncleanable is not None
+    assert regions.first_uncleanable == (first_uncleanable if is_held else view.next_offset)
+    assert regions.last_stable == (last_stable if is_held else None)
 
 
 def test_nothing_is_dirty_when_the_hold_lies_below_the_cleaner_offset() -> None:
@@ -152,13 +131,13 @@ def test_regions_are_ordered_and_end_on_a_segment_boundary_at_or_below_every_hol
 ) -> None:
     chain = a_chain(*lengths, start_offset=5)
     vector = () if cleaner_offset is None else cleaned_to(cleaner_offset)
-    last_stable = last_stable_of([producer(pid, at) for pid, at in enumerate(opened)])
+    last_stable = last_stable_of([a_producer(pid, at) for pid, at in enumerate(opened)])
     regions = divided(a_view(chain, cleaner_offsets=vector), last_stable)
     end = chain[-1].next_offset
     boundaries = [segment.start_offset for segment in chain] + [end]
     assert regions.log_start <= regions.first_dirty <= regions.next_offset == end
     assert regions.first_uncleanable in boundaries
-    # The highest boundary that no open transaction forbids; the log's first where all do.
+    # The highest boundary that no open transaction forbids; the log's first if all do.
     allowed = [boundary for boundary in boundaries if all(boundary <= at for at in opened)]
     assert regions.first_uncleanable == max(allowed, default=5)
     assert regions.dirty.start == regions.first_dirty

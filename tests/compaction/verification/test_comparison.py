@@ -22,7 +22,7 @@ side = st.dictionaries(keys, st.none() | st.binary(max_size=3), max_size=20)
 
 
 @given(side, side)
-def test_keys_are_told_apart_as_a_dictionary_does(
+def test_keys_are_distinguished_as_in_a_dictionary(
     before: dict[bytes, bytes | None], now: dict[bytes, bytes | None]
 ) -> None:
     found = compared(window(list(before.items())), window(list(now.items())))
@@ -40,7 +40,7 @@ def test_keys_are_told_apart_as_a_dictionary_does(
     assert {example.key for example in found.examples} <= differing
 
 
-def test_a_tombstone_that_is_gone_is_no_difference() -> None:
+def test_a_removed_tombstone_is_no_difference() -> None:
     assert compared(window([(b"k", None)]), window([])) == KeysCompared(keys=1, deleted=1)
 
 
@@ -66,7 +66,7 @@ def tombstone_at(offset: int) -> LatestValues:
         (3, (4,), False),
     ],
 )
-def test_a_record_is_late_where_a_pass_ended_between_the_tombstone_and_it(
+def test_a_record_is_late_if_a_pass_ended_between_it_and_the_tombstone(
     offset: int, passes: tuple[int, ...], is_late: bool
 ) -> None:
     now = window([(b"k", b"v")], offset, versions=[1])
@@ -75,7 +75,7 @@ def test_a_record_is_late_where_a_pass_ended_between_the_tombstone_and_it(
     assert sum_of([found, found]).late == 2 * is_late
 
 
-def test_only_a_tombstone_lets_late_records_back() -> None:
+def test_only_after_a_tombstone_may_a_record_be_late() -> None:
     before = window([(b"k", b"newer")], 5, versions=[9])
     found = compared(before, window([(b"k", b"older")], 8, versions=[1]), (6,))
     assert (found.late, found.differing) == (0, 1)
@@ -83,7 +83,7 @@ def test_only_a_tombstone_lets_late_records_back() -> None:
     assert (again.late, again.differing) == (0, 0)
 
 
-def test_values_of_one_length_are_told_apart() -> None:
+def test_values_of_one_length_have_different_digests() -> None:
     before, now = window([(b"k", b"one")], 5), window([(b"k", b"two")], 3)
     (example,) = compared(before, now).examples
     assert example == KeyDifference(

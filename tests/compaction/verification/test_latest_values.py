@@ -76,7 +76,7 @@ def test_a_window_keeps_the_last_of_each_key(pairs: list[tuple[bytes, bytes | No
 
 
 @given(records, st.integers(0, 5))
-def test_records_that_are_not_chosen_take_no_part(
+def test_records_that_are_not_chosen_do_not_count(
     pairs: list[tuple[bytes, bytes | None]], skipped: int
 ) -> None:
     assert by_key(window(pairs, skipped=skipped)) == model(pairs[: max(0, len(pairs) - skipped)])
@@ -110,7 +110,7 @@ def test_versions_decide_over_windows_segments_and_buckets(
 
 
 @given(records, st.integers(1, 5))
-def test_buckets_part_the_keys(pairs: list[tuple[bytes, bytes | None]], buckets: int) -> None:
+def test_each_key_is_in_one_bucket(pairs: list[tuple[bytes, bytes | None]], buckets: int) -> None:
     blocks = list(in_buckets(window(pairs), buckets))
     assert all(0 <= bucket < buckets and len(block) for bucket, block in blocks)
     parts = [by_key(block) for _, block in blocks]
@@ -119,7 +119,7 @@ def test_buckets_part_the_keys(pairs: list[tuple[bytes, bytes | None]], buckets:
 
 
 @given(records, records, st.integers(2, 5))
-def test_a_key_lies_in_the_same_bucket_everywhere(
+def test_a_key_is_always_in_the_same_bucket(
     one: list[tuple[bytes, bytes | None]], other: list[tuple[bytes, bytes | None]], buckets: int
 ) -> None:
     place = {key: b for b, block in in_buckets(window(one), buckets) for key in by_key(block)}
@@ -128,6 +128,6 @@ def test_a_key_lies_in_the_same_bucket_everywhere(
 
 
 @given(records)
-def test_packed_is_the_same(pairs: list[tuple[bytes, bytes | None]]) -> None:
+def test_a_serialized_block_is_read_back_unchanged(pairs: list[tuple[bytes, bytes | None]]) -> None:
     assert by_key(deserialize_latest(serialize_latest(window(pairs)))) == model(pairs)
     assert by_key(latest_of([deserialize_latest(serialize_latest(window(pairs)))])) == model(pairs)

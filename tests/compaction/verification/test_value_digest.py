@@ -23,7 +23,7 @@ def test_no_value_has_no_digest() -> None:
 
 
 @given(st.binary(max_size=40), st.binary(max_size=9))
-def test_where_a_value_lies_does_not_matter(value: bytes, before: bytes) -> None:
+def test_the_position_of_a_value_does_not_matter(value: bytes, before: bytes) -> None:
     assert digest_of(value) == digest_of(value, before=before)
 
 
@@ -47,7 +47,7 @@ def test_words_in_another_order_differ() -> None:
     assert digest_of(one + other) != digest_of(other + one)
 
 
-def test_the_halves_are_hashes_of_their_own() -> None:
+def test_the_two_halves_are_different_hashes() -> None:
     first, second = zip(*(digest_of(i.to_bytes(8, "big")) for i in range(1000)), strict=True)
     assert len(set(first)) == len(set(second)) == 1000
     assert not set(first) & set(second)

@@ -40,8 +40,8 @@ def test_the_history_lists_it_and_no_restore_crosses_it(tmp_path: Path) -> None:
         (0, 2),
     ]
     assert [line["is_restorable"] for line in lines] == [True, False, False]
-    assert "`tierfold forget` emptied" in lines[1]["why_not"]
-    assert "were forgotten" in lines[2]["why_not"]
+    assert "`tierfold forget` emptied this partition's row" in lines[1]["why_not"]
+    assert "being deleted or forgotten" in lines[2]["why_not"]
     to = str(lines[2]["committed_at_ms"])
     assert tierfold("restore", tier, "orders-0", "--to", to).code == 3
 

@@ -117,7 +117,7 @@ def test_a_truncated_log_refuses_the_partition_and_nothing_is_deleted(tier: Path
     before = files_below(tier)
     ran = plan(tier)
     assert ran.code == 3
-    assert not told(reason(ran), "leader of epoch 4", "offset 6", f"tierfold forget {tier}")
+    assert not told(reason(ran), "leader epoch 4", "offset 6", f"tierfold forget {tier}")
     assert tierfold("status", tier, "--json").code == 3
     vacuum(tier, hours=DAYS).ends(3, "refused")
     assert given_up(tier, *DETACHED) == "refused"
