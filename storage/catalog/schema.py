@@ -42,7 +42,7 @@ class _Column(NamedTuple):
     comment: str
     nullable: bool = False
     name: str = ""
-    """Its stored name if that is not the field's; it stays, so that no table is rewritten."""
+    """The stored name if it differs from the field's; it stays, so that no table is rewritten."""
 
 
 _TEXT: Final = partial(_Column, pa.string())

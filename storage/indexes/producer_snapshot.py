@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import fields
+from typing import Any, Final
 
 import google_crc32c
 
@@ -32,6 +33,7 @@ _ENTRY: Final = struct.Struct(
     "i"  # coordinator epoch
     "q"  # first offset of the open transaction
 )
+_NAMES: Final = tuple(field.name for field in fields(ProducerEntry))  # In the same order.
 _VERSION: Final = 1
 _NO_TRANSACTION: Final = -1
 _REMEDY: Final = (
@@ -64,34 +66,17 @@ def write_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
     return _HEAD.pack(_VERSION, int(google_crc32c.value(body))) + body
 
 
-def _entry(fields: tuple[int, ...]) -> ProducerEntry:
-    producer_id, epoch, last_sequence, last_data_offset, delta, timestamp_ms, coordinator, first = (
-        fields
-    )
-    return ProducerEntry(
-        producer_id=producer_id,
-        epoch=epoch,
-        last_sequence=last_sequence,
-        last_data_offset=last_data_offset if last_data_offset >= 0 else NO_DATA_OFFSET,
-        last_offset_delta=delta,
-        last_timestamp_ms=timestamp_ms,
-        coordinator_epoch=coordinator,
-        current_txn_first_offset=first if first >= 0 else None,
-    )
+def _entry(values: tuple[int, ...]) -> ProducerEntry:
+    entry: dict[str, Any] = dict(zip(_NAMES, values, strict=True))
+    entry["last_data_offset"] = max(entry["last_data_offset"], NO_DATA_OFFSET)
+    if entry["current_txn_first_offset"] < 0:
+        entry["current_txn_first_offset"] = None
+    return ProducerEntry(**entry)
 
 
 def _packed(entry: ProducerEntry) -> bytes:
-    first = entry.current_txn_first_offset
-    return _ENTRY.pack(
-        entry.producer_id,
-        entry.epoch,
-        entry.last_sequence,
-        entry.last_data_offset,
-        entry.last_offset_delta,
-        entry.last_timestamp_ms,
-        entry.coordinator_epoch,
-        _NO_TRANSACTION if first is None else first,
-    )
+    values = (getattr(entry, name) for name in _NAMES)
+    return _ENTRY.pack(*(_NO_TRANSACTION if value is None else value for value in values))
 
 
 def _corrupt(what: str, where: str) -> CorruptLog:

@@ -7,6 +7,7 @@ ascend. A segment without aborted transactions has no transaction index.
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Sequence
 from typing import Final
@@ -24,6 +25,8 @@ _ENTRY: Final = struct.Struct(
     "q"  # last offset: the marker's
     "q"  # last stable offset
 )
+_NAMES: Final = tuple(field.name for field in dataclasses.fields(AbortedTransaction))
+"""In the order of the entry."""
 _VERSION: Final = 0
 _REMEDY: Final = (
     "Restore the index from a copy; without it readers take aborted records for committed ones."
@@ -55,26 +58,13 @@ def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction,
             raise CorruptLog(
                 f"entry {entry} of the transaction index {corruption}", where=where, remedy=_REMEDY
             )
-        found.append(
-            AbortedTransaction(
-                producer_id=producer_id,
-                first_offset=first_offset,
-                last_offset=last_offset,
-                last_stable_offset=last_stable_offset,
-            )
-        )
+        found.append(AbortedTransaction(**dict(zip(_NAMES, fields[1:], strict=True))))
     return tuple(found)
 
 
 def write_transaction_index(aborted: Sequence[AbortedTransaction]) -> bytes:
     """The bytes of an index; `aborted` is ordered by last offset."""
     return b"".join(
-        _ENTRY.pack(
-            _VERSION,
-            transaction.producer_id,
-            transaction.first_offset,
-            transaction.last_offset,
-            transaction.last_stable_offset,
-        )
+        _ENTRY.pack(_VERSION, *(getattr(transaction, name) for name in _NAMES))
         for transaction in aborted
     )

@@ -140,6 +140,7 @@ def joined_heads(pieces: Sequence[BatchHeads]) -> BatchHeads:
     return BatchHeads(**columns | {"position": np.cumsum(sizes) - sizes})
 
 
+# Numba takes named tuples, and mypy checks the kernels by the fields of the dataclass.
 if TYPE_CHECKING:
     _Columns = BatchHeads
 else:

@@ -1,7 +1,7 @@
 """Kafka's ids as text: 16 bytes as 22 characters of url-safe base64 without padding.
 
 Rule: Kafka `org.apache.kafka.common.Uuid`. An id may hold `-` and `_`, so a name that contains an
-id is split by length, never at a dash.
+id cannot be split at its dashes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import base64
 import re
 import uuid
 from typing import Final
-
-UUID_CHARACTERS: Final = 22
 
 KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
 """22 characters hold 132 bits. The last four are zero, so only four last characters occur."""

@@ -72,6 +72,7 @@ class Records:
 
 _NOT_PER_RECORD: Final = ("body", "first_record")
 
+# Numba takes named tuples, and mypy checks the kernels by the fields of the dataclass.
 if TYPE_CHECKING:
     RecordColumns = Records
 else:

@@ -27,8 +27,6 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 WINDOW_BYTES: Final = 8 * 2**20
 """Stored bytes that are decoded at a time."""
 
-_REMEDY: Final = "Restore the segment from a copy; `tierfold verify` lists all that is wrong."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPiece:
@@ -112,11 +110,8 @@ def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenReco
     where = tier.store.uri(object_key)
     log = tier.store.read_range(object_key, piece.start, piece.size_bytes)
     if len(log) < piece.size_bytes:
-        raise CorruptLog(
-            f"the log ends at byte {piece.start + len(log)}, {piece.segment.log_bytes} are known",
-            where=where,
-            remedy=_REMEDY,
-        )
+        end = piece.start + len(log)
+        raise _corrupt(f"the log ends at byte {end}, {piece.segment.log_bytes} are known", where)
     where = counted_from(where, piece.start)
     heads = read_heads(log, where=where)
     _check_ends(piece, heads, where)
@@ -155,11 +150,7 @@ def _cuts(
     begin = int(starts[first])
     end = int(starts[behind]) if behind < starts.size else log_bytes
     if not 0 <= begin < end <= log_bytes:
-        raise CorruptLog(
-            f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes",
-            where=where,
-            remedy=_REMEDY,
-        )
+        raise _corrupt(f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes", where)
     cuts = [begin]
     while end - cuts[-1] > piece_bytes:
         reach = int(np.searchsorted(starts, cuts[-1] + piece_bytes, side="right"))
@@ -178,12 +169,16 @@ def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
     if (is_cut_before and heads.base_offset[0] > piece.wanted.start) or (
         is_cut_behind and heads.last_offset[-1] < piece.wanted.end - 1
     ):
-        raise CorruptLog(
+        raise _corrupt(
             f"the offset index leads to offsets {heads.base_offset[0]} to {heads.last_offset[-1]},"
             f" where {piece.wanted.start} to {piece.wanted.end - 1} were looked for",
-            where=where,
-            remedy=_REMEDY,
+            where,
         )
+
+
+def _corrupt(what: str, where: str) -> CorruptLog:
+    remedy = "Restore the segment from a copy; `tierfold verify` lists all that is wrong."
+    return CorruptLog(what, where=where, remedy=remedy)
 
 
 def _rows(piece: LogPiece, heads: BatchHeads, records: Records) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +73,10 @@ class Batch:
     records: tuple[Record, ...]
 
 
+_COMPUTED: Final = frozenset({"base_offset", "codec", "delete_horizon_ms", "records"})
+_FROM_HEADS: Final = tuple(field.name for field in fields(Batch) if field.name not in _COMPUTED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContent:
     """A segment with its headers read and checked; records are decoded on demand."""
@@ -120,23 +124,10 @@ def _batch(heads: BatchHeads, records: Records, i: int) -> Batch:
     first, after = int(records.first_record[i]), int(records.first_record[i + 1])
     horizon_ms = int(head.delete_horizon_ms[0])
     return Batch(
-        position=int(head.position[0]),
-        size_bytes=int(head.size_bytes[0]),
+        **{name: getattr(head, name)[0].item() for name in _FROM_HEADS},
         base_offset=int(records.offset[first] if head.is_legacy[0] else head.base_offset[0]),
-        last_offset=int(head.last_offset[0]),
-        magic=int(head.magic[0]),
-        crc=int(head.crc[0]),
         codec=Codec(int(head.codec[0])).name.lower(),
-        leader_epoch=int(head.leader_epoch[0]),
-        base_timestamp_ms=int(head.base_timestamp_ms[0]),
-        max_timestamp_ms=int(head.max_timestamp_ms[0]),
         delete_horizon_ms=None if horizon_ms == NO_HORIZON else horizon_ms,
-        producer_id=int(head.producer_id[0]),
-        producer_epoch=int(head.producer_epoch[0]),
-        base_sequence=int(head.base_sequence[0]),
-        is_transactional=bool(head.is_transactional[0]),
-        is_control=bool(head.is_control[0]),
-        is_log_append_time=bool(head.is_log_append_time[0]),
         records=tuple(_record(head, records, n) for n in range(first, after)),
     )
 

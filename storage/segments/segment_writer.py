@@ -53,7 +53,6 @@ class SegmentWriter:
         self._index_interval_bytes = index_interval_bytes
         self._staged = tier.new_segment(key, group.start_offset)
         self._heads: list[BatchHeads] = []
-        self._size_bytes = 0
         self._crc32c = 0
         self._objects: list[StagedObject] = []
         self._contexts = ExitStack()
@@ -84,10 +83,9 @@ class SegmentWriter:
         """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject."""
         if not len(data):
             return
-        where = f"new segment {self._staged.segment_id}, after {self._size_bytes} bytes"
+        where = f"new segment {self._staged.segment_id}, after {self._log.size_bytes} bytes"
         self._heads.append(read_heads(data, where=where))
         self._log.write(data)
-        self._size_bytes += len(data)
         self._crc32c = object_crc32c(data, self._crc32c)
 
     def finish(
@@ -103,7 +101,7 @@ class SegmentWriter:
         CorruptLog if the source's snapshot or checkpoint is corrupt.
         """
         self._contexts.close()
-        log = StagedObject(part=Part.LOG, size_bytes=self._size_bytes, crc32c=self._crc32c)
+        log = StagedObject(part=Part.LOG, size_bytes=self._log.size_bytes, crc32c=self._crc32c)
         self._objects.append(log)
         group = self._group
         heads = joined_heads(self._heads)
@@ -122,7 +120,7 @@ class SegmentWriter:
             segment_id=self._staged.segment_id,
             start_offset=group.start_offset,
             end_offset=group.end_offset,
-            size_bytes=self._size_bytes,
+            size_bytes=self._log.size_bytes,
             offset_index_bytes=len(offset_index),
             time_index_bytes=len(time_index),
             max_timestamp_ms=int(heads.max_timestamp_ms.max()),

@@ -2,8 +2,8 @@
 
     <tier>/kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id>.<part>
 
-A start offset has 20 digits, an id 22 characters, also `-` and `_`: so names are split by length.
-There is no manifest; the catalog lists the live segments.
+A start offset has 20 digits, an id 22 characters, which may be `-` and `_`. There is no manifest;
+the catalog lists the live segments.
 Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSegmentFileset`.
 """
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
-from tierfold.storage.kafka.topic_names import is_topic
+from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
+from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
 
@@ -33,9 +33,7 @@ TIER_FOLDER: Final = "kafka-tiered-storage"
 
 _PARTITION_MAX: Final = 2**31 - 1
 _OFFSET_MAX: Final = 2**63 - 1
-_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
-_START_OFFSET: Final = re.compile(r"[0-9]{20}")
-_OFFSET_DIGITS: Final = 20
+_PARTITION: Final = re.compile(rf"({TOPIC_PATTERN})-(0|[1-9][0-9]{{0,9}})-({KAFKA_UUID_PATTERN})")
 
 
 class Part(StrEnum):
@@ -55,7 +53,7 @@ class Part(StrEnum):
 PARTS: Final = tuple(Part)
 """All parts, in the order in which they are written."""
 
-_PART_OF: Final = {part.value: part for part in Part}
+_SEGMENT: Final = re.compile(rf"([0-9]{{20}})-({KAFKA_UUID_PATTERN})\.({'|'.join(PARTS)})")
 
 
 def tier_path(text: str) -> Path:
@@ -222,27 +220,18 @@ def partition_folder(key: PartitionKey) -> str:
 
 def partition_key(folder: str) -> PartitionKey | None:
     """The partition of a folder's name; None if it is no partition's."""
-    rest, topic_id = folder[: -UUID_CHARACTERS - 1], folder[-UUID_CHARACTERS:]
-    if folder[len(rest) : len(rest) + 1] != "-" or not is_kafka_uuid(topic_id):
+    found = _PARTITION.fullmatch(folder)
+    if found is None or not is_topic(found[1]) or int(found[2]) > _PARTITION_MAX:
         return None
-    topic, _, partition = rest.rpartition("-")
-    if not is_topic(topic) or not _PARTITION.fullmatch(partition):
-        return None
-    if int(partition) > _PARTITION_MAX:
-        return None
-    return PartitionKey(topic=topic, partition=int(partition), topic_id=topic_id)
+    return PartitionKey(topic=found[1], partition=int(found[2]), topic_id=found[3])
 
 
 def segment_name(file: str) -> tuple[int, str, Part] | None:
     """Start offset, segment id and part of a file's name; None if it is no segment's."""
-    stem, _, suffix = file.partition(".")
-    digits, segment_id = stem[:_OFFSET_DIGITS], stem[_OFFSET_DIGITS + 1 :]
-    if stem[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != "-" or not _START_OFFSET.fullmatch(digits):
+    found = _SEGMENT.fullmatch(file)
+    if found is None or int(found[1]) > _OFFSET_MAX:
         return None
-    part = _PART_OF.get(suffix)
-    if part is None or not is_kafka_uuid(segment_id) or int(digits) > _OFFSET_MAX:
-        return None
-    return int(digits), segment_id, part
+    return int(found[1]), found[2], Part(found[3])
 
 
 def counted_from(where: str, skipped_bytes: int) -> str:

@@ -10,6 +10,7 @@ import google_crc32c
 import pytest
 from hypothesis import find, given
 
+from tests.storage.decoded_logs import written
 from tests.storage.drafts import batch_drafts, logs
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.compression import Codec
@@ -125,7 +126,7 @@ def same(batch: Batch, draft: BatchDraft) -> bool:
 
 @given(logs())
 def test_written_batches_read_back_the_same(drafts: tuple[BatchDraft, ...]) -> None:
-    batches = list(read_segment(b"".join(map(write_batch, drafts))).batches())
+    batches = list(read_segment(written(drafts)).batches())
     assert len(batches) == len(drafts)
     assert all(same(batch, draft) for batch, draft in zip(batches, drafts, strict=True))
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from tests.storage.decoded_logs import decoded, written
 from tests.storage.drafts import logs
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import KEY
@@ -16,8 +17,6 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.verification.value_digest import DIGEST_BYTES, digests
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
-from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.arrow_records import BATCH_BYTES, record_batches
 from tierfold.storage.segments.log_pieces import ChosenRecords
@@ -39,8 +38,7 @@ SCHEMA = pa.schema(
 
 
 def chosen_of(log: bytes) -> ChosenRecords:
-    heads = read_heads(np.frombuffer(log, np.uint8), where="draft")
-    records = decode_any(np.frombuffer(log, np.uint8), heads, where="draft")
+    _, heads, records = decoded(log)
     return ChosenRecords(heads=heads, records=records, rows=np.arange(len(records)))
 
 
@@ -96,7 +94,7 @@ def test_nulls_and_empties_differ() -> None:
 @settings(max_examples=60)
 @given(logs())
 def test_rows_are_what_the_segment_reader_reads(drafts: tuple[BatchDraft, ...]) -> None:
-    log = b"".join(map(write_batch, drafts))
+    log = written(drafts)
     assert rows_of(log) == [
         expected(record, batch.leader_epoch)
         for batch in read_segment(log).batches()
@@ -131,13 +129,8 @@ def test_a_digest_distinguishes_values_and_a_tombstone_has_none() -> None:
     log = write_batch(BatchDraft(base_offset=0, records=records))
     (batch,) = batches_of(log, pa.schema([("value_digest", pa.binary())]))
     one, two, none, empty, again = batch.column(0).to_pylist()
-    assert (
-        one
-        == again
-        == digests(
-            np.frombuffer(b"one", np.uint8), np.array([0]), np.array([3], np.int32)
-        ).tobytes()
-    )
+    expected = digests(np.frombuffer(b"one", np.uint8), np.array([0]), np.array([3], np.int32))
+    assert one == again == expected.tobytes()
     assert none is None
     assert len({one, two, empty}) == 3
     assert {len(one), len(two), len(empty)} == {DIGEST_BYTES}
@@ -168,11 +161,8 @@ def test_large_values_are_cut_into_batches_and_narrow_columns_are_not() -> None:
         for i, count in enumerate([size, 1, 2 * BATCH_BYTES, 1, 1])
     )
     log = write_batch(BatchDraft(base_offset=0, records=records))
-    assert [batch.column("offset").to_pylist() for batch in batches_of(log)] == [
-        [0, 1],
-        [2],
-        [3, 4],
-    ]
+    offsets = [batch.column("offset").to_pylist() for batch in batches_of(log)]
+    assert offsets == [[0, 1], [2], [3, 4]]
     assert len(batches_of(log, pa.schema([SCHEMA.field("key")]))) == 1
 
 

@@ -67,8 +67,7 @@ def after(log: Log, receipt: GroupReceipt) -> str:
 
 def path_of(log: Log, number: int, part: Part) -> Path:
     segment = log.segments[number]
-    key = log.tier.object_key(KEY, segment.segment_id, segment.start_offset, part)
-    return Path(log.tier.store.uri(key))
+    return Path(log.tier.uri(KEY, segment.segment_id, segment.start_offset, part))
 
 
 def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from tests.storage.decoded_logs import decoded, written
 from tests.storage.live_segments import an_abort, data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.verification.latest_values import latest_of
-from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType, control_types
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE
-from tierfold.storage.kafka.records import decode
 from tierfold.storage.segments.segment_latest import LatestCollector
 
 OPEN = data(105, (b"a", b"undecided"), producer_id=9)
@@ -28,9 +26,7 @@ def collected(
     """(offset, value bytes) of all keys, after the blocks were put together again."""
     collector = LatestCollector(aborted, 3, OFFSETS_DECIDE, keys_max)
     for drafts in windows:
-        log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
-        heads = read_heads(log, where="draft")
-        records = decode(log, heads, where="draft")
+        _, heads, records = decoded(written(drafts))
         collector.add(heads, records, control_types(records, heads, where="a log"))
     blocks = sorted(collector.blocks(), key=lambda block: int(block[1].offset.min()))
     found = latest_of([latest for _, latest in blocks])

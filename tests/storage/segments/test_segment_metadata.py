@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.storage.legacy_messages import message
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.producers import ProducerEntry
@@ -52,12 +53,8 @@ def v2(base: int, delta: int, max_ms: int, filler_bytes: int = 0) -> bytes:
     return head + bytes(filler_bytes)
 
 
-def v1(offset: int, time_ms: int) -> bytes:
-    return struct.pack(">qiIbbqii", offset, 22, 0, 1, 0, time_ms, -1, -1)
-
-
-def v0(offset: int) -> bytes:
-    return struct.pack(">qiIbbii", offset, 14, 0, 0, 0, -1, -1)
+def timed(offset: int, timestamp_ms: int = -1, magic: int = 1) -> bytes:
+    return message(offset, None, timestamp_ms=timestamp_ms, magic=magic)
 
 
 LOG = v2(1000, 9, 40) + v2(1010, 9, 50) + v2(1020, 2, 45)
@@ -120,8 +117,8 @@ def times(timestamp_ms: int, offset: int) -> dict[Part, bytes]:
     [
         (NO_INDEXES, 40, 50, 1022),
         (NO_INDEXES | {Part.LOG: MANY_BATCHES}, 0, 149, 1149),
-        (NO_INDEXES | {Part.LOG: v0(1003) + v0(1004)}, -1, -1, 1004),
-        (NO_INDEXES | {Part.LOG: v1(1003, 70) + v1(1004, 60)}, 70, 70, 1004),
+        (NO_INDEXES | {Part.LOG: timed(1003, magic=0) + timed(1004, magic=0)}, -1, -1, 1004),
+        (NO_INDEXES | {Part.LOG: timed(1003, 70) + timed(1004, 60)}, 70, 70, 1004),
         ({Part.OFFSET_INDEX: struct.pack(">ii", 22, 61)}, 40, 50, 1022),
         (times(40, 9), 40, 50, 1022),
         (times(49, 9), 40, 50, 1022),

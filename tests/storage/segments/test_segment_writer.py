@@ -183,16 +183,11 @@ def test_a_writer_that_is_abandoned_leaves_nothing(log: Log) -> None:
 
 def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log) -> None:
     newest = log.segments[-1]
-    key = log.tier.object_key(KEY, newest.segment_id, newest.start_offset, Part.SNAPSHOT)
-    Path(log.tier.store.uri(key)).unlink()
-    before = {listed_segment.segment_id for listed_segment in log.tier.listing(KEY)}
+    Path(log.tier.uri(KEY, newest.segment_id, newest.start_offset, Part.SNAPSHOT)).unlink()
+    before = {listed.segment_id for listed in log.tier.listing(KEY)}
     with pytest.raises(UnreadableObject):
         written(log, a_batch(0, 1))
-    (left,) = [
-        listed_segment
-        for listed_segment in log.tier.listing(KEY)
-        if listed_segment.segment_id not in before
-    ]
+    (left,) = [new for new in log.tier.listing(KEY) if new.segment_id not in before]
     assert {Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT} <= set(left.missing_parts)
 
 

@@ -261,7 +261,7 @@ def test_an_operators_link_is_followed(
     (tmp_path / TIER_FOLDER / name).symlink_to(elsewhere)
     (elsewhere / f"{0:020d}-{SEGMENT_ID}.log").write_bytes(b"batches")
     assert tier.partitions() == (KEY,)
-    assert [listed_segment.segment_id for listed_segment in tier.listing(KEY)] == [SEGMENT_ID]
+    assert [listed.segment_id for listed in tier.listing(KEY)] == [SEGMENT_ID]
     assert tier.read_part(KEY, SEGMENT_ID, 0, Part.LOG).tobytes() == b"batches"
     # Deleting checks this first, and leaves a link's target alone.
     assert not stays_below(tmp_path, Path(tier.uri(KEY, SEGMENT_ID, 0, Part.LOG)))
