@@ -10,9 +10,9 @@ from tests.oracle.kafka_lab import KafkaLab, Option
 SEGMENT_BYTES: Final = 256 * 2**20
 _SHAPE: Final[dict[str, Option]] = {
     "seed": 11,
-    "segment-bytes": SEGMENT_BYTES,
-    "key-size": 24,
-    "batch-records": 1000,
+    "segment_bytes": SEGMENT_BYTES,
+    "key_size": 24,
+    "batch_records": 1000,
 }
 
 
@@ -25,10 +25,10 @@ class BenchLog(NamedTuple):
     options: dict[str, Option]
 
 
-_TEXT: Final[dict[str, Option]] = {"value-size": 1024, "value-kind": "text"}
+_TEXT: Final[dict[str, Option]] = {"value_size": 1024, "value_kind": "text"}
 LOGS: Final = (
-    BenchLog("raw1k", "none, 1 KB values", 950_000, {"value-size": 1024}),
-    BenchLog("raw100", "none, 100 B values", 7_400_000, {"value-size": 100}),
+    BenchLog("raw1k", "none, 1 KB values", 950_000, {"value_size": 1024}),
+    BenchLog("raw100", "none, 100 B values", 7_400_000, {"value_size": 100}),
     BenchLog("lz4", "lz4, 1 KB text", 950_000, {**_TEXT, "codec": "lz4"}),
     BenchLog("zstd", "zstd, 1 KB text", 950_000, {**_TEXT, "codec": "zstd"}),
 )
@@ -40,7 +40,7 @@ def made(log: BenchLog, scale: int, folder: Path) -> Path:
     complete = target.parent / "complete"
     if not complete.exists():
         records = log.records * scale
-        sized = {"records": records, "keys": records // 10, "max-bytes": f"{1000 * scale}m"}
+        sized = {"records": records, "keys": records // 10, "max_bytes": f"{1000 * scale}m"}
         with KafkaLab(jvm_flags=("-Xmx3g",)) as lab:
             lab.make(target, **{**_SHAPE, **sized, **log.options})
         complete.touch()

@@ -51,7 +51,11 @@ def class_path() -> str:
         sources = sorted(_JAVA_SOURCES.rglob("*.java"))
 
         def compile_tools(folder: Path) -> None:
-            _compile(sources, jars_path, folder)
+            javac = [tool("javac"), "-nowarn", "--release", "17", "-d", str(folder)]
+            _run(
+                [*javac, "-cp", jars_path, *map(str, sources)],
+                "the oracle's Java tools do not compile: use a JDK 17 or newer",
+            )
 
         classes = _made_once(cache, "classes", [_IVY_FILE, *sources], compile_tools)
     return os.pathsep.join((str(classes), jars_path))
@@ -87,7 +91,7 @@ def _fetch_jars(folder: Path) -> None:
     found = sorted(Path(homes[0]).glob("jars/ivy-*.jar")) if homes else []
     if not found:
         raise KafkaLabError("pyspark's Ivy jar is missing: reinstall the test requirements")
-    ivy = [_tool("java"), "-cp", str(found[-1]), "org.apache.ivy.Main", "-warn"]
+    ivy = [tool("java"), "-cp", str(found[-1]), "org.apache.ivy.Main", "-warn"]
     where = ["-ivy", str(_IVY_FILE), "-cache", str(folder.parent / "ivy")]
     _run(
         [*ivy, *where, "-retrieve", str(folder / _JAR_PATTERN)],
@@ -95,27 +99,14 @@ def _fetch_jars(folder: Path) -> None:
     )
 
 
-def _compile(sources: Sequence[Path], jars_path: str, folder: Path) -> None:
-    _run(
-        [_tool("javac"), "-nowarn", "--release", "17", "-d", str(folder), "-cp", jars_path]
-        + [str(source) for source in sources],
-        "the oracle's Java tools do not compile: use a JDK 17 or newer",
-    )
-
-
-def _tool(name: str) -> str:
-    """The path of `java` or `javac`, in JAVA_HOME or else in PATH."""
+def tool(name: str) -> str:
+    """The path of `java` or `javac`, in JAVA_HOME or else in PATH; or raises `KafkaLabError`."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(name, path=str(Path(home) / "bin")) if home else None
     path = path or shutil.which(name)
     if path is None:
         raise KafkaLabError(f"the oracle needs `{name}`: install a JDK 17 or newer")
     return path
-
-
-def java() -> str:
-    """The path of `java`; raises `KafkaLabError` if there is none."""
-    return _tool("java")
 
 
 def _run(command: Sequence[str], failure: str) -> None:

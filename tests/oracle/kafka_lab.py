@@ -5,7 +5,7 @@
         lab.clean(folder / "t-0", folder / "out" / "t-0", now_ms=1_700_000_100_000)
         lab.batches(folder / "out" / "t-0")
 
-Options have the names of the Java tools (README.md), with underscores.
+README.md has the options of the tools.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, Self, TypeAlias
 
 from tests.oracle.dumped_segments import DumpedSegments, parse_dump
-from tests.oracle.kafka_jars import KafkaLabError, class_path, java
+from tests.oracle.kafka_jars import KafkaLabError, class_path, tool
 
 Option: TypeAlias = bool | int | float | str
 Batch: TypeAlias = dict[str, Any]
@@ -89,8 +89,7 @@ class KafkaLab:
         Those are base offsets of batches, or the log's end. Return the base offsets of the segments
         in `out` (named like `topic-0`, emptied first), the active one included.
         """
-        borders = ",".join(map(str, sorted(roll_at)))
-        return list(self._call("replicate", **{"in": src}, out=out, roll_at=borders))
+        return list(self._call("replicate", **{"in": src}, out=out, roll_at=sorted(roll_at)))
 
     def clean(self, src: Path, out: Path, *, now_ms: int, **options: Option) -> dict[str, Any]:
         """Copy the log `src` to `out` and run Kafka's `Cleaner` on the copy; return its statistics.
@@ -103,8 +102,7 @@ class KafkaLab:
         self, log: Path, cases: Sequence[SelectionCase], *, log_start_offset: int = 0
     ) -> list[dict[str, Any]]:
         """Return what `LogCleanerManager` answers about the log in the folder `log`, per case."""
-        asked = ",".join(":".join(map(str, case)) for case in cases)
-        return list(self._call("select", dir=log, log_start_offset=log_start_offset, cases=asked))
+        return list(self._call("select", dir=log, log_start_offset=log_start_offset, cases=cases))
 
     def batches(self, path: Path) -> list[Batch]:
         """Return every batch, with its records, of all `.log` files of a folder or of one file."""
@@ -121,12 +119,7 @@ class KafkaLab:
         object is written to the folder `out` under its suffix.
         """
         segment = partition["segments"][index]
-        epochs = (f"{entry['epoch']}:{entry['start_offset']}" for entry in segment["leader_epochs"])
-        options = {name: partition[name] for name in ("topic", "partition", "topic_id")}
-        numbers = ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms")
-        options |= {name: segment[name] for name in numbers}
-        options |= {"segment_id": segment["id"], "epochs": ",".join(epochs)}
-        self._call("fetch", tier=tier, out=out, **options)
+        self._call("fetch", tier=tier, out=out, partition=partition, segment=segment)
 
     def known_settings(self) -> dict[str, dict[str, Any]]:
         """Return Kafka's topic settings: type, default, bounds, the broker's names for each."""
@@ -138,10 +131,7 @@ class KafkaLab:
 
     def resolved_settings(self, cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return, per case of `broker` and `topic` settings, the topic's `values` or `refused`."""
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(cases, file)
-            file.flush()
-            return list(self._call("resolve-settings", cases=file.name))
+        return list(self._call("resolve-settings", cases=cases))
 
     def dump_log_segments(self, files: Sequence[Path], *, deep: bool = True) -> DumpedSegments:
         """Return the output of Kafka's `DumpLogSegments` for local files, and every finding.
@@ -155,10 +145,10 @@ class KafkaLab:
             for copy, file in copies.items():
                 if file.suffix in (".index", ".timeindex"):
                     arguments = ["--files", str(copy), "--index-sanity-check"]
-                    failures.append((file, self._ask("dumplog", arguments)["failure"]))
+                    failures.append((file, self._ask("dumplog", arguments=arguments)["failure"]))
             names = ",".join(map(str, copies))
             arguments = ["--files", names, *(["--deep-iteration"] if deep else [])]
-            answer = self._ask("dumplog", arguments)
+            answer = self._ask("dumplog", arguments=arguments)
             texts = [answer["out"], answer["err"], answer["failure"] or ""]
             for copy, file in copies.items():
                 texts = [text.replace(str(copy), str(file)) for text in texts]
@@ -167,30 +157,25 @@ class KafkaLab:
             dumped = dumped.with_failure(file, failure)
         return dumped
 
-    def _call(self, tool: str, **options: Option | Path) -> Any:
-        arguments = []
-        for name, value in options.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            arguments += ["--" + name.replace("_", "-"), text]
-        answer = self._ask(tool, arguments)
+    def _call(self, name: str, **options: Any) -> Any:
+        answer = self._ask(name, **options)
         if answer["failure"]:
-            raise KafkaLabError(
-                f"{tool} {' '.join(arguments)}\n{answer['failure']}\n{answer['err'][-2000:]}"
-            )
+            raise KafkaLabError(f"{name} {options}\n{answer['failure']}\n{answer['err'][-2000:]}")
         return answer["result"]
 
-    def _ask(self, tool: str, arguments: Sequence[str]) -> dict[str, Any]:
+    def _ask(self, name: str, **options: Any) -> dict[str, Any]:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(json.dumps({"tool": tool, "args": list(arguments)}) + "\n")
+            request = json.dumps({"tool": name, "options": options}, default=str)
+            process.stdin.write(f"{request}\n")
             process.stdin.flush()
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
         if not line:
-            raise KafkaLabError(f"the oracle's JVM ended during {tool}: {self._last_words()}")
+            raise KafkaLabError(f"the oracle's JVM ended during {name}: {self._last_words()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -200,7 +185,7 @@ class KafkaLab:
         if self._process is None:
             self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the JVM)
             self._process = subprocess.Popen(
-                [java(), *self._jvm_flags, _QUIET, "-cp", class_path(), _SERVER],
+                [tool("java"), *self._jvm_flags, _QUIET, "-cp", class_path(), _SERVER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

@@ -120,18 +120,15 @@ def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) 
             ratio.clean_bytes,
             ratio.delay_ms,
         )
+        is_empty = theirs["firstUncleanableOffset"] <= theirs["firstDirtyOffset"]
         assert ours == (
             theirs["firstDirtyOffset"],
-            _is_empty(theirs) or theirs["firstUncleanableOffset"],
+            is_empty or theirs["firstUncleanableOffset"],
             theirs["forceUpdateCheckpoint"],
             theirs["cleanableBytes"],
             theirs["cleanBytes"],
             theirs["maxCompactionDelayMs"],
         ), case
-
-
-def _is_empty(theirs: dict[str, Any]) -> bool:
-    return theirs["firstUncleanableOffset"] <= theirs["firstDirtyOffset"]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -9,8 +9,7 @@ from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tests.pictures.cleaning import APART, cleaned
 from tests.pictures.log_pictures import KEY, Log, drawn, picture
-from tierfold.compaction.model.segments import Segment
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import Part
 
 M: Final = 2**31
 """The most offsets that a segment can have."""
@@ -23,15 +22,11 @@ def view_of(log: Log, folder: Path) -> Path:
         RemoteSegment(
             start_offset=segment.start_offset,
             end_offset=segment.end_offset,
-            log=_log_of(log.tier, segment),
+            log=Path(log.tier.uri(KEY, segment.segment_id, segment.start_offset, Part.LOG)),
         )
         for segment in log.segments
     ]
     return to_local(segments, folder / "pictures-0")
-
-
-def _log_of(tier: LocalTieredStorage, segment: Segment) -> Path:
-    return Path(tier.uri(KEY, segment.segment_id, segment.start_offset, Part.LOG))
 
 
 def test_kafka_reads_and_cleans_a_compacted_vast_log(lab: KafkaLab, tmp_path: Path) -> None:

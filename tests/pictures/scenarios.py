@@ -1,4 +1,4 @@
-"""Drawn logs and what rounds leave of them, a few lines each.
+"""Tests in a few lines: a drawn log, and the drawings of it after rounds.
 
     A title.
     # A comment.
@@ -8,7 +8,7 @@
     -> same                         the drawing is the same as before this round
     -> unchanged                    the segments are the same, too: no object was written
     -> 1:P1:A ; P1:0-1              after `;` the entries of the transaction indexes
-    + 3:a=1                         another segment is uploaded
+    + 3:a=1                         brokers upload another segment
 
 Other words before the arrow:
 
@@ -22,13 +22,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.pictures.cleaning import APART, RULES, passed, vacuumed
 from tests.pictures.log_pictures import Log, drawn, grown, listed, picture
 from tierfold.compaction.model.rules import Rules
+
+WORDS: Final = frozenset({"or", "apart", "whole", "chunk", "vacuum"})
 
 
 def scenarios(text: str) -> pytest.MarkDecorator:
@@ -64,6 +66,8 @@ def _after(log: Log, words: list[str], rules: Rules) -> Log:
     numbers: dict[str, Any] = {
         name: int(number) for name, is_one, number in (w.partition("=") for w in words) if is_one
     }
+    unknown = {word for word in words if "=" not in word} - WORDS
+    assert not unknown, f"no scenario has these words: {unknown}"
     if "apart" in words:
         rules = replace(rules, segment_bytes=APART.segment_bytes)
     if "vacuum" in words:

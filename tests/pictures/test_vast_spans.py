@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.pictures.cleaning import APART, RULES, cleaned, passed, vacuumed
-from tests.pictures.log_pictures import drawn, grown, picture
+from tests.pictures.log_pictures import drawn, picture
+from tests.pictures.scenarios import check, scenarios
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 
@@ -89,11 +89,20 @@ def test_markers_and_aborted_data_leave_the_same_empty_batch(tmp_path: Path) -> 
     assert cleaned(log, rules=APART, now_ms=3 * late).segments == log.segments
 
 
-def test_an_empty_segment_joins_a_neighbour_once_there_is_one_with_space(tmp_path: Path) -> None:
-    log = cleaned(picture(f"{FULL} | {M}:=1 ..{M + 5}", tmp_path), rules=APART)
-    assert drawn(log) == f"{FULL} | {M}.. {M + 5}:()"
-    log = grown(log, f"{M + 6}:c=1")
-    assert drawn(cleaned(log, rules=APART)) == f"{FULL} | {M}.. {M + 6}:c=1"
+@scenarios(f"""
+An empty segment joins a neighbour once there is one with space.
+{FULL} | {M}:=1 ..{M + 5}
+apart -> {FULL} | {M}.. {M + 5}:()
++ {M + 6}:c=1
+apart -> {FULL} | {M}.. {M + 6}:c=1
+
+A chunk of which nothing survives is cut like a round.
+0-{M - 1}:[0:=1] | {M}:=1 ..{M + 3} | {M + 4}:a=1 >
+apart chunk -> 0-{M - 1}:() | {M}.. {M + 3}:() | {M + 4}:a=1 >
+apart whole -> 0-{M - 1}:() | {M}.. {M + 4}:a=1
+""")
+def test_an_empty_segment_and_later_ones(scenario: list[str], tmp_path: Path) -> None:
+    check(scenario, tmp_path)
 
 
 def test_a_round_for_passed_horizons_leaves_an_empty_segment_alone(tmp_path: Path) -> None:
@@ -103,10 +112,3 @@ def test_a_round_for_passed_horizons_leaves_an_empty_segment_alone(tmp_path: Pat
     after = vacuumed(log, now_ms=RULES.delete_retention_ms + 5, rules=APART)
     assert drawn(after) == f"0-{M - 1}:() | {M}.. {M + 1}:b=1"
     assert after.segments[0] == log.segments[0]
-
-
-def test_a_chunk_of_which_nothing_survives_is_cut_like_a_round(tmp_path: Path) -> None:
-    log = picture(f"0-{M - 1}:[0:=1] | {M}:=1 ..{M + 3} | {M + 4}:a=1 >", tmp_path)
-    chunk = passed(log, rules=APART, is_last_chunk=False).log
-    whole = cleaned(replace(chunk, is_last_beyond=False), rules=APART)
-    assert drawn(whole) == f"0-{M - 1}:() | {M}.. {M + 4}:a=1"

@@ -144,18 +144,11 @@ _CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
 
 
 def _checked_partitions(rows: pa.Table) -> Outcome:
-    return held(
-        lambda: [
-            _plain_state(state) for state in rows_read(rows, where="a table").trusted().states
-        ],
-        lambda: [_row_of(row) for row in rows.to_pylist()],
-    )
+    def read() -> list[dict[str, Any]]:
+        found = [asdict(state) for state in rows_read(rows, where="a table").trusted().states]
+        return [_listed({**row.pop("key"), **row}) for row in found]
 
-
-def _plain_state(state: Any) -> dict[str, Any]:
-    found = asdict(state)
-    found |= found.pop("key")
-    return _listed(found)
+    return held(read, lambda: [_row_of(row) for row in rows.to_pylist()])
 
 
 def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,7 +190,8 @@ def _checked_runs(rows: pa.Table) -> Outcome:
             {_field_of(column.name): _as(row[column.name], column) for column in RUNS}
             for row in rows.to_pylist()
         )
-        return sorted(found, key=_when)
+        names = ("finished_at_ms", "run", "topic", "partition", "chunk")
+        return sorted(found, key=lambda row: [row[name] for name in names])
 
     return held(
         lambda: [asdict(run) for run in RunsTable("a table", lambda *_: table).read()], plain
@@ -206,10 +200,6 @@ def _checked_runs(rows: pa.Table) -> Outcome:
 
 def _field_of(column: str) -> str:
     return RUNS_RENAMED.get(column, column)
-
-
-def _when(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("finished_at_ms", "run", "topic", "partition", "chunk"))
 
 
 CATALOG_PARSERS: Final = (

@@ -227,16 +227,11 @@ def plain_payload(codec: int, stored: bytes) -> bytes:
             case 3:
                 return _unlz4(stored)
             case 4:
-                return _unzstd(stored)
+                with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
+                    return bytes(stream.read())
     except (OSError, EOFError, zlib.error, IndexError, struct.error) as error:
         raise Meaningless(str(error)) from error
     raise Meaningless(f"codec {codec}")
-
-
-def _unzstd(stored: bytes) -> bytes:
-    with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
-        plain: bytes = stream.read()
-    return plain
 
 
 def _unsnapped(stored: bytes) -> bytes:

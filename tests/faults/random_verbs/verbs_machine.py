@@ -127,7 +127,7 @@ class Machine:
     def _justify(self, verb: str, ran: Ran) -> None:
         """Check that a bad outcome has a reason; raises Broken."""
         for entry in ran.entries:
-            partition = self._of(entry["topic_id"])
+            partition = next((p for p in self.partitions if p.topic_id == entry["topic_id"]), None)
             self.counts[f"{verb}: {entry.get('outcome', 'read')}"] += 1
             if partition is None or partition.damaged or self.problem(partition):
                 continue
@@ -143,9 +143,6 @@ class Machine:
             is_idle = verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do"
             if is_idle and (waiting := self._stalled(partition)):
                 raise Broken(f"{partition} rests, though these waited for a day: {waiting}")
-
-    def _of(self, topic_id: str) -> Partition | None:
-        return next((p for p in self.partitions if p.topic_id == topic_id), None)
 
     def problem(self, partition: Partition) -> str:
         """Return why status refuses it; empty: it does not."""

@@ -1,5 +1,6 @@
 package org.apache.kafka.storage.internals.log;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 
 import java.lang.reflect.Method;
@@ -9,15 +10,15 @@ import java.util.Optional;
 
 /**
  * Asks Kafka's LogCleanerManager where a log is dirty, how much of it is dirty, and how overdue it is.
- * --cases CHECKPOINT:NOW:MIN_LAG:MAX_LAG,... with checkpoint -1 for none. The log is not copied.
+ * Each case is [checkpoint, now, minimum lag, maximum lag]; checkpoint -1 is none. The log is not copied.
  */
 final class CleanableRegions {
     private CleanableRegions() { }
 
     static ArrayNode select(LabUtil.Args a) throws Exception {
-        Path dir = Path.of(a.need("dir"));
-        String cases = a.need("cases");
-        long logStartOffset = a.num("log-start-offset", 0);
+        Path dir = a.path("dir");
+        JsonNode cases = a.get("cases");
+        long logStartOffset = a.num("log_start_offset", 0);
         a.finish();
         Map<String, Object> config = LabUtil.topicConfig(1L << 30, 86_400_000L, true, "CreateTime");
         LabUtil.InlineScheduler scheduler = new LabUtil.InlineScheduler();
@@ -26,12 +27,11 @@ final class CleanableRegions {
         Method delay = LogCleanerManager.class.getDeclaredMethod("maxCompactionDelay", UnifiedLog.class, long.class, long.class);
         delay.setAccessible(true);
         ArrayNode answers = LabUtil.MAPPER.createArrayNode();
-        for (String asked : cases.split(",")) {
-            String[] fields = asked.split(":");
-            long checkpoint = Long.parseLong(fields[0]);
-            long now = Long.parseLong(fields[1]);
-            config.put("min.compaction.lag.ms", Long.parseLong(fields[2]));
-            config.put("max.compaction.lag.ms", Long.parseLong(fields[3]));
+        for (JsonNode asked : cases) {
+            long checkpoint = asked.get(0).asLong();
+            long now = asked.get(1).asLong();
+            config.put("min.compaction.lag.ms", asked.get(2).asLong());
+            config.put("max.compaction.lag.ms", asked.get(3).asLong());
             log.updateConfig(new LogConfig(config));
             LogCleanerManager.OffsetsToClean offsets =
                 LogCleanerManager.cleanableOffsets(log, checkpoint < 0 ? Optional.empty() : Optional.of(checkpoint), now);

@@ -15,7 +15,7 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One JVM for many calls. Reads a JSON line {"tool": .., "args": [..]} from standard input, runs the tool, and answers with
+ * One JVM for many calls. Reads a JSON line {"tool": .., "options": {..}} from standard input, runs the tool, and answers with
  * a JSON line {"result": .., "out": .., "err": .., "failure": null or a stack trace}; `out` and `err` are what it printed.
  * Ends when its input ends.
  */
@@ -54,7 +54,7 @@ public final class LabServer {
              PrintStream e = new PrintStream(err, false, StandardCharsets.UTF_8)) {
             System.setOut(o);
             System.setErr(e);
-            result = run(request.get("tool").asText(), LabUtil.MAPPER.convertValue(request.get("args"), String[].class));
+            result = run(request.get("tool").asText(), request.get("options"));
         } catch (Throwable t) {
             StringWriter trace = new StringWriter();
             t.printStackTrace(new PrintWriter(trace));
@@ -67,12 +67,12 @@ public final class LabServer {
             .put("err", err.toString(StandardCharsets.UTF_8)).put("failure", failure).<ObjectNode>set("result", result).toString();
     }
 
-    private static JsonNode run(String tool, String[] args) throws Exception {
+    private static JsonNode run(String tool, JsonNode options) throws Exception {
         if (tool.equals("dumplog")) {
-            DumpLogSegments.main(args);
+            DumpLogSegments.main(LabUtil.MAPPER.convertValue(options.get("arguments"), String[].class));
             return null;
         }
-        LabUtil.Args a = new LabUtil.Args(args);
+        LabUtil.Args a = new LabUtil.Args(options);
         return switch (tool) {
             case "make" -> new LogMaker(a).write();
             case "replicate" -> LogReplica.replicate(a);

@@ -89,37 +89,37 @@ final class LogMaker {
     }
 
     LogMaker(LabUtil.Args a) throws Exception {
-        Path out = Path.of(a.need("out"));
+        Path out = a.path("out");
         rnd = new SplittableRandom(a.num("seed", 1));
         records = a.num("records", 10_000);
-        maxBytes = a.num("max-bytes", Long.MAX_VALUE);
+        maxBytes = a.num("max_bytes", Long.MAX_VALUE);
         content = new RecordContent(a, rnd);
         for (String c : a.str("codec", "none").split(",")) codecs.add(Compression.of(CompressionType.forName(c)).build());
-        batchRecords = new RecordContent.Dist(a.str("batch-records", "1:50"));
+        batchRecords = new RecordContent.Dist(a.str("batch_records", "1:50"));
         String[] ms = a.str("magic", "2").split(",");
         magics = new byte[ms.length];
         for (int i = 0; i < ms.length; i++) magics[i] = Byte.parseByte(ms[i]);
-        legacyHoles = a.dbl("legacy-holes", 0);
-        tsStart = a.num("ts-start", 1_700_000_000_000L);
-        tsStep = a.dbl("ts-step", 1);
-        tsJitter = a.num("ts-jitter", 0);
-        tsNone = a.dbl("ts-none", 0);
-        tsType = TimestampType.forName(a.str("ts-type", "CreateTime"));
+        legacyHoles = a.dbl("legacy_holes", 0);
+        tsStart = a.num("ts_start", 1_700_000_000_000L);
+        tsStep = a.dbl("ts_step", 1);
+        tsJitter = a.num("ts_jitter", 0);
+        tsNone = a.dbl("ts_none", 0);
+        tsType = TimestampType.forName(a.str("ts_type", "CreateTime"));
         epochs = a.intg("epochs", 1);
-        emptyBatches = a.dbl("empty-batches", 0);
+        emptyBatches = a.dbl("empty_batches", 0);
         int idems = a.intg("idem", 0);
         int txns = a.intg("txn", 0);
         for (int i = 0; i < idems; i++) idem.add(new Producer(1000 + i));
         for (int i = 0; i < txns; i++) txn.add(new Producer(2000 + i));
-        txnBatches = new RecordContent.Dist(a.str("txn-batches", "1:5"));
+        txnBatches = new RecordContent.Dist(a.str("txn_batches", "1:5"));
         abort = a.dbl("abort", 0.3);
-        openTxnAt = a.flag("open-txn", false) ? a.dbl("open-txn-at", 0.9) : 2;
-        txnVersion = (short) a.intg("txn-version", 2);
-        rollEnd = a.flag("roll-end", true);
+        openTxnAt = a.flag("open_txn", false) ? a.dbl("open_txn_at", 0.9) : 2;
+        txnVersion = (short) a.intg("txn_version", 2);
+        rollEnd = a.flag("roll_end", true);
         time = new LabUtil.ManualTime(tsStart);
         LabUtil.deletePartition(out);
         Files.createDirectories(out);
-        var config = LabUtil.topicConfig(a.num("segment-bytes", 1L << 30), 86_400_000L, !content.hasNullKeys(), tsType.name);
+        var config = LabUtil.topicConfig(a.num("segment_bytes", 1L << 30), 86_400_000L, !content.hasNullKeys(), tsType.name);
         SplittableRandom idRnd = new SplittableRandom(a.num("seed", 1) ^ 0x5eedL);
         a.finish();
         // Producers never expire while the log is written: the clock may jump by any amount.
@@ -190,7 +190,7 @@ final class LogMaker {
     }
 
     /**
-     * Appends a batch of magic 2, or messages of magic 0 or 1. A share of --legacy-holes of the latter has holes between the
+     * Appends a batch of magic 2, or messages of magic 0 or 1. A share of legacy_holes of the latter has holes between the
      * offsets, as an older cleaner left them; a follower appends these.
      */
     private void appendData(Producer p, boolean isTxn, int leaderEpoch) throws Exception {

@@ -1,5 +1,6 @@
 package org.apache.kafka.storage.internals.log;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 
 import org.apache.kafka.common.record.internal.FileLogInputStream;
@@ -9,24 +10,24 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
-import java.util.stream.Collectors;
 
 /**
  * Copies a log as a follower does, with other segment borders: the same batches, and the indexes, transaction indexes and
- * producer snapshots that Kafka writes for them. --roll-at OFFSET,... has the borders, each the base offset of a batch or
- * the end of the log. Returns the base offsets of the segments.
+ * producer snapshots that Kafka writes for them. roll_at has the borders, each the base offset of a batch or the end of
+ * the log. Returns the base offsets of the segments.
  */
 final class LogReplica {
     private LogReplica() { }
 
     static ArrayNode replicate(LabUtil.Args a) throws Exception {
-        Path in = Path.of(a.need("in"));
-        Path out = Path.of(a.need("out"));
-        Set<Long> borders = Arrays.stream(a.need("roll-at").split(",")).map(Long::parseLong).collect(Collectors.toSet());
+        Path in = a.path("in");
+        Path out = a.path("out");
+        Set<Long> borders = new HashSet<>();
+        for (JsonNode border : a.get("roll_at")) borders.add(border.asLong());
         a.finish();
         LabUtil.deletePartition(out);
         Files.createDirectories(out);

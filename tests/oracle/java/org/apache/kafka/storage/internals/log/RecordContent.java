@@ -29,15 +29,15 @@ final class RecordContent {
     RecordContent(LabUtil.Args a, SplittableRandom rnd) {
         this.rnd = rnd;
         keys = a.num("keys", 1000);
-        keySize = a.intg("key-size", 24);
-        binaryKeys = a.str("key-kind", "text").equals("binary");
-        String kd = a.str("key-dist", "uniform");
+        keySize = a.intg("key_size", 24);
+        binaryKeys = a.str("key_kind", "text").equals("binary");
+        String kd = a.str("key_dist", "uniform");
         zipfExponent = kd.startsWith("zipf:") ? Double.parseDouble(kd.substring(5)) : 1.1;
         keyDist = kd.startsWith("zipf") ? "zipf" : kd;
-        valueSize = new Dist(a.str("value-size", "100"));
-        pool = makePool(a.str("value-kind", "random"));
+        valueSize = new Dist(a.str("value_size", "100"));
+        pool = makePool(a.str("value_kind", "random"));
         tombstones = a.dbl("tombstones", 0);
-        nullKeys = a.dbl("null-keys", 0);
+        nullKeys = a.dbl("null_keys", 0);
         headers = new Dist(a.str("headers", "0"));
     }
 
@@ -45,13 +45,13 @@ final class RecordContent {
         return nullKeys > 0;
     }
 
-    /** The key of the next record; null for a share of --null-keys. */
+    /** The key of the next record; null for a share of null_keys. */
     ByteBuffer nextKey() {
         long id = nextId();
         return nullKeys > 0 && rnd.nextDouble() < nullKeys ? null : key(id);
     }
 
-    /** The value of the next record; null, a tombstone, for a share of --tombstones. */
+    /** The value of the next record; null, a tombstone, for a share of tombstones. */
     ByteBuffer nextValue() {
         if (tombstones > 0 && rnd.nextDouble() < tombstones) return null;
         int len = valueSize.draw(rnd);
@@ -138,7 +138,7 @@ final class RecordContent {
                 sb.append("\"end\":true}\n");
             }
             System.arraycopy(sb.substring(0, p.length).getBytes(StandardCharsets.US_ASCII), 0, p, 0, p.length);
-        } else throw new IllegalArgumentException("--value-kind random|text");
+        } else throw new IllegalArgumentException("value_kind is random or text");
         return p;
     }
 }

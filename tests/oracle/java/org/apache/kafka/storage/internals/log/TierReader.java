@@ -19,7 +19,7 @@ import java.util.Map;
 
 /**
  * Fetches a segment's objects from a tier as a broker does: Kafka's own LocalTieredStorage finds them by topic id,
- * partition, start offset and segment id. Each object is written to --out under its suffix.
+ * partition, start offset and segment id. Each object is written to the folder out under its suffix.
  */
 final class TierReader {
     private static final Map<IndexType, String> SUFFIXES = Map.of(IndexType.OFFSET, "index", IndexType.TIMESTAMP, "timeindex",
@@ -28,9 +28,9 @@ final class TierReader {
     private TierReader() { }
 
     static JsonNode fetch(LabUtil.Args a) throws Exception {
-        String tier = a.need("tier");
-        Path out = Files.createDirectories(Path.of(a.need("out")));
-        RemoteLogSegmentMetadata segment = metadata(a);
+        String tier = a.path("tier").toString();
+        Path out = Files.createDirectories(a.path("out"));
+        RemoteLogSegmentMetadata segment = metadata(a.get("partition"), a.get("segment"));
         a.finish();
         LocalTieredStorage storage = new LocalTieredStorage();
         storage.configure(Map.of(LocalTieredStorage.STORAGE_DIR_CONFIG, tier, LocalTieredStorage.BROKER_ID, 1));
@@ -48,16 +48,14 @@ final class TierReader {
         return null;
     }
 
-    private static RemoteLogSegmentMetadata metadata(LabUtil.Args a) {
+    /** The metadata of a segment, as `tierfold status` prints it with its partition. */
+    private static RemoteLogSegmentMetadata metadata(JsonNode of, JsonNode segment) {
         Map<Integer, Long> epochs = new HashMap<>();
-        for (String pair : a.need("epochs").split(",")) {
-            String[] p = pair.split(":");
-            epochs.put(Integer.parseInt(p[0]), Long.parseLong(p[1]));
-        }
-        TopicPartition partition = new TopicPartition(a.need("topic"), a.intg("partition", 0));
-        RemoteLogSegmentId id = new RemoteLogSegmentId(new TopicIdPartition(Uuid.fromString(a.need("topic-id")), partition),
-            Uuid.fromString(a.need("segment-id")));
-        return new RemoteLogSegmentMetadata(id, a.num("start-offset", 0), a.num("end-offset", 0), a.num("max-timestamp-ms", -1), 1,
-            0, a.intg("size-bytes", 0), epochs);
+        for (JsonNode epoch : segment.get("leader_epochs")) epochs.put(epoch.get("epoch").asInt(), epoch.get("start_offset").asLong());
+        TopicPartition partition = new TopicPartition(of.get("topic").asText(), of.get("partition").asInt());
+        RemoteLogSegmentId id = new RemoteLogSegmentId(
+            new TopicIdPartition(Uuid.fromString(of.get("topic_id").asText()), partition), Uuid.fromString(segment.get("id").asText()));
+        return new RemoteLogSegmentMetadata(id, segment.get("start_offset").asLong(), segment.get("end_offset").asLong(),
+            segment.get("max_timestamp_ms").asLong(), 1, 0, segment.get("size_bytes").asInt(), epochs);
     }
 }
