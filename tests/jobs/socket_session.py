@@ -42,7 +42,7 @@ def main() -> None:
         time.sleep(0.05)
     spark.stop()
     others = SparkSession.builder.getOrCreate()
-    told["of_others"] = others.sparkContext.parallelize([1, 2], 1).sum()
+    told["others"] = others.sparkContext.parallelize([1, 2], 1).sum()
     answer.write_text(json.dumps(told))
     signal.pause()
 

@@ -322,7 +322,7 @@ class Scheduler:
             self._land(is_lost=self.rng.random() < 0.3)
 
     def _land(self, *, is_lost: bool) -> None:
-        """Let a late write take effect or get lost; nobody receives its error."""
+        """Let a late write take effect or get lost; no actor receives its error."""
         what, effect = self.in_flight.pop(self.rng.randrange(len(self.in_flight)))
         self.note(f"{what} [{'never lands' if is_lost else 'lands'}]")
         self.faults["never lands" if is_lost else "lands"] += 1

@@ -67,7 +67,7 @@ def test_a_survey_is_not_blamed_for_what_the_store_did_not_let_it_read() -> None
     assert not _as_read(tier, looked(environment, tier, tuple(failed))).is_cut_off
     torn = [note.replace(NOT_TAKEN, "the log is torn") for note in failed]
     assert _as_read(tier, looked(environment, tier, tuple(torn))).is_cut_off
-    assert _as_read(tier, looked(environment, tier, ("segment of nobody",))).is_cut_off
+    assert _as_read(tier, looked(environment, tier, ("unknown segment",))).is_cut_off
     others = [
         note
         for held, note in zip(tier.held, failed, strict=True)
@@ -103,7 +103,7 @@ def test_where_a_row_names_segments_nothing_of_ours_is_moved_away() -> None:
     assert left in environment.objects.stored
 
 
-def test_a_segment_is_read_anew_where_another_row_skips_more_of_it() -> None:
+def test_a_segment_is_read_again_if_another_row_skips_more_of_it() -> None:
     environment, log = uploaded(2)
     uploads = held_in(log, environment.objects)
     held = next(upload for upload in uploads if len(upload.batches) > 1)

@@ -45,7 +45,7 @@ def test_no_other_user_connects_to_a_session_and_it_leaves_nothing(tmp_path: Pat
         assert len(sockets[1]) == 1
         assert all(kept_private(socket) for socket in (*sockets[0], *sockets[1]))
         first.unlink()
-        assert awaited("a session of others", lambda: _answer(answer, running))["of_others"] == 3
+        assert awaited("a session of others", lambda: _answer(answer, running))["others"] == 3
     finally:
         running.terminate()
         running.wait()
