@@ -16,11 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import tierfold, told
 from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, updated_tier
-from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
+from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.scripts import at
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
 from tierfold.jobs.spark.progress import SparkProgress
@@ -100,7 +101,7 @@ def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
     reason = ran.partitions["orders", 0]["reason"]
     assert reason == "the rest is left for the next run: stopped by Ctrl-C (SIGINT)"
-    found = row(uncompacted)
+    found = row_of(uncompacted)
     assert (found.owner_run, found.epoch) == ("", 1)
     assert 0 < (found.cleaner_offset or 0) < found.next_offset
     assert compact(uncompacted).outcomes == {("orders", 0): "compacted"}
@@ -114,8 +115,8 @@ def test_compact_drops_the_chunk_that_it_has_claimed(
     assert ran.code == 130, ran.stderr
     assert ran.outcomes == {("orders", 0): "left"}
     assert ran.partitions["orders", 0]["epoch"] == 1
-    assert (row(uncompacted).owner_run, row(uncompacted).epoch) == ("", 1)
-    assert len(row(uncompacted).segments) == 4
+    assert (row_of(uncompacted).owner_run, row_of(uncompacted).epoch) == ("", 1)
+    assert len(row_of(uncompacted).segments) == 4
 
 
 @pytest.mark.parametrize("step", ["claim 1", "commit 1", "look 2", "delete 1", "delete 8"])
@@ -129,7 +130,7 @@ def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) 
     # Only what was begun goes on to its end: five parts, and the name of the unfinished one.
     assert len(script.of("delete")) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
     assert not script.of("clean_up")
-    assert row(tier).owner_run == ""
+    assert row_of(tier).owner_run == ""
     assert vacuum(tier).code == 0
     assert ids_in(tier) == live_ids(tier)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.claims import catalog_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.corruptions import DAMAGES, Damage
 from tests.jobs.tiers import (
@@ -26,7 +27,6 @@ from tests.jobs.tiers import (
     put_updates,
 )
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.storage.catalog.catalog import Catalog
 
 NEW, KNOWN = 0, 1
 DO_ALL: Final = (*ALWAYS, "--set", "index.interval.bytes=50", "--json")
@@ -63,7 +63,7 @@ class Course:
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     tier = made_tier(tmp_path_factory.mktemp("bad input"))
-    catalog = Catalog(str(tier / "_tierfold"))
+    catalog = catalog_of(tier)
     topics = [*(damage.name for damage in DAMAGES), SOUND]
     for key in (key_of(topic, KNOWN) for topic in topics):
         put_updates(tier, key, 0)

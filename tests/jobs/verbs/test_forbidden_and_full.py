@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.claims import catalog_of
 from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold, told
 from tests.jobs.tiers import (
     files_below,
@@ -29,7 +30,6 @@ from tests.jobs.tiers import (
 from tests.storage.live_segments import data
 from tierfold.compaction.discovery.view import never_claimed
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.catalog.catalog import Catalog
 
 FILE_BYTES_MOST: Final = 4 * 2**20
 SPARE: Final = "sound"
@@ -170,7 +170,7 @@ def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> N
 
 def claimed(tier: Path, key: PartitionKey) -> None:
     """The catalog is made, with a row of the partition."""
-    Catalog(str(tier / "_tierfold")).claim([never_claimed(key)], "run", at_ms=1)
+    catalog_of(tier).claim([never_claimed(key)], "run", at_ms=1)
 
 
 READ_ONLY: Final = ("jobs", "storage", "compaction", "conf")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import COMPACT, status_of, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
@@ -18,7 +19,6 @@ from tests.jobs.elections import (
     merged,
     old_history,
     part_of,
-    row_of,
     upload,
 )
 from tests.jobs.tiers import made_tier

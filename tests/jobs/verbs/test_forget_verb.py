@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.claims import catalog_of, row_of
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
@@ -15,7 +16,6 @@ from tests.jobs.elections import (
     OLD,
     ORDERS,
     RUN,
-    catalog_of,
     claimed,
     histories,
     ids_of,
@@ -23,7 +23,6 @@ from tests.jobs.elections import (
     merged,
     old_history,
     part_of,
-    row_of,
     upload,
 )
 from tests.jobs.scripted_runs import scripted

@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
+from tests.jobs.claims import ORDERS, catalog_of, released, row_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     copied,
     files_below,
-    key_of,
     latest_updates,
     made_tier,
     put_segment,
@@ -30,23 +30,19 @@ from tests.storage.scripts import at, changes, fails
 from tierfold.compaction.commits.commit import (
     CommitIs,
     EpochIs,
-    ReleaseClaim,
     SegmentsAreLive,
     SegmentsAreRetired,
     StartDeletion,
     applied,
-    proposed,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.commits.round_commit import release_of
-from tierfold.compaction.model.outcomes import Committed, Fenced
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.outcomes import Fenced
 from tierfold.jobs.verbs.restore import restore_proposal
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 
 NOW_MS: Final = 1_800_000_000_000
-ORDERS: Final = key_of("orders")
 
 
 def lines_of(tier: Path, name: str = "orders-0") -> list[dict[str, Any]]:
@@ -76,10 +72,6 @@ def contents(tier: Path, topic: str) -> list[dict[str, bytes]]:
         {part.suffix: part.read_bytes() for part in sorted(log.parent.glob(f"{log.stem}.*"))}
         for log in logs
     ]
-
-
-def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
-    return Catalog(str(tier / "_tierfold")).read([key])[key]
 
 
 def compacted_twice(folder: Path) -> Path:
@@ -220,16 +212,8 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(
 
 def start_deletion(tier: Path, ids: Sequence[str]) -> None:
     """A vacuum run starts a deletion and releases its claim before its objects are gone."""
-    catalog = Catalog(str(tier / "_tierfold"))
-    state = catalog.claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].state
-    proposal = proposed(
-        state,
-        StartDeletion(ids=tuple(ids), at_ms=2),
-        ReleaseClaim(run="vacuum"),
-        commit_id=new_commit_id(),
-        at_ms=2,
-    )
-    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
+    state = catalog_of(tier).claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].state
+    released(tier, state, StartDeletion(ids=tuple(ids), at_ms=2), at_ms=2)
 
 
 def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
@@ -309,7 +293,7 @@ def test_a_restore_asks_for_all_that_it_relies_on() -> None:
 
 
 def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) -> None:
-    catalog = Catalog(str(tier / "_tierfold"))
+    catalog = catalog_of(tier)
     held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].state
     found = lines_of(tier)[-1]
     words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fences")
