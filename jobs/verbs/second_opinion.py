@@ -29,12 +29,7 @@ from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
-from tierfold.jobs.spark.session import (
-    SPARK_FAILURES,
-    announced_session,
-    cause_of,
-    spark_answers,
-)
+from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
 from tierfold.storage.segments.segment_metadata import read_snapshot
 

@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.jobs.tiers import key_of
-from tierfold.compaction.commits.commit import (
-    ReleaseClaim,
-    Requirement,
-    Update,
-    proposed,
-)
+from tierfold.compaction.commits.commit import ReleaseClaim, Requirement, Update, proposed
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState

@@ -54,7 +54,7 @@ class Course:
     """Every file and its digest after the run."""
     after: dict[PartitionKey, PartitionState]
     status: dict[Place, dict[str, Any]]
-    """After the run, of the mended tier: so that one can see what lives."""
+    """After the run and the repair of the tier, to see the live segments."""
     again: Ran
     """The run on the mended tier."""
     status_again: dict[Place, dict[str, Any]]
@@ -153,7 +153,7 @@ def test_nothing_of_the_damaged_partition_is_lost_or_changed(
     assert not [name for name in course.seen[key] if name.endswith(".staged")]
     row = course.before.get(key)
     if row is not None:
-        # A claim adopts what is new; what lived lives on, and nothing is retired.
+        # A claim adopts new segments; live ones stay live, and none is retired.
         assert course.after[key].segments[: len(row.segments)] == row.segments
         assert course.after[key].retired == row.retired
         assert course.after[key].cleaner_offset == row.cleaner_offset

@@ -100,7 +100,7 @@ def test_a_document_under_spark_submit_has_the_joined_outputs_to_itself(
         merged(tier)
     else:
         histories(tier)
-    # No record of the run can be kept, of which people are told on stderr.
+    # The record of the run cannot be kept, and stderr gets a warning.
     (tier / "_tierfold" / "runs").write_bytes(b"")
     options = ["orders-0", "--to", str(FIRST_MS)] if verb == "restore" else []
     place = ["orders-0"] if verb == "forget" else options

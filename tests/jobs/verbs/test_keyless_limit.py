@@ -6,14 +6,7 @@ from pathlib import Path
 
 from tests.jobs.claims import catalog_of
 from tests.jobs.commands import ALWAYS, tierfold, told
-from tests.jobs.tiers import (
-    files_below,
-    folder_of,
-    key_of,
-    made_tier,
-    put_segment,
-    put_updates,
-)
+from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment, put_updates
 from tests.storage.live_segments import data, marker
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED
 from tierfold.storage.kafka.control_records import ControlType

@@ -28,7 +28,7 @@ RUNS: Final = ("20261121T153000-aaaaaaaa", "20261121T153000-aaaabbbb")
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """A partition that two runs have claimed and given back; a segment came before each."""
+    """A partition that two runs claimed and released; a segment was uploaded before each."""
     tier = made_tier(tmp_path / "tier")
     for number, run in enumerate(RUNS):
         put_updates(tier, ORDERS, number)
@@ -141,7 +141,7 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
         ["2026-11-21T15:30:01.000Z", RUNS[1], "claimed", "2"],
         ["2026-11-21T15:30:00.000Z", RUNS[0], "found", "1"],
     ]
-    # One state is current, though what lived before a claim that changed nothing is the same.
+    # One state is current, although the one before an empty claim is the same.
     assert [line.split()[-1] for line in lines] == ["current", "same"]
     entries = history(tier, "--json").entries[0]["history"]
     assert [entry["is_current"] for entry in entries] == [True, False]
@@ -162,14 +162,11 @@ def test_the_history_may_be_cut_short(tier: Path) -> None:
 
 
 def merged(tier: Path, row: PartitionState) -> None:
-    """A run that makes one segment of two, as far as the catalog is told."""
+    """Commit one segment in place of two, only in the catalog."""
     state = catalog_of(tier).claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].state
     first, last = state.segments
     one = replace(
-        first,
-        segment_id=segment_id("merged"),
-        end_offset=last.end_offset,
-        written_by_run="merger",
+        first, segment_id=segment_id("merged"), end_offset=last.end_offset, written_by_run="merger"
     )
     ids, at_ms = (first.segment_id, last.segment_id), FIRST_MS + 6000
     released(

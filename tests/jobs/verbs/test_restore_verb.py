@@ -60,13 +60,13 @@ def live_ids(tier: Path, topic: str = "orders") -> list[str]:
 
 
 def values(tier: Path, topic: str = "orders") -> dict[bytes | None, bytes | None]:
-    """What a reader of the live segments has for each key in the end."""
+    """The last value of each key in the live segments."""
     logs = [segment["log"] for segment in status_of(tier)[topic, 0]["segments"]]
     return {key: value for _, key, value in records_in(logs)}
 
 
 def contents(tier: Path, topic: str) -> list[dict[str, bytes]]:
-    """Every part of every live segment, whatever the segments are called."""
+    """Every part of every live segment, without their ids."""
     logs = [Path(segment["log"]) for segment in status_of(tier)[topic, 0]["segments"]]
     return [
         {part.suffix: part.read_bytes() for part in sorted(log.parent.glob(f"{log.stem}.*"))}
@@ -110,7 +110,7 @@ def test_each_state_can_be_restored_by_its_time_in_any_order(tier: Path) -> None
     for number in (3, 1, 0, 2, 3):
         timestamp_text = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
         restore(tier, str(timestamp_text)).ends_alone(0, "restored")
-        # What came since stays, as its broker uploaded it.
+        # The later upload stays as it is.
         third = row_of(tier).segments[-1]
         has_third = number < 2
         expected = lines[number]["segments"] + ([] if has_third else [third.segment_id])
@@ -158,11 +158,7 @@ def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
     newest = lines_of(tier)[0]
     assert newest["event"] == "restored"
     assert 0 <= newest["committed_at_ms"] - later_ms < 600_000
-    left = [
-        entry.retired_at_ms
-        for entry in row_of(tier).retired
-        if entry.retired_by_epoch == 3
-    ]
+    left = [entry.retired_at_ms for entry in row_of(tier).retired if entry.retired_by_epoch == 3]
     assert left == [newest["committed_at_ms"]]
 
 
@@ -183,9 +179,7 @@ def test_compact_restore_compact_is_compact(tmp_path: Path) -> None:
     assert (proven["corruptions"], proven["keys_compared"]) == ([], 999)
 
 
-def test_a_tombstone_that_was_dropped_since_still_deletes(
-    tmp_path: Path
-) -> None:
+def test_a_tombstone_that_was_dropped_since_still_deletes(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_segment(tier, ORDERS, [data(0, (b"k", b"SECRET"), (b"a", b"1"))], start_offset=0)
 
@@ -200,7 +194,7 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(
     compact(NOW_MS + 1_200_000)
     assert values(tier) == {b"a": b"1", b"b": b"2"}
     assert restore(tier, with_secret["run"]).code == 0
-    # Its own segment is back, and the tombstone that came later with it.
+    # Its own segment is back, with the later tombstone.
     assert values(tier) == {b"k": None, b"a": b"1", b"b": b"2"}
     compact(NOW_MS + 1_800_000)
     compact(NOW_MS + 2_400_000)
@@ -226,7 +220,7 @@ def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
     lines = {line["event"]: line for line in lines_of(tier)}
     assert not lines["found"]["is_restorable"]
     assert "being deleted" in lines["found"]["why_not"]
-    # An original is gone, and yet the state that has it in compacted form is whole.
+    # An original is gone, but the state with its compacted form is complete.
     assert restore(tier, merged["run"]).outcomes["orders", 0] == "restored"
 
 
@@ -323,9 +317,9 @@ def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
     [
         (True, False, (0, "restored")),
         (True, True, (0, "restored")),
-        # Nobody knows: the write may still arrive.
+        # Unknown: the write may still arrive.
         (False, False, (3, "unknown")),
-        # It cannot arrive any more.
+        # The claim fences it.
         (False, True, (4, "fenced")),
     ],
 )

@@ -53,7 +53,7 @@ tier = copied(lambda folder: compacted(folder, ORDERS))
 
 
 def is_sound(tier: Path) -> bool:
-    """Whatever happened: what lives is there, and all of it."""
+    """Whether the live segments hold the latest value of every key."""
     ran = tierfold("status", tier, "--json")
     assert ran.code == 0, ran.stdout
     return live_values(ran.entry) == latest_updates(3)
@@ -258,9 +258,7 @@ def test_many_partitions_are_vacuumed_some_at_a_time(
     tier = compacted(tmp_path / "tier", *keys, segments=2)
     hidden = incomplete_upload(tier, key=keys[1])
     with scripted() as script:
-        ran = tierfold(
-            "vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
-        )
+        ran = tierfold("vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000))
     assert set(ran.outcomes.values()) == {"vacuumed"}
     counted = {name: len(script.of(name)) for name in ("claim", "look", "commit")}
     # One claim and one start for all; two partitions at a time are read, then finished.
