@@ -6,12 +6,7 @@ from typing import Any
 
 import click
 
-from tierfold.jobs.cli.options import (
-    JSON_OPTION,
-    catalog_options,
-    clock_options,
-    tier_options,
-)
+from tierfold.jobs.cli.options import JSON_OPTION, catalog_options, clock_options, tier_options
 from tierfold.jobs.cli.output import Output, finish
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 
@@ -29,9 +24,7 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @JSON_OPTION
 @clock_options
-def restore_verb(
-    partition_name: str, to: str, dry_run: bool, output: Output, **given: Any
-) -> None:
+def restore_verb(partition_name: str, to: str, dry_run: bool, output: Output, **given: Any) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
     Segments that brokers have uploaded since then stay. Segments that come back are read and

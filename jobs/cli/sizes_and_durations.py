@@ -47,8 +47,6 @@ SIZE_BYTES: Final = Quantity(
 """Bytes; the unit is optional."""
 
 DURATION_MS: Final = Quantity(
-    "duration",
-    {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000},
-    "90m",
+    "duration", {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}, "90m"
 )
 """Milliseconds; the unit is required, because 24 seconds is not a grace period of 24 hours."""

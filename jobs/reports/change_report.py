@@ -12,12 +12,7 @@ from rich.text import Text
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.pipeline.partition_report import (
-    FORGOTTEN,
-    PLANNED,
-    RESTORED,
-    PartitionReport,
-)
+from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
 from tierfold.jobs.reports.result import Result, document, fields, named_segment
 from tierfold.jobs.reports.tables import exact_bytes, print_omitted
 from tierfold.jobs.verbs.forget import Forgot

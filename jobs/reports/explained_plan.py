@@ -217,25 +217,25 @@ def _why(run: SegmentRun) -> str:
 
 def _sentences(found: Explained) -> list[str]:
     """The decision first, then its inputs."""
-    said = [f"Decision: {found.decision}."]
+    lines = [f"Decision: {found.decision}."]
     ratio, regions = found.report.ratio, found.regions
     if ratio is not None:
-        said.append(
+        lines.append(
             f"Dirty ratio: {ratio.percent}, {spaced(ratio.cleanable_bytes)} of"
             f" {spaced(ratio.total_bytes)} bytes."
         )
     if regions is not None:
-        said += _about_regions(regions)
-        said += _about_lags(found)
+        lines += _about_regions(regions)
+        lines += _about_lags(found)
     held_back = getattr(found.plan.choice, "held_back", ())
-    said += [f"Note: {note}." for note in (*held_back, *found.report.notes)]
+    lines += [f"Note: {note}." for note in (*held_back, *found.report.notes)]
     rolled_at_ms = found.report.should_have_rolled_at_ms
     if rolled_at_ms is not None:
         late = duration(found.now_ms - rolled_at_ms)
-        said.append(
+        lines.append(
             f"Note: the active segment should have rolled {late} ago, if it holds a record."
         )
-    return said
+    return lines
 
 
 def _about_regions(regions: Regions) -> list[str]:
@@ -247,10 +247,10 @@ def _about_regions(regions: Regions) -> list[str]:
     if last_stable is None:
         return [offsets, "Last stable offset: no open transaction holds a live segment back."]
     known = last_stable.producer_id is not None
-    whose = f"producer {last_stable.producer_id}" if known else "an unknown producer"
+    producer = f"producer {last_stable.producer_id}" if known else "an unknown producer"
     return [
         offsets,
-        f"Last stable offset: {last_stable.offset}, held by {whose};"
+        f"Last stable offset: {last_stable.offset}, held back by {producer};"
         f" segments wait from offset {regions.unstable_from} on.",
     ]
 

@@ -7,6 +7,7 @@
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`
     history          `history`
+    row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
     forget           `forget`
     vacuum           `vacuum`

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tierfold.compaction.model.rules import TierBinding
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
-from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
+from tierfold.compaction.planning.partition_plan import in_order_of_work
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
@@ -37,26 +37,12 @@ def compact(
     chunk. `console` shows the progress, and a warning if a row could not be written. Raises
     BadSettings; an error in one partition is in its report.
     """
-    started_at_ms = now_ms()
+    started_at_ms = now_ms()  # `--max-duration` counts from here.
+
+    def record(chunks: Sequence[tuple[int, PartitionReport]], began_at_ms: int) -> None:
+        keep_record(context, chunks, began_at_ms, "compact", console)
+
     plans = survey(context, settings, scope)
-    reports = carried_out(context, plans, console, budget, engine, started_at_ms)
-    not_begun = [(0, report) for report in reports if report.outcome in NOT_BEGUN]
-    keep_record(context, not_begun, started_at_ms, "compact", console)
-    return reports
-
-
-def carried_out(
-    context: RunContext,
-    plans: Sequence[PartitionPlan],
-    console: Console,
-    budget: Budget,
-    engine: Engine,
-    started_at_ms: int,
-) -> list[PartitionReport]:
-    """Carry out the plans that are due; return one report per plan, in their order.
-
-    `--max-duration` counts from `started_at_ms`.
-    """
     reports = {plan.key: planned_report(plan) for plan in plans}
     due = in_order_of_work(plans)
     if due:
@@ -67,11 +53,11 @@ def carried_out(
             executor=executor,
             budget=budget,
             started_at_ms=started_at_ms,
-            record=lambda chunks, began_at_ms: keep_record(
-                context, chunks, began_at_ms, "compact", console
-            ),
+            record=record,
         )
         reports |= {report.key: report for report in waves.run(due)}
+    not_begun = [(0, report) for report in reports.values() if report.outcome in NOT_BEGUN]
+    record(not_begun, started_at_ms)
     return [*reports.values()]
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.planning.chunks import (
-    UNBOUND,
-    Budget,
-    RemainingBudget,
-    Wave,
-    next_wave,
-)
+from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.explanation import ExplainedSegment, decision, explained
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
@@ -19,11 +13,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
 from tierfold.jobs.pipeline.partition_report import PartitionReport, left_report, planned_report
-from tierfold.jobs.pipeline.survey import (
-    known_by_name,
-    survey,
-    survey_of,
-)
+from tierfold.jobs.pipeline.survey import known_by_name, survey, survey_of
 from tierfold.jobs.settings.resolution import Settings
 
 

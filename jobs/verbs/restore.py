@@ -116,9 +116,7 @@ def _planned_restore(context: RunContext, name: str, to: str) -> Restored:
     time_ms = timestamp_ms_of(to, where="--to")
     history = f"`tierfold history {context.place(key)}` shows times and runs."
     target = (
-        _after_run(entries, to, history)
-        if time_ms is None
-        else _at_time(entries, time_ms, history)
+        _after_run(entries, to, history) if time_ms is None else _at_time(entries, time_ms, history)
     )
     restore_plan = restore_plan_of(target.state, newest.state)
     if isinstance(restore_plan, Refusal):

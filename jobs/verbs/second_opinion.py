@@ -18,14 +18,6 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 from rich.console import Console
 
 from tierfold.compaction.model.errors import UnreadableObject
@@ -37,12 +29,7 @@ from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
-from tierfold.jobs.spark.session import (
-    SPARK_FAILURES,
-    announced_session,
-    cause_of,
-    spark_answers,
-)
+from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
@@ -51,14 +38,7 @@ _KEY: Final = [*_PARTITION, "key"]
 _COLUMNS: Final = ",".join([*_KEY, "offset", "version", "value_digest"])
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
-_BOUNDS: Final = StructType(
-    [
-        StructField("topic", StringType(), nullable=False),
-        StructField("partition", IntegerType(), nullable=False),
-        StructField("end", LongType(), nullable=False),
-        StructField("passes", ArrayType(LongType(), containsNull=False), nullable=False),
-    ]
-)
+_BOUNDS: Final = "topic string, partition int, end bigint, passes array<bigint>"
 """Per partition: the first offset that is not compared, and where passes ended."""
 
 

@@ -197,9 +197,7 @@ def _with_second_opinions(
     return [(target, replace(one, second=seconds[target.key])) for target, one in found]
 
 
-def _unfit_for_second(
-    found: Sequence[tuple[VerifyTarget, _Found]],
-) -> dict[PartitionKey, str]:
+def _unfit_for_second(found: Sequence[tuple[VerifyTarget, _Found]]) -> dict[PartitionKey, str]:
     """Why a partition gets no second opinion: no comparison, or Spark would read other records."""
     named = Counter((target.key.topic, target.key.partition) for target, _ in found)
     unfit = {}

@@ -198,7 +198,7 @@ def compacted(
 
 
 def live_records(tier: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Every live record, markers too, by topic and in log order."""
+    """Every live record, markers included, by topic and in log order."""
     return {
         topic: [
             (r.offset, r.timestamp_ms, r.key, r.value, r.headers, r.control_type)

@@ -21,7 +21,7 @@ from tierfold.jobs.engines.engine_choice import Engine, in_process
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMPACT: Final = ("--set", "cleanup.policy=compact")
 ALWAYS: Final = (*COMPACT, "--set", "min.cleanable.dirty.ratio=0")
-"""However little is dirty."""
+"""Compact whatever the dirty ratio is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +74,13 @@ class Ran:
 
 ON_SPARK: Final = ("--engine", "spark")
 LOCAL_ENGINE: Final[Engine] = in_process(2**31)
-"""What `--engine local` is to the functions of verbs."""
+"""`--engine local`, for the functions of verbs."""
 
 
 def tierfold(*arguments: str | Path) -> Ran:
-    """`tierfold ARGUMENTS…` in this process, without Spark unless the arguments ask for it.
+    """Run `tierfold ARGUMENTS…` in this process, without Spark unless the arguments ask for it.
 
-    With `ON_SPARK` the session of the tests serves it.
+    `ON_SPARK` uses the session of the tests.
     """
     has_engine = {"--engine", "--second-opinion"} & {str(argument) for argument in arguments}
     if arguments[:1] in {("compact",), ("verify",)} and not has_engine:
@@ -102,12 +102,12 @@ def tierfold(*arguments: str | Path) -> Ran:
 
 
 def status_of(tier: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """The entries of `status --json`, whatever it thinks of them."""
+    """Return the entries of `status --json`, whatever its exit code is."""
     return tierfold("status", tier, "--json", *arguments).partitions
 
 
 def in_own_process(*command: str | Path) -> Ran:
-    """A command line in a process of its own, which starts its own Spark where it needs one."""
+    """Run a command in its own process, which starts its own Spark if needed."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=ROOT,
@@ -121,12 +121,12 @@ def in_own_process(*command: str | Path) -> Ran:
 
 
 def script(name: str) -> Path:
-    """A console script of the environment that runs the tests."""
+    """Return the path of a console script of this environment."""
     return Path(sys.executable).parent / name
 
 
 def users_environment() -> dict[str, str]:
-    """As a user's shell has it: this session's own Spark must not show through."""
+    """Return the environment of a user's shell, without this session's Spark."""
     kept = {name: text for name, text in os.environ.items() if not _is_of_spark(name)}
     first = str(Path(sys.executable).parent)
     return kept | {"PATH": os.pathsep.join((first, kept["PATH"]))}
@@ -139,5 +139,5 @@ def _is_of_spark(name: str) -> bool:
 
 
 def told(reason: str, *words: str) -> Sequence[str]:
-    """Those of the words that a sentence lacks; empty: it says all of them."""
+    """Return the words that a sentence lacks."""
     return [word for word in words if word not in reason]

@@ -1,4 +1,4 @@
-"""Ways to corrupt a segment in the tier, and what the verbs must say of each."""
+"""Ways to corrupt a segment in the tier, and the words that the verbs print for each."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ MAGIC_AT: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """One way, and the words that a person needs to find and to mend it."""
+    """One corruption, and the words by which a user finds and repairs it."""
 
     name: str
     corrupt: Callable[[Path], None]
-    """Takes the `.log`'s path; the other parts lie beside."""
+    """Takes the path of the `.log`; the other parts are in the same folder."""
     without_row: tuple[str, ...]
-    """Said where no run has seen the segment whole."""
+    """The words if the catalog does not know the segment."""
     known: tuple[str, ...] | None
-    """Said where it lives by the catalog; None: a round needs no such part, and makes it anew."""
+    """The words if the segment is live; None: a round does not need that part, and rebuilds it."""
 
 
 def _cut(part: str, bytes_left: int) -> Callable[[Path], None]:
@@ -71,71 +71,49 @@ def _rot(part: str) -> Callable[[Path], None]:
     return corrupt
 
 
-DAMAGES: Final = (
-    Damage(
-        name="flipped-byte",
-        corrupt=flip_last_byte,
-        without_row=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
-        known=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
-    ),
-    Damage(
-        name="torn-tail",
-        corrupt=_cut(".log", -10),
-        without_row=(".log", "torn", "at position", "Restore"),
-        known=("has a .log of", "the catalog says", "Bring the objects back"),
-    ),
-    Damage(
-        name="truncated-index",
-        corrupt=_cut(".index", 7),
-        without_row=(".index", "7 bytes is torn"),
-        known=None,
-    ),
-    Damage(
-        name="truncated-time-index",
-        corrupt=_cut(".timeindex", 7),
-        without_row=(".timeindex", "7 bytes is torn"),
-        known=None,
-    ),
-    Damage(
-        name="missing-snapshot",
-        corrupt=_remove(".snapshot"),
-        without_row=("lacks .snapshot", "Run again once the upload is complete"),
-        known=("lacks .snapshot", "Bring the objects back"),
-    ),
-    Damage(
-        name="damaged-snapshot",
-        corrupt=_rot(".snapshot"),
-        without_row=(".snapshot", "Restore"),
-        known=None,
-    ),
-    Damage(
-        name="missing-checkpoint",
-        corrupt=_remove(".leader_epoch_checkpoint"),
-        without_row=("lacks .leader_epoch_checkpoint", "Run again once the upload is complete"),
-        known=("lacks .leader_epoch_checkpoint", "Bring the objects back"),
-    ),
-    Damage(
-        name="unknown-magic",
-        corrupt=_unknown_magic,
-        without_row=(".log", "magic 3", "position 0"),
-        known=(".log", "at byte 0", "magic 3"),
-    ),
-    Damage(
-        name="unknown-codec",
-        corrupt=_unknown_codec,
-        without_row=(".log", "at byte 0", "codec 5"),
-        known=(".log", "at byte 0", "codec 5"),
-    ),
-    Damage(
-        name="zero-bytes",
-        corrupt=_cut(".log", 0),
-        without_row=(".log", "the segment has 0 bytes", "Restore"),
-        known=("has a .log of 0 bytes", "the catalog says", "Bring the objects back"),
-    ),
-    Damage(
-        name="missing-log",
-        corrupt=_remove(".log"),
-        without_row=("lacks .log", "Run again once the upload is complete"),
-        known=("lacks .log", "Bring the objects back"),
-    ),
+RESTORE_OBJECTS: Final = "Bring the objects back"
+UPLOADING: Final = "Run again once the upload is complete"
+CRC: Final = (".log", "at byte", "bad CRC", "nothing of this partition was changed")
+CODEC: Final = (".log", "at byte 0", "codec 5")
+OTHER_SIZE: Final = ("the catalog says", RESTORE_OBJECTS)
+
+
+def _lacks(part: str) -> tuple[tuple[str, ...], ...]:
+    return (f"lacks {part}", UPLOADING), (f"lacks {part}", RESTORE_OBJECTS)
+
+
+DAMAGES: Final = tuple(
+    Damage(name=name, corrupt=corrupt, without_row=without_row, known=known)
+    for name, corrupt, without_row, known in (
+        ("flipped-byte", flip_last_byte, CRC, CRC),
+        (
+            "torn-tail",
+            _cut(".log", -10),
+            (".log", "torn", "at position", "Restore"),
+            ("has a .log of", *OTHER_SIZE),
+        ),
+        ("truncated-index", _cut(".index", 7), (".index", "7 bytes is torn"), None),
+        ("truncated-time-index", _cut(".timeindex", 7), (".timeindex", "7 bytes is torn"), None),
+        ("missing-snapshot", _remove(".snapshot"), *_lacks(".snapshot")),
+        ("damaged-snapshot", _rot(".snapshot"), (".snapshot", "Restore"), None),
+        (
+            "missing-checkpoint",
+            _remove(".leader_epoch_checkpoint"),
+            *_lacks(".leader_epoch_checkpoint"),
+        ),
+        (
+            "unknown-magic",
+            _unknown_magic,
+            (".log", "magic 3", "position 0"),
+            (".log", "at byte 0", "magic 3"),
+        ),
+        ("unknown-codec", _unknown_codec, CODEC, CODEC),
+        (
+            "zero-bytes",
+            _cut(".log", 0),
+            (".log", "the segment has 0 bytes", "Restore"),
+            ("has a .log of 0 bytes", *OTHER_SIZE),
+        ),
+        ("missing-log", _remove(".log"), *_lacks(".log")),
+    )
 )

@@ -13,26 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tests.jobs.tiers import key_of, made_tier
+from tests.jobs import claims
+from tests.jobs.claims import ORDERS, released
+from tests.jobs.tiers import made_tier
 from tests.storage.live_segments import data, log_of
-from tierfold.compaction.commits.commit import (
-    AddSegments,
-    AdvanceCleanerOffset,
-    ReleaseClaim,
-    RetireSegments,
-    proposed,
-)
-from tierfold.compaction.discovery.view import PartitionView, state_with_new
-from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.commits.commit import AddSegments, AdvanceCleanerOffset, RetireSegments
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, run_context
-from tierfold.jobs.pipeline.discovery import viewed
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.local_tiered_storage import Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
-ORDERS: Final = key_of("orders")
 OLD: Final = (LeaderEpoch(epoch=3, start_offset=0),)
 NEW: Final = (*OLD, LeaderEpoch(epoch=4, start_offset=6))
 FIRST_MS: Final = 1_795_275_000_000
@@ -74,33 +64,14 @@ def old_history(tier: Path) -> tuple[Segment, Segment]:
     return upload(tier, 0, 5), upload(tier, 6, 10)
 
 
-def catalog_of(tier: Path) -> Catalog:
-    """The tier's catalog."""
-    return Catalog(str(tier / CATALOG_FOLDER))
-
-
-def row_of(tier: Path) -> PartitionState:
-    """The partition's row."""
-    return catalog_of(tier).read([ORDERS])[ORDERS]
-
-
 def claimed(tier: Path, run: str = RUN, *, at_ms: int = FIRST_MS) -> PartitionState:
-    """The row once a run has found what is there, and holds it."""
-    catalog = catalog_of(tier)
-    view = viewed(run_context(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
-    assert isinstance(view, PartitionView), view
-    claim = catalog.claim([state_with_new(view)], run, at_ms=at_ms)[ORDERS]
-    assert isinstance(claim.outcome, Committed)
-    return claim.state
+    """Return the row after a run has found what the tier holds; the run holds the partition."""
+    return claims.claimed(tier, run, at_ms)
 
 
 def known(tier: Path) -> PartitionState:
-    """The row once a run has found what is there, and is done."""
-    state = claimed(tier)
-    release = ReleaseClaim(run=state.owner_run)
-    done = proposed(state, release, commit_id=new_commit_id(), at_ms=state.committed_at_ms + 1)
-    assert isinstance(catalog_of(tier).commit([done])[ORDERS], Committed)
-    return row_of(tier)
+    """Return the row after a run has found what the tier holds, and has ended."""
+    return released(tier, claimed(tier), at_ms=FIRST_MS + 1)
 
 
 def histories(tier: Path) -> tuple[Path, Segment, Segment, Segment]:
@@ -116,16 +87,9 @@ def merged(tier: Path) -> Segment:
     ids = tuple(segment.segment_id for segment in state.segments)
     last = state.next_offset - 1
     one = replace(upload(tier, 0, last), written_by_run=state.owner_run)
-    swap = proposed(
-        state,
-        RetireSegments(ids=ids, at_ms=FIRST_MS + 1, run=state.owner_run),
-        AddSegments(segments=(one,)),
-        AdvanceCleanerOffset(epoch=state.epoch, offset=last + 1),
-        ReleaseClaim(run=state.owner_run),
-        commit_id=new_commit_id(),
-        at_ms=FIRST_MS + 1,
-    )
-    assert isinstance(catalog_of(tier).commit([swap])[ORDERS], Committed)
+    retire = RetireSegments(ids=ids, at_ms=FIRST_MS + 1, run=state.owner_run)
+    offset = AdvanceCleanerOffset(epoch=state.epoch, offset=last + 1)
+    released(tier, state, retire, AddSegments(segments=(one,)), offset, at_ms=FIRST_MS + 1)
     return one
 
 

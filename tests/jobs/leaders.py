@@ -10,16 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tests.jobs.claims import ORDERS, catalog_of, claimed, released, row_of, view_of
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of
-from tests.jobs.vacuum_tiers import ORDERS, THEN_MS, parts, row, written
+from tests.jobs.vacuum_tiers import THEN_MS, parts, written
 from tests.storage.live_segments import data, log_of
-from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, Update, proposed
-from tierfold.compaction.discovery.view import PartitionView, state_with_new
-from tierfold.compaction.model.outcomes import Committed
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, run_context
-from tierfold.jobs.pipeline.discovery import viewed
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.compaction.commits.commit import AdvanceCleanerOffset
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.local_tiered_storage import Part
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -46,14 +43,7 @@ def upload(
     batches = [
         replace(
             data(offset, (b"k%d" % (offset % 3), value + b"%d" % offset)),
-            leader_epoch=max(
-                (
-                    leader_epoch.epoch
-                    for leader_epoch in lineage
-                    if leader_epoch.start_offset <= offset
-                ),
-                default=-1,
-            ),
+            leader_epoch=max((e.epoch for e in lineage if e.start_offset <= offset), default=-1),
         )
         for offset in held
     ]
@@ -74,35 +64,14 @@ def upload(
 
 
 def adopted(tier: Path, *, run: str = "earlier") -> PartitionView:
-    """What a run claims and gives back without compacting it, at `THEN_MS`."""
-    context = run_context(str(tier), None, THEN_MS)
-    view = viewed(context, ORDERS, context.catalog.look([ORDERS]).by_key.get(ORDERS))
-    assert isinstance(view, PartitionView), view
-    _committed(tier, state_with_new(view), run)
+    """A run claims what it finds and releases it without compacting it, at `THEN_MS`."""
+    view = view_of(tier)
+    released(tier, claimed(tier, run, THEN_MS), at_ms=THEN_MS)
     return view
 
 
 def cleaned(tier: Path) -> None:
-    """The row says that all that lives is clean."""
-    state = row(tier)
-    _committed(
-        tier,
-        state,
-        "cleaner",
-        AdvanceCleanerOffset(epoch=state.epoch + 1, offset=state.next_offset),
-    )
-
-
-def _committed(tier: Path, state: PartitionState, run: str, *updates: Update) -> None:
-    """Claim the row, change it, and give it back."""
-    catalog = Catalog(str(tier / CATALOG_FOLDER))
-    held = catalog.claim([state], run, at_ms=THEN_MS)[ORDERS].state
-    proposal = proposed(
-        held,
-        *updates,
-        ReleaseClaim(run=run),
-        commit_id=new_commit_id(),
-        at_ms=THEN_MS,
-        requires=(),
-    )
-    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
+    """The row says that all live segments are clean."""
+    state = catalog_of(tier).claim([row_of(tier)], "cleaner", at_ms=THEN_MS)[ORDERS].state
+    offset = AdvanceCleanerOffset(epoch=state.epoch, offset=state.next_offset)
+    released(tier, state, offset, at_ms=THEN_MS)

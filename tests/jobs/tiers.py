@@ -36,20 +36,20 @@ RECORDS_PER_SEGMENT: Final = 11
 
 
 def key_of(topic: str, partition: int = 0, *, incarnation: int = 0) -> PartitionKey:
-    """A partition of a test topic; a topic made anew has another id."""
+    """A partition of a test topic; a recreated topic has another id."""
     digest = hashlib.sha256(f"{topic} {incarnation}".encode()).digest()[:16]
     topic_id = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
 
 
 def made_tier(folder: Path) -> Path:
-    """An empty tier in a folder that need not exist."""
+    """Make an empty tier; the folder need not exist."""
     a_tier(folder)
     return folder
 
 
 def sample_copy(folder: Path) -> Path:
-    """The bundled tier, as a broker wrote it, where a test may change it."""
+    """Copy the bundled tier, which a broker wrote."""
     shutil.copytree(SAMPLE / TIER_FOLDER, folder / TIER_FOLDER)
     return folder
 
@@ -62,7 +62,7 @@ def segment_parts(
     producers: Sequence[ProducerEntry] = (),
     lineage: tuple[LeaderEpoch, ...] = EPOCHS,
 ) -> dict[Part, bytes]:
-    """A segment's objects as a broker would upload them, in the order of their writing."""
+    """The objects of a segment in the order in which a broker uploads them."""
     upload = BrokerUpload(
         start_offset=start_offset,
         log=log_of(batches),
@@ -97,7 +97,7 @@ def put_segment(
     aborted: Sequence[AbortedTransaction] = (),
     producers: Sequence[ProducerEntry] = (),
 ) -> Path:
-    """Writes a segment as a broker would upload it; the path of its `.log`."""
+    """Write a segment as a broker uploads it; return the path of its `.log`."""
     staged = open_tier(str(folder)).new_segment(key, start_offset)
     parts = segment_parts(batches, start_offset=start_offset, aborted=aborted, producers=producers)
     for part, content in parts.items():
@@ -106,7 +106,7 @@ def put_segment(
 
 
 def put_updates(folder: Path, key: PartitionKey, number: int) -> Path:
-    """The partition's `number`th segment of updates, counted from 0; the path of its `.log`."""
+    """Write the `number`th segment of updates, counted from 0; return the path of its `.log`."""
     start = number * RECORDS_PER_SEGMENT
     batches = [data(start, (f"own {number}".encode(), b"stays"))]
     for base in (start + 1, start + 1 + len(KEYS)):
@@ -116,7 +116,7 @@ def put_updates(folder: Path, key: PartitionKey, number: int) -> Path:
 
 
 def updated_tier(folder: Path, keys: Sequence[PartitionKey], segments: int) -> Path:
-    """A tier whose partitions have so many segments of updates each; its folder."""
+    """Make a tier whose partitions have this number of segments of updates each."""
     made_tier(folder)
     for key in keys:
         for number in range(segments):
@@ -144,7 +144,7 @@ def copied(build: Callable[[Path], Path]) -> Any:
 
 
 def latest_updates(segments: int) -> dict[bytes, bytes]:
-    """What survives of so many segments of updates."""
+    """The latest value of each key in this number of segments of updates."""
     base = segments * RECORDS_PER_SEGMENT - len(KEYS)
     latest = {name: f"{base + i}".encode() for i, name in enumerate(KEYS)}
     return latest | {f"own {number}".encode(): b"stays" for number in range(segments)}
@@ -171,9 +171,9 @@ def live_values(status_entry: dict[str, Any]) -> dict[bytes | None, bytes | None
 
 
 def files_below(folder: Path) -> dict[str, str]:
-    """Every file's path and digest: what a test compares to see that nothing was touched.
+    """Every file's path and digest, to check that nothing was changed.
 
-    The record of runs is left out: a run that touches nothing else leaves its rows there.
+    The table of runs is left out: a run that changes nothing else adds its rows there.
     """
     found = {
         str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()
@@ -186,5 +186,5 @@ def files_below(folder: Path) -> dict[str, str]:
 
 
 def folder_of(folder: Path, key: PartitionKey) -> Path:
-    """Where the partition's objects lie."""
+    """The folder of the partition's objects."""
     return folder / partition_folder(key)

@@ -6,38 +6,33 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from tests.jobs.claims import ORDERS, row_of
 from tests.jobs.commands import ALWAYS, Ran, tierfold
-from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import CATALOG_FOLDER
-from tierfold.storage.catalog.catalog import Catalog
+from tests.jobs.tiers import folder_of, put_updates, updated_tier
+from tierfold.compaction.model.segments import PartitionKey
 
 HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
 """When the tier was compacted."""
 
-ORDERS: Final = key_of("orders")
 DETACHED: Final = ("--set", "tier.binding=detached")
 DELETE: Final = (*DETACHED, "--set", "cleanup.policy=delete")
 
 
 def compacted(folder: Path, *keys: PartitionKey, segments: int = 3) -> Path:
-    """A tier whose partitions were compacted at `THEN_MS`, all their segments into one."""
-    made_tier(folder)
-    for key in keys:
-        for number in range(segments):
-            put_updates(folder, key, number)
+    """A tier whose partitions were compacted at `THEN_MS`, each into one segment."""
+    updated_tier(folder, keys, segments)
     assert compact(folder).code == 0
     return folder
 
 
 def compact(tier: Path, *arguments: str, hours: float = 0) -> Ran:
-    """`compact` so long after `THEN_MS`."""
+    """Run `compact`, `hours` after `THEN_MS`."""
     return tierfold("compact", tier, *ALWAYS, "--json", *_now(hours), *arguments)
 
 
 def vacuum(tier: Path, *arguments: str, hours: float = 25) -> Ran:
-    """`vacuum` on a detached tier, so long after `THEN_MS`."""
+    """Run `vacuum` on a detached tier, `hours` after `THEN_MS`."""
     return tierfold("vacuum", tier, "--json", *_now(hours), *DETACHED, *arguments)
 
 
@@ -45,13 +40,8 @@ def _now(hours: float) -> tuple[str, str]:
     return "--now", str(THEN_MS + int(hours * HOUR_MS))
 
 
-def row(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
-    """The catalog's row."""
-    return Catalog(str(tier / CATALOG_FOLDER)).read([key])[key]
-
-
 def orphan(tier: Path, number: int, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
-    """A whole segment where the `number`th one of updates was, written then; its `.log`."""
+    """Put a segment where the `number`th one of updates was, written then; return its `.log`."""
     log = put_updates(tier, key, number)
     for part in parts(log):
         written(part, hours)
@@ -59,36 +49,36 @@ def orphan(tier: Path, number: int, *, key: PartitionKey = ORDERS, hours: float 
 
 
 def parts(log: Path) -> list[Path]:
-    """All objects of a segment that has a `.log` there."""
+    """Return all objects of the segment that has this `.log`."""
     return sorted(log.parent.glob(f"{log.stem}.*"))
 
 
 def incomplete_upload(tier: Path, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
-    """The hidden file of a writer that died then."""
+    """Put the hidden file of a writer that died then."""
     path = folder_of(tier, key) / ".00000000000000000000-x.log.0123.staged"
     path.write_bytes(b"half")
     return written(path, hours)
 
 
 def written(path: Path, hours: float) -> Path:
-    """The file, as if it was written so long after `THEN_MS`."""
+    """Date the file `hours` after `THEN_MS`, and return it."""
     at_s = (THEN_MS + hours * HOUR_MS) / 1000
     os.utime(path, (at_s, at_s))
     return path
 
 
 def ids_in(tier: Path, key: PartitionKey = ORDERS) -> set[str]:
-    """Segments of which any object is in the tier."""
+    """Ids of the segments that have an object in the tier."""
     return {path.name[21:43] for path in folder_of(tier, key).glob("0*")}
 
 
 def live_ids(tier: Path, key: PartitionKey = ORDERS) -> set[str]:
-    """Segments that the row calls live."""
-    return {segment.segment_id for segment in row(tier, key).segments}
+    """Ids of the live segments, by the row."""
+    return {segment.segment_id for segment in row_of(tier, key).segments}
 
 
 def listed_objects(entry: dict[str, Any], **fields: Any) -> dict[str, int]:
-    """The objects that a report names, those alone that have `fields`, and their bytes."""
+    """The objects in a report that have these `fields`, and their bytes."""
     return {
         listed["object"]: listed["size_bytes"]
         for listed in entry["objects"]

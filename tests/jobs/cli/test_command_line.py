@@ -210,18 +210,14 @@ def test_status_names_segments_in_offset_order(tier: Path) -> None:
         log = Path(segment["log"])
         assert log.stat().st_size == segment["size_bytes"]
         assert segment["id"] in log.name
-        assert segment["leader_epochs"] == [
-            {"epoch": 3, "start_offset": segment["start_offset"]}
-        ]
+        assert segment["leader_epochs"] == [{"epoch": 3, "start_offset": segment["start_offset"]}]
     assert entry["clean_bytes"] == 0
     assert entry["cleanable_bytes"] == first["size_bytes"] + second["size_bytes"]
     people = tierfold("status", tier)
     assert not told(people.stdout, "orders-0", "0–21")
 
 
-def test_the_catalog_lies_in_the_tier_by_default(
-    tier: Path, tmp_path: Path
-) -> None:
+def test_the_catalog_lies_in_the_tier_by_default(tier: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "catalog"
     ran = tierfold("compact", tier, *ALWAYS, "--catalog", str(elsewhere), "--json")
     assert ran.outcomes == {("orders", 0): "compacted"}
@@ -255,9 +251,7 @@ compacted = copied(compacted_once)
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("corrupt", ["torn", "rubbish", "gone"])
-def test_a_damaged_catalog_is_one_clear_sentence(
-    compacted: Path, verb: str, corrupt: str
-) -> None:
+def test_a_damaged_catalog_is_one_clear_sentence(compacted: Path, verb: str, corrupt: str) -> None:
     # Without its rows originals and replacements would both be taken for live: better none.
     log = compacted / "_tierfold" / "partitions" / "_delta_log"
     newest = sorted(log.glob("*.json"))[-1]

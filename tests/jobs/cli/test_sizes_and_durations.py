@@ -1,4 +1,4 @@
-"""Sizes and durations are read and printed as people write them."""
+"""Sizes and durations are parsed as people write them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES, Quant
         (DURATION_MS, "1d", 86_400_000),
     ],
 )
-def test_a_quantity_is_a_number_of_its_smallest_unit(
-    kind: Quantity, text: str, value: int
-) -> None:
+def test_a_quantity_is_a_number_of_its_smallest_unit(kind: Quantity, text: str, value: int) -> None:
     assert kind.convert(text, None, None) == value
 
 

@@ -16,11 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import tierfold, told
 from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, updated_tier
-from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
+from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
 from tierfold.jobs.spark.progress import SparkProgress
@@ -106,7 +107,7 @@ def test_compact_keeps_what_it_commits_and_leaves_the_rest(
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
-    report, found = ran.partitions["orders", 0], row(uncompacted)
+    report, found = ran.partitions["orders", 0], row_of(uncompacted)
     assert (report["outcome"], report["reason"]) == ("left" if is_done else "compacted", reason)
     assert (report["epoch"], found.epoch, found.owner_run) == (1, 1, "")
     if is_done:
@@ -127,7 +128,7 @@ def test_vacuum_deletes_no_more_and_releases_its_claim(tier: Path, step: str) ->
     # Only the deletion that has begun is finished: five parts, and the unfinished one's name.
     assert len(script.of("delete")) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
     assert not script.of("clean_up")
-    assert row(tier).owner_run == ""
+    assert row_of(tier).owner_run == ""
     assert vacuum(tier).code == 0
     assert ids_in(tier) == live_ids(tier)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.claims import catalog_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.corruptions import DAMAGES, Damage
 from tests.jobs.tiers import (
@@ -26,7 +27,6 @@ from tests.jobs.tiers import (
     put_updates,
 )
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.storage.catalog.catalog import Catalog
 
 NEW, KNOWN = 0, 1
 DO_ALL: Final = (*ALWAYS, "--set", "index.interval.bytes=50", "--json")
@@ -54,7 +54,7 @@ class Course:
     """Every file and its digest after the run."""
     after: dict[PartitionKey, PartitionState]
     status: dict[Place, dict[str, Any]]
-    """After the run, of the mended tier: so that one can see what lives."""
+    """After the run and the repair of the tier, to see the live segments."""
     again: Ran
     """The run on the mended tier."""
     status_again: dict[Place, dict[str, Any]]
@@ -63,7 +63,7 @@ class Course:
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     tier = made_tier(tmp_path_factory.mktemp("bad input"))
-    catalog = Catalog(str(tier / "_tierfold"))
+    catalog = catalog_of(tier)
     topics = [*(damage.name for damage in DAMAGES), SOUND]
     for key in (key_of(topic, KNOWN) for topic in topics):
         put_updates(tier, key, 0)
@@ -153,7 +153,7 @@ def test_nothing_of_the_damaged_partition_is_lost_or_changed(
     assert not [name for name in course.seen[key] if name.endswith(".staged")]
     row = course.before.get(key)
     if row is not None:
-        # A claim adopts what is new; what lived lives on, and nothing is retired.
+        # A claim adopts new segments; live ones stay live, and none is retired.
         assert course.after[key].segments[: len(row.segments)] == row.segments
         assert course.after[key].retired == row.retired
         assert course.after[key].cleaner_offset == row.cleaner_offset

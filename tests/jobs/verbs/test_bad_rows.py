@@ -112,7 +112,7 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     (fault,) = verified.entry["corruptions"]
     assert not told(fault, *words)
     assert verified.partitions["orders", 1]["corruptions"] == []
-    # Its neighbour's commit wrote it back as it was: whoever mends it finds what there is.
+    # The commit of the other partition wrote the row back unchanged, so it can be repaired.
     assert raw_rows(tier)[0] == row
     assert files_below(folder_of(tier, WRONG)) == before
     beside = str(folder_of(tier, BESIDE).relative_to(tmp_path))

@@ -45,7 +45,7 @@ from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 
 SEGMENT_EACH: Final = (*ALWAYS, "--set", "segment.bytes=1", "--json")
-"""No two segments are merged."""
+"""Every segment is its own group."""
 
 ORDERS, ANEW = key_of("orders"), key_of("anew", incarnation=1)
 
@@ -63,7 +63,7 @@ class Course:
     status: list[dict[str, Any]]
     """After the first run."""
     values: dict[str, dict[bytes | None, bytes | None]]
-    """What lived then, by topic id and partition."""
+    """The live values after the first run, by topic id and partition."""
     emptied: dict[str, str]
     """Every file before the second run, the logs' content zeroed."""
     second: Ran
@@ -81,9 +81,9 @@ class Course:
 
 
 def a_mixed_tier(tier: Path) -> Path:
-    """The sample, and partitions of every shape that can be compacted, and one that cannot."""
+    """The sample, partitions of every shape that can be compacted, and one that cannot."""
     sample_copy(tier)
-    # Nobody lists these aborts any more: their markers alone tell of them.
+    # No index lists these aborts now; only their markers show them.
     for index in tier.glob("kafka-tiered-storage/*/*.txnindex"):
         index.unlink()
     for key in (ORDERS, key_of("orders", 1), key_of("anew"), ANEW):
@@ -120,8 +120,8 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
         for entry in status
         if entry["topic"] != "lame"
     }
-    # Who opened a segment now would find no batch in it and stop; sizes stay, as the listing
-    # shows them. Access times would not do: a mounted tier may not keep them.
+    # A run that opened a segment now would find no batch and fail; the sizes in the listing stay.
+    # Access times cannot show this, because a mounted tier may not keep them.
     for log in tier.glob("kafka-tiered-storage/*/*.log"):
         log.write_bytes(bytes(log.stat().st_size))
     emptied = files_below(tier)
@@ -141,7 +141,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
 
 
 def values_of(course: Course, topic: str, partition: int = 0) -> dict[bytes | None, bytes | None]:
-    """What lives of a topic that was never made anew."""
+    """The live values of a topic that was never recreated."""
     return course.values[f"{key_of(topic).topic_id} {partition}"]
 
 
@@ -188,9 +188,7 @@ def test_a_topic_made_anew_is_compacted_beside_the_one_before(course: Course) ->
         assert course.values[f"{key.topic_id} 0"] == latest_updates(2)
 
 
-def test_groups_of_which_nothing_is_left_give_their_offsets_to_a_neighbour(
-    course: Course,
-) -> None:
+def test_groups_of_which_nothing_is_left_give_their_offsets_to_a_neighbour(course: Course) -> None:
     (head,) = course.lives("head-goes")
     assert (head["start_offset"], head["end_offset"]) == (0, 2)
     assert values_of(course, "head-goes") == {b"k": b"2"}
@@ -219,7 +217,7 @@ def test_aborts_that_no_index_lists_are_trusted(course: Course) -> None:
 
 
 def committed_values_of_the_sample() -> dict[bytes | None, bytes | None]:
-    """Each key's last value that no ABORT marker took back, found batch by batch."""
+    """Each key's last value outside aborted transactions, found batch by batch."""
     values: dict[int, tuple[bytes | None, bytes | None]] = {}
     open_offsets: dict[int, list[int]] = {}
     for log in sorted((SAMPLE / TIER_FOLDER).glob("*/*.log")):
@@ -307,7 +305,7 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
     assert ran.outcomes == {("orders", 0): "failed", ("payments", 0): "compacted"}
     reason = ran.entry["reason"]
     assert not told(reason, str(victim), "it is not there, or no longer", "restore it")
-    # The run has ended in order: what it holds no longer nobody needs to take over.
+    # The run released its claim, so no later run has to take over.
     assert status_of(two)["orders", 0]["owner_run"] == ""
     victim.write_bytes(content)
     again = tierfold("compact", two, *ALWAYS, "--json")

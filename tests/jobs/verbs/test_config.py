@@ -72,7 +72,7 @@ def test_the_page_is_printed_by_its_module() -> None:
 def test_config_shows_every_setting_its_value_its_unit_and_who_said_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(ROOT)  # a path of any length would break the lines
+    monkeypatch.chdir(ROOT)  # a long path would break the lines
     file = ("--config", "conf/example.toml")
     ran = tierfold("config", "orders.changelog", *file, "--set", "segment.bytes=1048576")
     assert (ran.code, ran.stderr) == (0, "")
@@ -138,7 +138,7 @@ def test_the_file_may_be_named_by_the_environment(
 def test_every_verb_refuses_a_wrong_file_before_it_reads_anything(
     verb: str, tmp_path: Path
 ) -> None:
-    # There is no tier: whoever looked for it would say so.
+    # There is no tier, and a verb that looked for it would report that.
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('[topics.orders]\n"segment.byte" = 1\n', encoding="utf-8")
     ran = tierfold(verb, tmp_path / "gone", "--config", wrong)
@@ -156,15 +156,13 @@ def test_a_topic_in_which_patterns_clash_stops_the_run_before_a_segment_is_read(
     config.write_text(POLICIES + clashing, encoding="utf-8")
     lag = ("--set", "log.cleaner.min.compaction.lag.ms=2")
     for log in tier.rglob("*.log"):
-        log.write_bytes(b"")  # whoever opened one would have more to say
+        log.write_bytes(b"")  # a verb that opened one would report that
     before = files_below(tier)
     tierfold(verb, tier, "--config", config, *lag).refuses("topic eu.orders", "is below")
     assert files_below(tier) == before
 
 
-def test_topics_of_different_policies_are_treated_in_one_run(
-    tier: Path, config: Path
-) -> None:
+def test_topics_of_different_policies_are_treated_in_one_run(tier: Path, config: Path) -> None:
     ran = tierfold("compact", tier, "--config", config, "--json")
     assert ran.code == 0, ran.stderr
     assert ran.outcomes == {

@@ -112,10 +112,7 @@ def test_control_records_say_what_they_end(tmp_path: Path) -> None:
     assert [control.get("isControl") for control in controls] == [True, None, True, None]
     assert [
         (control["endTxnMarker"], control["coordinatorEpoch"]) for control in controls[1::2]
-    ] == [
-        ("ABORT", 0),
-        ("COMMIT", 0),
-    ]
+    ] == [("ABORT", 0), ("COMMIT", 0)]
 
 
 def test_other_control_records_are_printed_whole(tmp_path: Path) -> None:

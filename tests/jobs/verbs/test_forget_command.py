@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import COMPACT, status_of, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
@@ -18,7 +19,6 @@ from tests.jobs.elections import (
     merged,
     old_history,
     part_of,
-    row_of,
     upload,
 )
 from tests.jobs.tiers import made_tier
@@ -100,7 +100,7 @@ def test_a_document_under_spark_submit_has_the_joined_outputs_to_itself(
         merged(tier)
     else:
         histories(tier)
-    # No record of the run can be kept, of which people are told on stderr.
+    # The record of the run cannot be kept, and stderr gets a warning.
     (tier / "_tierfold" / "runs").write_bytes(b"")
     options = ["orders-0", "--to", str(FIRST_MS)] if verb == "restore" else []
     place = ["orders-0"] if verb == "forget" else options

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.claims import catalog_of, row_of
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
@@ -15,7 +16,6 @@ from tests.jobs.elections import (
     OLD,
     ORDERS,
     RUN,
-    catalog_of,
     claimed,
     histories,
     ids_of,
@@ -23,19 +23,13 @@ from tests.jobs.elections import (
     merged,
     old_history,
     part_of,
-    row_of,
     upload,
 )
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, folder_of, live_values
 from tests.storage.call_scripts import at, changes
 from tests.storage.scripted_catalog import rival_claims, unknown
-from tierfold.compaction.commits.commit import (
-    FinishDeletion,
-    ReleaseClaim,
-    StartDeletion,
-    proposed,
-)
+from tierfold.compaction.commits.commit import FinishDeletion, ReleaseClaim, StartDeletion, proposed
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
@@ -52,7 +46,7 @@ Histories = tuple[Path, Segment, Segment, Segment]
 
 @pytest.fixture
 def cut_off(tmp_path: Path) -> Histories:
-    """A tier whose row knows 0–5 and 6–10, and 6–9 of the new leader."""
+    """A tier whose row has 0–5 and 6–10, and which also has 6–9 of the new leader."""
     return histories(tmp_path / "tier")
 
 
@@ -99,15 +93,11 @@ def test_the_row_is_emptied_and_stays_a_fence(cut_off: Histories) -> None:
     assert ran.entries[0]["vanishing"] == [{"start_offset": 10, "end_offset": 10}]
     row = row_of(tier)
     assert row.is_forgotten
-    assert (row.forgotten, row.epoch, row.owner_run) == (
-        (second.segment_id,),
-        before.epoch + 1,
-        "",
-    )
+    assert (row.forgotten, row.epoch, row.owner_run) == ((second.segment_id,), before.epoch + 1, "")
     assert files_below(folder_of(tier, ORDERS)) == files
     assert plan(tier).code == 0
     assert forget(tier).outcomes["orders", 0] == "nothing_to_do"
-    # The next claim takes the new history, and the consent is used up.
+    # The next claim reads the new log, and the consent is used up.
     row = claimed(tier, "next")
     assert ids_of(row.segments) == ids_of([first, newest])
     assert (row.forgotten, row.lineage) == ((), NEW)
@@ -137,7 +127,7 @@ def test_without_a_row_what_alone_holds_offsets_is_given_up_too(tmp_path: Path) 
     row = row_of(tier)
     assert (row.is_forgotten, row.forgotten, row.epoch) == (True, (second.segment_id,), 1)
     assert plan(tier).code == 0
-    # What comes later of that history was not accepted.
+    # Later segments of that log were not accepted.
     third = upload(tier, 11, 12)
     refused = plan(tier)
     assert (refused.code, third.segment_id in refused.entries[0]["reason"]) == (3, True)
@@ -201,9 +191,9 @@ def test_an_output_that_only_the_row_identifies_blocks_forget(tmp_path: Path) ->
     ran.ends_alone(3, "refused")
     reason = ran.entries[0]["reason"]
     named = (ours.segment_id, dead.segment_id)
-    # As they were found, which is when only uploads lived.
+    # The state "found", in which only uploads are live.
     restore = f"restore {tier} orders-0 --to 2026-11-21T15:30:00.000Z"
-    # Whether the dead run's segment is one the restored uploads tell, by their borders.
+    # The borders of the restored uploads tell whether the segment is of the dead run.
     assert not told(reason, *named, restore, "grace period", "the new log may need"), reason
     assert files_below(tier) == before
 
@@ -231,7 +221,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     assert not told(reason, ours.segment_id, "first compaction can be restored", "out of the tier")
     for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
         part.unlink()
-    # Who lost the thread is told the next step, not to bring back what was moved on purpose.
+    # The reason names the next step, not the object that was moved on purpose.
     reason = plan(tier).entries[0]["reason"]
     forget_it = f"`tierfold forget {tier} orders-0"
     assert not told(reason, "is gone from the tier", "unclean leader election", forget_it), reason
@@ -313,9 +303,7 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     assert "orphaned" in forget(tier).entries[0]["reason"]
 
 
-def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
-    cut_off: Histories,
-) -> None:
+def test_a_commit_without_an_answer_is_found_beneath_what_came_since(cut_off: Histories) -> None:
     tier, *_ = cut_off
     rival = at("commit", rival_claims(str(tier / CATALOG_FOLDER), ORDERS), is_done=True)
     with scripted(rival, changes("commit", unknown)) as script:
@@ -340,7 +328,7 @@ def test_the_way_out_of_a_compacted_partition(tmp_path: Path) -> None:
         later = ("--now", str(now_ms + days * DAY_MS))
         return tierfold("vacuum", tier, "--json", *later, *arguments)
 
-    # A nightly vacuum leaves what the way out leads through.
+    # A nightly vacuum keeps the segments that the way out needs.
     assert vacuum(2, *DETACHED).code == 3
     assert segments_of(tier) == {*ids_of([first, second, ours, newest])}
     reason = forget(tier).entries[0]["reason"]
@@ -356,14 +344,9 @@ def test_the_way_out_of_a_compacted_partition(tmp_path: Path) -> None:
     assert tierfold("compact", tier, *ALWAYS).code == 0
     assert tierfold("verify", tier).code == 0
     (entry,) = tierfold("status", tier, "--json").entries
-    assert live_values(entry) == {
-        b"k0": b"4/8",
-        b"k1": b"4/9",
-        b"k2": b"4/6",
-        b"k3": b"4/7",
-    }
+    assert live_values(entry) == {b"k0": b"4/8", b"k1": b"4/9", b"k2": b"4/6", b"k3": b"4/7"}
     assert entry["out_of_lineage"] == [second.segment_id]
-    # What is set apart goes when a person says so, and where no broker serves the tier.
+    # Set-apart segments are deleted only with --diverged, and if no broker serves the tier.
     for arguments in (DETACHED, ("--diverged",), (*DETACHED, "--diverged", "--dry-run")):
         vacuum(2, *arguments)
         assert second.segment_id in segments_of(tier)

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.jobs.claims import catalog_of
 from tests.jobs.commands import ALWAYS, tierfold, told
-from tests.jobs.tiers import (
-    files_below,
-    folder_of,
-    key_of,
-    made_tier,
-    put_segment,
-    put_updates,
-)
+from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment, put_updates
 from tests.storage.live_segments import data, marker
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED
-from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.kafka.control_records import ControlType
 
 EVENTS, ORDERS = key_of("events"), key_of("orders")
@@ -61,7 +54,7 @@ def test_more_than_the_limit_stop_their_own_partition_before_anything_is_written
     reason = ran.partitions["events", 0]["reason"]
     assert not told(reason, "events-0: 2 of 3 records have no key", "compact.keyless.max allows 0")
     assert files_below(folder_of(tier, EVENTS)) == before
-    states = Catalog(str(tier / "_tierfold")).read()
+    states = catalog_of(tier).read()
     assert (states[EVENTS].owner_run, states[EVENTS].retired) == ("", ())
     # Chunk by chunk: the first dropped as many as it may, the second would drop more.
     parts = ran.partitions["parts", 0]

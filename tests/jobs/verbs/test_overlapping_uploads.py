@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.leaders import adopted, cleaned, upload
 from tests.jobs.tiers import files_below, folder_of, made_tier
-from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, ids_in, row, vacuum
+from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, ids_in, vacuum
 from tierfold.storage.tiers.local_tiered_storage import Part
 
 EPOCHS = ((3, 0), (4, 11))
@@ -84,11 +85,11 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
     assert spans(status_of(tier)["orders", 0]) == beside
     # A claim names them so, and what they supersede is an orphan from then on.
     adopted(tier, run="later")
-    live = {segment.segment_id for segment in row(tier).segments}
+    live = {segment.segment_id for segment in row_of(tier).segments}
     assert [
-        f"{segment.start_offset}-{segment.end_offset}" for segment in row(tier).segments
+        f"{segment.start_offset}-{segment.end_offset}" for segment in row_of(tier).segments
     ] == beside
-    cut = [segment for segment in row(tier).segments if segment.skipped_offsets]
+    cut = [segment for segment in row_of(tier).segments if segment.skipped_offsets]
     assert all(segment.agrees_with and segment.skipped_bytes for segment in cut)
     entry = vacuum(tier, hours=72).entry
     assert {listed["segment_id"] for listed in entry["objects"]}.isdisjoint(live)
@@ -100,11 +101,11 @@ def test_an_effective_start_is_never_computed_anew(tier: Path) -> None:
     upload(tier, 0, 10, *EPOCHS)
     upload(tier, 8, 15, *EPOCHS)
     adopted(tier)
-    before = row(tier).segments
+    before = row_of(tier).segments
     # Had it come earlier, it would have been taken in the place of both.
     upload(tier, 0, 13, *EPOCHS)
     adopted(tier, run="later")
-    assert row(tier).segments == before
+    assert row_of(tier).segments == before
 
 
 def test_one_that_is_cut_short_is_taken_once_its_upload_is_complete(tier: Path) -> None:

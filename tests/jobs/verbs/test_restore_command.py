@@ -10,47 +10,31 @@ from typing import Final
 import pytest
 
 from tests.compaction.builders import segment_id
+from tests.jobs.claims import ORDERS, catalog_of, claimed, released, row_of
 from tests.jobs.commands import Ran, tierfold, told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
-    ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
-    proposed,
 )
-from tierfold.compaction.commits.round_commit import release_of
-from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.jobs.context.run_context import run_context
-from tierfold.jobs.pipeline.discovery import viewed
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 
-ORDERS: Final = key_of("orders")
 FIRST_MS: Final = 1_795_275_000_000
 RUNS: Final = ("20261121T153000-aaaaaaaa", "20261121T153000-aaaabbbb")
 
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """A partition that two runs have claimed and given back; a segment came before each."""
+    """A partition that two runs claimed and released; a segment was uploaded before each."""
     tier = made_tier(tmp_path / "tier")
     for number, run in enumerate(RUNS):
         put_updates(tier, ORDERS, number)
-        claim_and_release(tier, run, FIRST_MS + 1000 * number)
+        at_ms = FIRST_MS + 1000 * number
+        released(tier, claimed(tier, run, at_ms), at_ms=at_ms + 1)
     return tier
-
-
-def claim_and_release(tier: Path, run: str, at_ms: int) -> PartitionState:
-    catalog = Catalog(str(tier / "_tierfold"))
-    view = viewed(run_context(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
-    assert isinstance(view, PartitionView)
-    state = catalog.claim([state_with_new(view)], run, at_ms=at_ms)[ORDERS].state
-    released = catalog.commit([release_of(state, new_commit_id(), at_ms + 1)])[ORDERS]
-    assert isinstance(released, Committed)
-    return catalog.read([ORDERS])[ORDERS]
 
 
 def history(tier: Path, *arguments: str) -> Ran:
@@ -157,7 +141,7 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
         ["2026-11-21T15:30:01.000Z", RUNS[1], "claimed", "2"],
         ["2026-11-21T15:30:00.000Z", RUNS[0], "found", "1"],
     ]
-    # One state is current, though what lived before a claim that changed nothing is the same.
+    # One state is current, although the one before an empty claim is the same.
     assert [line.split()[-1] for line in lines] == ["current", "same"]
     entries = history(tier, "--json").entries[0]["history"]
     assert [entry["is_current"] for entry in entries] == [True, False]
@@ -178,36 +162,30 @@ def test_the_history_may_be_cut_short(tier: Path) -> None:
 
 
 def merged(tier: Path, row: PartitionState) -> None:
-    """A run that makes one segment of two, as far as the catalog is told."""
-    catalog = Catalog(str(tier / "_tierfold"))
-    state = catalog.claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].state
+    """Commit one segment in place of two, only in the catalog."""
+    state = catalog_of(tier).claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].state
     first, last = state.segments
     one = replace(
-        first,
-        segment_id=segment_id("merged"),
-        end_offset=last.end_offset,
-        written_by_run="merger",
+        first, segment_id=segment_id("merged"), end_offset=last.end_offset, written_by_run="merger"
     )
-    ids = (first.segment_id, last.segment_id)
-    proposal = proposed(
+    ids, at_ms = (first.segment_id, last.segment_id), FIRST_MS + 6000
+    released(
+        tier,
         state,
-        RetireSegments(ids=ids, at_ms=FIRST_MS + 6000, run="merger"),
+        RetireSegments(ids=ids, at_ms=at_ms, run="merger"),
         AddSegments(segments=(one,)),
         AdvanceCleanerOffset(epoch=state.epoch, offset=one.next_offset),
-        ReleaseClaim(run="merger"),
-        commit_id=new_commit_id(),
-        at_ms=FIRST_MS + 6000,
+        at_ms=at_ms,
         requires=(SegmentsAreLive(ids=ids),),
     )
-    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
 
 
 def test_the_printed_report_lists_what_comes_back_and_what_leaves(tier: Path) -> None:
-    catalog = Catalog(str(tier / "_tierfold"))
-    row = catalog.read([ORDERS])[ORDERS]
+    catalog = catalog_of(tier)
+    row = row_of(tier)
     merged(tier, row)
-    claimed = catalog.claim([catalog.read([ORDERS])[ORDERS]], "holder", at_ms=FIRST_MS + 7000)
-    assert isinstance(claimed[ORDERS].outcome, Committed)
+    held = catalog.claim([row_of(tier)], "holder", at_ms=FIRST_MS + 7000)
+    assert isinstance(held[ORDERS].outcome, Committed)
     ran = history(tier)
     assert "run holder holds it since 2026-11-21T15:30:07.000Z." in ran.stdout
     ran = restore(tier, RUNS[1], "--dry-run")
@@ -226,7 +204,7 @@ def test_the_printed_report_lists_what_comes_back_and_what_leaves(tier: Path) ->
     ran = restore(tier, RUNS[1])
     assert ran.code == 0
     assert not told(ran.stdout, "orders-0: restored", "2 live again", "1 retired"), ran.stdout
-    assert catalog.read([ORDERS])[ORDERS].segments == row.segments
+    assert row_of(tier).segments == row.segments
     assert not told(history(tier).stdout, "restored")
 
 
@@ -246,6 +224,6 @@ def test_a_state_in_which_nothing_lived_comes_back_too(tier: Path) -> None:
     before = files_below(folder_of(tier, ORDERS))
     ran = restore(tier, str(expired["committed_at_ms"]))
     assert (ran.code, "2 retired" in ran.stdout) == (0, True), ran.stderr
-    row = Catalog(str(tier / "_tierfold")).read([ORDERS])[ORDERS]
+    row = row_of(tier)
     assert (row.segments, row.log_start_offset, len(row.whole_retired)) == ((), 22, 2)
     assert files_below(folder_of(tier, ORDERS)) == before

@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
+from tests.jobs.claims import ORDERS, catalog_of, released, row_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     copied,
     files_below,
-    key_of,
     latest_updates,
     made_tier,
     put_segment,
@@ -30,23 +30,19 @@ from tests.storage.scripted_catalog import rival_claims, unknown
 from tierfold.compaction.commits.commit import (
     CommitIs,
     EpochIs,
-    ReleaseClaim,
     SegmentsAreLive,
     SegmentsAreRetired,
     StartDeletion,
     applied,
-    proposed,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.commits.round_commit import release_of
-from tierfold.compaction.model.outcomes import Committed, Fenced
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.outcomes import Fenced
 from tierfold.jobs.verbs.restore import restore_proposal
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 
 NOW_MS: Final = 1_800_000_000_000
-ORDERS: Final = key_of("orders")
 
 
 def lines_of(tier: Path, name: str = "orders-0") -> list[dict[str, Any]]:
@@ -64,22 +60,18 @@ def live_ids(tier: Path, topic: str = "orders") -> list[str]:
 
 
 def values(tier: Path, topic: str = "orders") -> dict[bytes | None, bytes | None]:
-    """What a reader of the live segments has for each key in the end."""
+    """The last value of each key in the live segments."""
     logs = [segment["log"] for segment in status_of(tier)[topic, 0]["segments"]]
     return {key: value for _, key, value in records_in(logs)}
 
 
 def contents(tier: Path, topic: str) -> list[dict[str, bytes]]:
-    """Every part of every live segment, whatever the segments are called."""
+    """Every part of every live segment, without their ids."""
     logs = [Path(segment["log"]) for segment in status_of(tier)[topic, 0]["segments"]]
     return [
         {part.suffix: part.read_bytes() for part in sorted(log.parent.glob(f"{log.stem}.*"))}
         for log in logs
     ]
-
-
-def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
-    return Catalog(str(tier / "_tierfold")).read([key])[key]
 
 
 def compacted_twice(folder: Path) -> Path:
@@ -118,7 +110,7 @@ def test_each_state_can_be_restored_by_its_time_in_any_order(tier: Path) -> None
     for number in (3, 1, 0, 2, 3):
         timestamp_text = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
         restore(tier, str(timestamp_text)).ends_alone(0, "restored")
-        # What came since stays, as its broker uploaded it.
+        # The later upload stays as it is.
         third = row_of(tier).segments[-1]
         has_third = number < 2
         expected = lines[number]["segments"] + ([] if has_third else [third.segment_id])
@@ -166,11 +158,7 @@ def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
     newest = lines_of(tier)[0]
     assert newest["event"] == "restored"
     assert 0 <= newest["committed_at_ms"] - later_ms < 600_000
-    left = [
-        entry.retired_at_ms
-        for entry in row_of(tier).retired
-        if entry.retired_by_epoch == 3
-    ]
+    left = [entry.retired_at_ms for entry in row_of(tier).retired if entry.retired_by_epoch == 3]
     assert left == [newest["committed_at_ms"]]
 
 
@@ -191,9 +179,7 @@ def test_compact_restore_compact_is_compact(tmp_path: Path) -> None:
     assert (proven["corruptions"], proven["keys_compared"]) == ([], 999)
 
 
-def test_a_tombstone_that_was_dropped_since_still_deletes(
-    tmp_path: Path
-) -> None:
+def test_a_tombstone_that_was_dropped_since_still_deletes(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_segment(tier, ORDERS, [data(0, (b"k", b"SECRET"), (b"a", b"1"))], start_offset=0)
 
@@ -208,7 +194,7 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(
     compact(NOW_MS + 1_200_000)
     assert values(tier) == {b"a": b"1", b"b": b"2"}
     assert restore(tier, with_secret["run"]).code == 0
-    # Its own segment is back, and the tombstone that came later with it.
+    # Its own segment is back, with the later tombstone.
     assert values(tier) == {b"k": None, b"a": b"1", b"b": b"2"}
     compact(NOW_MS + 1_800_000)
     compact(NOW_MS + 2_400_000)
@@ -220,16 +206,8 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(
 
 def start_deletion(tier: Path, ids: Sequence[str]) -> None:
     """A vacuum run starts a deletion and releases its claim before its objects are gone."""
-    catalog = Catalog(str(tier / "_tierfold"))
-    state = catalog.claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].state
-    proposal = proposed(
-        state,
-        StartDeletion(ids=tuple(ids), at_ms=2),
-        ReleaseClaim(run="vacuum"),
-        commit_id=new_commit_id(),
-        at_ms=2,
-    )
-    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
+    state = catalog_of(tier).claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].state
+    released(tier, state, StartDeletion(ids=tuple(ids), at_ms=2), at_ms=2)
 
 
 def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
@@ -242,7 +220,7 @@ def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
     lines = {line["event"]: line for line in lines_of(tier)}
     assert not lines["found"]["is_restorable"]
     assert "being deleted" in lines["found"]["why_not"]
-    # An original is gone, and yet the state that has it in compacted form is whole.
+    # An original is gone, but the state with its compacted form is complete.
     assert restore(tier, merged["run"]).outcomes["orders", 0] == "restored"
 
 
@@ -309,7 +287,7 @@ def test_a_restore_asks_for_all_that_it_relies_on() -> None:
 
 
 def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) -> None:
-    catalog = Catalog(str(tier / "_tierfold"))
+    catalog = catalog_of(tier)
     held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].state
     found = lines_of(tier)[-1]
     words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fences")
@@ -339,9 +317,9 @@ def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
     [
         (True, False, (0, "restored")),
         (True, True, (0, "restored")),
-        # Nobody knows: the write may still arrive.
+        # Unknown: the write may still arrive.
         (False, False, (3, "unknown")),
-        # It cannot arrive any more.
+        # The claim fences it.
         (False, True, (4, "fenced")),
     ],
 )

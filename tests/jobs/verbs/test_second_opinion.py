@@ -46,7 +46,7 @@ WORDS: Final = (
     *("12:f=1@1#1", "13:f=1@2#2"),
     *("14:e=0@1#1", "15:e=1@1#1"),
 )
-"""What brokers wrote, two segments of it; record n is word n."""
+"""The records of the originals, in two segments; record n is word n."""
 
 LAST: Final = len(WORDS) - 1
 RIGHT: Final = {
@@ -59,7 +59,7 @@ RIGHT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A topic: its strategy, and what became of it."""
+    """A topic: its strategy and its live records."""
 
     strategy: str
     live: tuple[str, ...]
@@ -99,10 +99,7 @@ def cases() -> dict[str, Case]:
             f"{name}-back": replace(good, live=words(sorted({*right, 8} - {right[3]})), key="d"),
             # The value is the same: only the stricter one tells the records apart.
             f"{name}-twin": replace(
-                good,
-                live=words(sorted({*right, 12} - {13})),
-                key="f",
-                is_seen_by_both=False,
+                good, live=words(sorted({*right, 12} - {13})), key="f", is_seen_by_both=False
             ),
         }
         if strategy != "offset":
@@ -141,10 +138,7 @@ def upload(
 
 def state_of(tier: Path, key: PartitionKey, case: Case) -> PartitionState:
     """The case's topic in the tier, and its row."""
-    originals = [
-        upload(tier, key, WORDS[:6], (0, 5)),
-        upload(tier, key, WORDS[6:], (6, LAST)),
-    ]
+    originals = [upload(tier, key, WORDS[:6], (0, 5)), upload(tier, key, WORDS[6:], (6, LAST))]
     return PartitionState(
         key=key,
         epoch=len(case.passes),
@@ -166,7 +160,7 @@ def state_of(tier: Path, key: PartitionKey, case: Case) -> PartitionState:
 
 
 TWICE: Final = (key_of("twice"), key_of("twice", incarnation=1))
-"""A topic that was deleted and made anew."""
+"""A topic that was deleted and recreated."""
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +175,7 @@ def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
-    """What one `verify` says of all."""
+    """The results of one `verify` of all cases."""
     context, console = run_context(str(tier)), Console(file=StringIO())
     found = verify(context, resolve([]), Scope(), console, second_opinion=True)
     return {verified.key: verified for verified in found}
@@ -189,13 +183,11 @@ def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
 
 @pytest.fixture(scope="module")
 def found(found_by_key: dict[PartitionKey, Verified]) -> dict[str, Verified]:
-    """What it says of the cases, by topic."""
+    """The results by topic."""
     return {topic: found_by_key[key_of(topic)] for topic in CASES}
 
 
-def test_both_opinions_find_each_wrong_result_and_nothing_else(
-    found: dict[str, Verified],
-) -> None:
+def test_both_opinions_find_each_wrong_result_and_nothing_else(found: dict[str, Verified]) -> None:
     for topic, case in CASES.items():
         told = found[topic]
         second = told.second_opinion

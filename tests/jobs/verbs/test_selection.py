@@ -61,9 +61,7 @@ def ids(tier: Path) -> list[str]:
     return [segment["id"] for segment in live(tier)]
 
 
-def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
-    tier: Path
-) -> None:
+def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(tier: Path) -> None:
     put_segment(tier, ORDERS, [data(0, (b"a", b"1"))], start_offset=0)
     put_segment(tier, ORDERS, [data(1, (b"k", None), (b"b", b"1"))], start_offset=1)
     put_segment(tier, ORDERS, [data(3, (b"c", b"1"))], start_offset=3)
@@ -93,9 +91,7 @@ def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
     assert files_below(tier) == before
 
 
-def test_a_marker_goes_only_when_no_segment_holds_its_data(
-    tier: Path
-) -> None:
+def test_a_marker_goes_only_when_no_segment_holds_its_data(tier: Path) -> None:
     put_segment(tier, ORDERS, [data(0, (b"a", b"1"), producer_id=7)], start_offset=0)
     batches = [marker(1, 7, ControlType.COMMIT), data(2, (b"k", b"1"), producer_id=8)]
     put_segment(tier, ORDERS, batches, start_offset=1)
@@ -205,9 +201,7 @@ def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> Non
     assert "too young" in why
 
 
-def test_the_sums_that_commits_keep_are_those_that_planning_counts(
-    tier: Path
-) -> None:
+def test_the_sums_that_commits_keep_are_those_that_planning_counts(tier: Path) -> None:
     for number in range(2):
         put_updates(tier, ORDERS, number)
     run("compact", tier, NOW_MS, "--set", "segment.bytes=1")

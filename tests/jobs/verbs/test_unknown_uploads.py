@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.leaders import CHECKPOINT, adopted, cleaned, upload
 from tests.jobs.tiers import files_below, made_tier
@@ -17,7 +18,6 @@ from tests.jobs.vacuum_tiers import (
     THEN_MS,
     ids_in,
     listed_objects,
-    row,
     vacuum,
     written,
 )
@@ -177,7 +177,7 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     assert ids_in(tier) == {first, ours, late}
     assert given_up(tier, *DETACHED) == "vacuumed"
     assert ids_in(tier) == {first, ours}
-    assert [segment.segment_id for segment in row(tier).segments] == [first, ours]
+    assert [segment.segment_id for segment in row_of(tier).segments] == [first, ours]
 
 
 def test_the_new_leaders_uploads_stay_after_an_unclean_election(tier: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.claims import catalog_of, row_of
 from tests.jobs.commands import tierfold, told
 from tests.jobs.tiers import (
     copied,
@@ -36,14 +37,12 @@ from tests.jobs.vacuum_tiers import (
     live_ids,
     orphan,
     parts,
-    row,
     vacuum,
     written,
 )
 from tests.storage.aged_tables import superseded
 from tests.storage.live_segments import data
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
-from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
 
@@ -79,13 +78,13 @@ def test_after_it_the_replaced_go_and_the_live_stay(tier: Path) -> None:
     ran = vacuum(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "vacuumed", ("payments", 0): "vacuumed"})
     assert ids_in(tier) == live
-    after = row(tier)
+    after = row_of(tier)
     assert (after.retired, after.owner_run, after.epoch, after.log_start_offset) == ((), "", 2, 0)
     status = tierfold("status", tier, "--json").entry
     assert live_values(status) == values == latest_updates(3)
     again = vacuum(tier)
     assert set(again.outcomes.values()) == {"nothing_to_do"}
-    assert row(tier) == after
+    assert row_of(tier) == after
 
 
 def test_each_object_is_reported_with_its_bytes_and_a_dry_run_changes_nothing(tier: Path) -> None:
@@ -154,12 +153,12 @@ def test_old_orphans_and_incomplete_uploads_of_dead_runs_are_deleted(tier: Path)
 def test_an_incomplete_upload_alone_needs_no_claim(tier: Path) -> None:
     vacuum(tier)
     # So it does not matter who holds the partition.
-    Catalog(str(tier / CATALOG_FOLDER)).claim([row(tier)], "at-work", at_ms=THEN_MS + 25 * HOUR_MS)
-    before = row(tier)
+    catalog_of(tier).claim([row_of(tier)], "at-work", at_ms=THEN_MS + 25 * HOUR_MS)
+    before = row_of(tier)
     hidden = incomplete_upload(tier)
     assert vacuum(tier).outcomes["orders", 0] == "vacuumed"
     assert not hidden.exists()
-    assert row(tier) == before
+    assert row_of(tier) == before
 
 
 def test_what_reaches_beyond_the_live_end_is_adopted_and_what_cannot_be_read_is_kept(
@@ -178,7 +177,7 @@ def test_what_reaches_beyond_the_live_end_is_adopted_and_what_cannot_be_read_is_
     assert entry["outcome"] == "vacuumed"
     assert listed_objects(entry, kind="orphan") == {}
     assert torn.exists()
-    newest = row(tier).segments[-1]
+    newest = row_of(tier).segments[-1]
     assert (newest.segment_id, newest.start_offset, newest.end_offset) == (
         beyond.name[21:43],
         33,
@@ -204,7 +203,7 @@ def test_expired_segments_are_retired_then_deleted_and_the_log_starts_behind_the
     entry = vacuum(tier, *policy, hours=0).entry
     assert [expired["reason"] for expired in entry["expired"]] == ["retention.ms"] * 2
     assert (entry["outcome"], entry["log_start_offset"], entry["objects"]) == ("vacuumed", 22, [])
-    after = row(tier)
+    after = row_of(tier)
     assert (after.log_start_offset, after.owner_run) == (22, "")
     assert (len(after.segments), len(after.retired)) == (1, 2)
     assert len(ids_in(tier)) == 3
@@ -217,14 +216,14 @@ def test_all_may_expire_and_what_is_uploaded_behind_is_taken(tmp_path: Path) -> 
     tier = updated_tier(tmp_path / "tier", [ORDERS], 2)
     assert vacuum(tier, *DELETE, hours=0).code == 0
     assert vacuum(tier, *DELETE).outcomes["orders", 0] == "vacuumed"
-    assert (row(tier).segments, row(tier).next_offset, ids_in(tier)) == ((), 22, set())
+    assert (row_of(tier).segments, row_of(tier).next_offset, ids_in(tier)) == ((), 22, set())
     for verb in ("plan", "status", "verify"):
         ran = tierfold(verb, tier, "--json", "--set", "cleanup.policy=compact")
         assert ran.code == 0, ran.stdout
     put_updates(tier, ORDERS, 2)
     put_updates(tier, ORDERS, 3)
     assert compact(tier).outcomes["orders", 0] == "compacted"
-    assert (row(tier).log_start_offset, row(tier).next_offset) == (22, 44)
+    assert (row_of(tier).log_start_offset, row_of(tier).next_offset) == (22, 44)
     lives = tierfold("status", tier, "--json").entry
     expected = {k: v for k, v in latest_updates(4).items() if k not in {b"own 0", b"own 1"}}
     assert live_values(lives) == expected
@@ -233,11 +232,11 @@ def test_all_may_expire_and_what_is_uploaded_behind_is_taken(tmp_path: Path) -> 
 def test_a_partition_that_the_tier_lists_no_more_is_forgotten_too(tmp_path: Path) -> None:
     tier = updated_tier(tmp_path / "tier", [ORDERS], 1)
     assert vacuum(tier, *DELETE, hours=0).code == 0
-    assert len(row(tier).retired) == 1
+    assert len(row_of(tier).retired) == 1
     # As in a store without folders, once the last object is deleted.
     shutil.rmtree(folder_of(tier, ORDERS))
     assert vacuum(tier, *DELETE).outcomes["orders", 0] == "vacuumed"
-    assert row(tier).retired == ()
+    assert row_of(tier).retired == ()
 
 
 def test_the_largest_logs_shrink_from_their_head(tmp_path: Path) -> None:
@@ -249,7 +248,7 @@ def test_the_largest_logs_shrink_from_their_head(tmp_path: Path) -> None:
 
 
 def test_a_refused_partition_is_left_alone_and_the_others_go_on(tier: Path) -> None:
-    (live,) = row(tier).segments
+    (live,) = row_of(tier).segments
     key = f"{partition_folder(ORDERS)}/{live.start_offset:020d}-{live.segment_id}.{Part.SNAPSHOT}"
     (tier / key).unlink()
     before = files_below(folder_of(tier, ORDERS))
@@ -277,12 +276,12 @@ def test_a_folder_behind_a_link_is_not_vacuumed(tier: Path, tmp_path: Path) -> N
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "vacuumed"})
     assert not told(ran.entry["reason"], "symbolic link", "the catalog lists")
     assert files_below(far) == before
-    assert row(tier).owner_run == ""
+    assert row_of(tier).owner_run == ""
 
 
 def test_a_run_at_work_is_left_alone_until_it_is_silent_for_long(tier: Path) -> None:
-    catalog = Catalog(str(tier / CATALOG_FOLDER))
-    catalog.claim([row(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
+    catalog = catalog_of(tier)
+    catalog.claim([row_of(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
     before = files_below(tier)
     ran = vacuum(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "left", ("payments", 0): "vacuumed"})
@@ -302,10 +301,10 @@ def test_what_may_go_of_a_partition_at_which_a_run_is_at_work_waits(
     tier: Path, arguments: tuple[str, str]
 ) -> None:
     orphan(tier, 1)
-    Catalog(str(tier / CATALOG_FOLDER)).claim([row(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
-    before = ids_in(tier), row(tier)
+    catalog_of(tier).claim([row_of(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
+    before = ids_in(tier), row_of(tier)
     assert vacuum(tier, *arguments, hours=3).outcomes["orders", 0] == "left"
-    assert (ids_in(tier), row(tier)) == before
+    assert (ids_in(tier), row_of(tier)) == before
 
 
 def test_times_can_be_said(tier: Path) -> None:

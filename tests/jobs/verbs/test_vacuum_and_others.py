@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import ALWAYS, Ran, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import copied, latest_updates, live_values, put_updates, updated_tier
@@ -20,7 +21,6 @@ from tests.jobs.vacuum_tiers import (
     compact,
     incomplete_upload,
     orphan,
-    row,
     vacuum,
 )
 from tests.storage.call_scripts import Killed, killed
@@ -73,21 +73,21 @@ def test_verify_reads_no_original_that_is_being_deleted_or_is_gone(tier: Path) -
         assert (code, compared) == (0, None)
         assert not told(notes, "not compared: some original segments are gone")
         assert vacuum(tier, hours=51).code == 0
-    assert row(tier).retired == ()
+    assert row_of(tier).retired == ()
 
 
 def test_the_reader_begins_at_the_log_start(tier: Path, spark: SparkSession) -> None:
     register(spark)
     frame = spark.read.format(FORMAT).load(str(tier))
     offsets = [record["offset"] for record in frame.select("offset").collect()]
-    assert min(offsets) == row(tier).log_start_offset == 11
+    assert min(offsets) == row_of(tier).log_start_offset == 11
     assert frame.filter("offset < 11").count() == 0
 
 
 def test_compact_goes_on_from_the_log_start(tier: Path) -> None:
     put_updates(tier, ORDERS, 3)
     assert compact(tier, hours=1).outcomes["orders", 0] == "compacted"
-    assert row(tier).log_start_offset == row(tier).segments[0].start_offset == 11
+    assert row_of(tier).log_start_offset == row_of(tier).segments[0].start_offset == 11
     lives = tierfold("status", tier, "--json").entry
     assert live_values(lives) == left_of(4)
 
@@ -96,16 +96,16 @@ def test_a_cleaner_offset_that_the_log_start_passed_is_reset(tier: Path) -> None
     put_updates(tier, ORDERS, 3)
     put_updates(tier, ORDERS, 4)
     assert vacuum(tier, *BOTH, *keeping(40), hours=0).code == 0
-    after = row(tier)
+    after = row_of(tier)
     assert (after.log_start_offset, after.cleaner_offset) == (33, 33)
     put_updates(tier, ORDERS, 5)
     assert vacuum(tier, *BOTH, *keeping(50), hours=0).code == 0
-    assert (row(tier).log_start_offset, row(tier).cleaner_offset) == (44, 33)
+    assert (row_of(tier).log_start_offset, row_of(tier).cleaner_offset) == (44, 33)
     ran = compact(tier, hours=1)
     entry = ran.entry
     assert (entry["outcome"], entry["first_dirty"]) == ("compacted", 44)
     assert "cleaner offset 33 lies below the log start 44" in "; ".join(entry["notes"])
-    assert row(tier).cleaner_offsets[-1] == CleanerOffset(epoch=row(tier).epoch, offset=66)
+    assert row_of(tier).cleaner_offsets[-1] == CleanerOffset(epoch=row_of(tier).epoch, offset=66)
 
 
 def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None:
@@ -121,14 +121,14 @@ def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None
     assert all(
         retired["deletion_started_at_ms"] >= THEN_MS + 25 * HOUR_MS for retired in entry["retired"]
     )
-    assert entry["owner_run"] == row(tier).owner_run != ""
-    assert entry["committed_at_ms"] == row(tier).committed_at_ms
+    assert entry["owner_run"] == row_of(tier).owner_run != ""
+    assert entry["committed_at_ms"] == row_of(tier).committed_at_ms
     assert entry["orphan_bytes"] > 0
     shown = tierfold("status", tier).stdout
     assert sum(bytes_each) > 0
     unfolded = " ".join(shown.replace("│", " ").split())
     assert not told(unfolded, "4 retired", "4 being deleted", "1 orphan")
-    assert row(tier).owner_run in shown
+    assert row_of(tier).owner_run in shown
 
 
 @pytest.mark.parametrize(

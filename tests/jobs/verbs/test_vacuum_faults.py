@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.jobs.claims import row_of
 from tests.jobs.commands import tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
@@ -32,7 +33,6 @@ from tests.jobs.vacuum_tiers import (
     live_ids,
     orphan,
     parts,
-    row,
     vacuum,
 )
 from tests.storage.call_scripts import NO_ANSWER, Call, Killed, at, changes, fails, killed
@@ -53,7 +53,7 @@ tier = copied(lambda folder: compacted(folder, ORDERS))
 
 
 def is_sound(tier: Path) -> bool:
-    """Whatever happened: what lives is there, and all of it."""
+    """Whether the live segments hold the latest value of every key."""
     ran = tierfold("status", tier, "--json")
     assert ran.code == 0, ran.stdout
     return live_values(ran.entry) == latest_updates(3)
@@ -93,16 +93,16 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, step: str, is_done: bo
     with scripted(killed(step, is_done=is_done)), pytest.raises(Killed):
         vacuum(tier)
     assert is_sound(tier)
-    marked = {retired_segment.segment.segment_id for retired_segment in row(tier).retired}
+    marked = {retired_segment.segment.segment_id for retired_segment in row_of(tier).retired}
     # What is not marked is whole, and what was listed is not forgotten while it is there.
     assert ids_in(tier) - live_ids(tier) - {strays[0].name[21:43]} <= marked
-    for retired in row(tier).whole_retired:
+    for retired in row_of(tier).whole_retired:
         assert len(list(folder_of(tier, ORDERS).glob(f"*{retired.segment.segment_id}*"))) == 5
     # The dead run's claim lasts for the orphan age.
     assert vacuum(tier, hours=48).code == 0
     assert vacuum(tier, hours=51).code == 0
     assert ids_in(tier) == live_ids(tier)
-    assert (row(tier).retired, row(tier).owner_run) == ((), "")
+    assert (row_of(tier).retired, row_of(tier).owner_run) == ((), "")
     assert is_sound(tier)
 
 
@@ -142,16 +142,16 @@ def test_a_fault_at_any_step_loses_nothing_and_a_later_run_finishes(
         ran = vacuum(tier)
     ran.ends(*ends)
     assert is_rival or NO_ANSWER in {call.error for call in script.of(step.split(maxsplit=1)[0])}
-    assert (len(script.of("delete")), len(row(tier).retired)) == (deletes, retired)
+    assert (len(script.of("delete")), len(row_of(tier).retired)) == (deletes, retired)
     assert deletes or ids_in(tier) == before
     if step in {FIRST_OF_ALL, IN_A_SEGMENT, LAST_OF_ALL}:
         # The row lists each segment whose deletion began, unless all its objects are gone.
-        listed = {entry.segment.segment_id for entry in row(tier).retired}
+        listed = {entry.segment.segment_id for entry in row_of(tier).retired}
         assert listed == ids_in(tier) - live_ids(tier)
-        assert (row(tier).whole_retired, row(tier).owner_run) == ((), "")
+        assert (row_of(tier).whole_retired, row_of(tier).owner_run) == ((), "")
     assert is_sound(tier)
     # A claim that nobody released lasts for the orphan age.
-    hours = 25 if row(tier).owner_run in {"", "rival"} else 51
+    hours = 25 if row_of(tier).owner_run in {"", "rival"} else 51
     vacuum(tier, hours=hours).ends(0, "vacuumed" if retired else "nothing_to_do")
     assert ids_in(tier) == live_ids(tier)
     assert not any(part.exists() for part in strays)
@@ -195,7 +195,7 @@ def test_objects_that_somebody_else_deleted_are_gone_which_is_fine(tier: Path) -
         ran = vacuum(tier)
     assert len(gone) == 15
     ran.ends(0, "vacuumed")
-    assert row(tier).retired == ()
+    assert row_of(tier).retired == ()
 
 
 def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> 
             path.unlink()
     ran = vacuum(tier)
     assert (ran.code, ran.entry["objects"]) == (0, [])
-    assert row(tier).retired == ()
+    assert row_of(tier).retired == ()
 
 
 def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
@@ -222,9 +222,9 @@ def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
     assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "vacuumed", {})
     assert not told("; ".join(entry["notes"]), "3 deleted ones are still listed", "the next run")
     assert ids_in(tier) == live_ids(tier)
-    assert {retired_segment.segment.segment_id for retired_segment in row(tier).retired} == gone
+    assert {retired_segment.segment.segment_id for retired_segment in row_of(tier).retired} == gone
     assert vacuum(tier).outcomes["orders", 0] == "vacuumed"
-    assert row(tier).retired == ()
+    assert row_of(tier).retired == ()
 
 
 def test_a_row_that_is_gone_meanwhile_is_a_lost_race(tier: Path) -> None:
@@ -258,9 +258,7 @@ def test_many_partitions_are_vacuumed_some_at_a_time(
     tier = compacted(tmp_path / "tier", *keys, segments=2)
     hidden = incomplete_upload(tier, key=keys[1])
     with scripted() as script:
-        ran = tierfold(
-            "vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
-        )
+        ran = tierfold("vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000))
     assert set(ran.outcomes.values()) == {"vacuumed"}
     counted = {name: len(script.of(name)) for name in ("claim", "look", "commit")}
     # One claim and one start for all; two partitions at a time are read, then finished.

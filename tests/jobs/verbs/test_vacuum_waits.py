@@ -59,9 +59,7 @@ def test_what_is_set_apart_waits_as_long_as_an_orphan_and_is_not_called_kept_whe
     assert not any("kept" in note for note in entry["notes"])
 
 
-def test_a_partition_that_was_cut_off_says_until_when_what_is_retired_waits(
-    tmp_path: Path,
-) -> None:
+def test_a_partition_that_was_cut_off_says_until_when_what_is_retired_waits(tmp_path: Path) -> None:
     tier = tmp_path / "cut-off"
     old_history(tier)
     merged(tier)

@@ -1,0 +1,63 @@
+"""Claims of a partition's row, and commits under them, as a run makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.jobs.tiers import key_of
+from tierfold.compaction.commits.commit import ReleaseClaim, Requirement, Update, proposed
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.run_context import CATALOG_FOLDER, run_context
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+
+ORDERS: Final = key_of("orders")
+
+
+def catalog_of(tier: Path) -> Catalog:
+    """Return the tier's catalog."""
+    return Catalog(str(tier / CATALOG_FOLDER))
+
+
+def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
+    """Return the partition's row."""
+    return catalog_of(tier).read([key])[key]
+
+
+def view_of(tier: Path) -> PartitionView:
+    """Return what a run finds of orders-0."""
+    catalog = catalog_of(tier)
+    view = viewed(run_context(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
+    assert isinstance(view, PartitionView), view
+    return view
+
+
+def claimed(tier: Path, run: str, at_ms: int) -> PartitionState:
+    """Return the row after a run has claimed orders-0 with all segments that it found."""
+    claim = catalog_of(tier).claim([state_with_new(view_of(tier))], run, at_ms=at_ms)[ORDERS]
+    assert isinstance(claim.outcome, Committed)
+    return claim.state
+
+
+def released(
+    tier: Path,
+    state: PartitionState,
+    *updates: Update,
+    at_ms: int,
+    requires: Sequence[Requirement] = (),
+) -> PartitionState:
+    """Commit the updates of the run that holds the row `state`, and release its claim."""
+    proposal = proposed(
+        state,
+        *updates,
+        ReleaseClaim(run=state.owner_run),
+        commit_id=new_commit_id(),
+        at_ms=at_ms,
+        requires=tuple(requires),
+    )
+    assert isinstance(catalog_of(tier).commit([proposal])[ORDERS], Committed)
+    return row_of(tier)
