@@ -50,7 +50,7 @@ class _Spelled:
             holds = pc.and_(holds, pc.less_equal(pc.binary_length(values), self.bytes_most))
         if self.but:
             holds = pc.and_not(holds, pc.is_in(values, pa.array(self.but, values.type)))
-        return _numbers(holds).astype(np.bool_)
+        return _without_nulls(holds, instead=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class _NotNegative:
 
     def holds(self, values: pa.Array) -> Flags:
         """See `_Rule`; a null is allowed."""
-        return ~(_numbers(values) < 0)
+        return _without_nulls(values, instead=0) >= 0
 
 
 _KAFKA_ID: Final = _Spelled(pattern=KAFKA_UUID_PATTERN, meaning="an id as Kafka prints it")
@@ -143,12 +143,12 @@ def _check(cells: _Cells, found: dict[int, str]) -> None:
             _check(_Cells(name=f"{name}.{child}", values=below, rows=rows), found)
         if values.type.names == SEGMENT.names:
             starts, ends = children["start_offset"], children["end_offset"]
-            is_fine = _numbers(ends) >= _numbers(starts)
+            is_fine = _without_nulls(ends, instead=0) >= _without_nulls(starts, instead=0)
             last = _Cells(name=f"{name}.end_offset", values=ends, rows=rows)
             _keep(last, is_fine, "at or above start_offset", found)
             skipped = children["skipped_offsets"]
             cut = _Cells(name=f"{name}.skipped_offsets", values=skipped, rows=rows)
-            is_fine = ~(_numbers(skipped) > _numbers(starts))
+            is_fine = _without_nulls(skipped, instead=0) <= _without_nulls(starts, instead=0)
             _keep(cut, is_fine, "at or below start_offset", found)
         return
     rule = _RULES.get(name.rpartition(".")[2])
@@ -165,9 +165,10 @@ def items_of(lists: pa.ListArray) -> pa.Array:
     return lists.values.slice(first, last - first)
 
 
-def _numbers(values: pa.Array) -> NDArray[Any]:
-    """The values as numpy has them; integers with nulls become float64, with NaN for null."""
-    return values.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+def _without_nulls(values: pa.Array, *, instead: int) -> NDArray[Any]:
+    """The values, with `instead` for null; numpy would turn nullable int64 into float64."""
+    filled = pc.fill_null(values, instead) if values.null_count else values
+    return filled.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _keep(what: _Cells, is_fine: Flags, meaning: str, found: dict[int, str]) -> None:
