@@ -37,12 +37,26 @@ def compact(
     chunk. `console` shows the progress, and a warning if a row could not be written. Raises
     BadSettings; an error in one partition is in its report.
     """
-    started_at_ms = now_ms()  # `--max-duration` counts from here.
-
-    def record(chunks: Sequence[tuple[int, PartitionReport]], began_at_ms: int) -> None:
-        keep_record(context, chunks, began_at_ms, "compact", console)
-
+    started_at_ms = now_ms()
     plans = survey(context, settings, scope)
+    reports = carried_out(context, plans, console, budget, engine, started_at_ms)
+    not_begun = [(0, report) for report in reports if report.outcome in NOT_BEGUN]
+    keep_record(context, not_begun, started_at_ms, "compact", console)
+    return reports
+
+
+def carried_out(
+    context: RunContext,
+    plans: Sequence[PartitionPlan],
+    console: Console,
+    budget: Budget,
+    engine: Engine,
+    started_at_ms: int,
+) -> list[PartitionReport]:
+    """Carry out the plans that are due; return one report per plan, in their order.
+
+    `--max-duration` counts from `started_at_ms`.
+    """
     reports = {plan.key: planned_report(plan) for plan in plans}
     due = in_order_of_work(plans)
     if due:
@@ -53,11 +67,11 @@ def compact(
             executor=executor,
             budget=budget,
             started_at_ms=started_at_ms,
-            record=record,
+            record=lambda chunks, began_at_ms: keep_record(
+                context, chunks, began_at_ms, "compact", console
+            ),
         )
         reports |= {report.key: report for report in waves.run(due)}
-    not_begun = [(0, report) for report in reports.values() if report.outcome in NOT_BEGUN]
-    record(not_begun, started_at_ms)
     return [*reports.values()]
 
 

@@ -247,7 +247,7 @@ def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
     path = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
     partition.damaged[path] = path.read_bytes()
     path.unlink()
-    monkeypatch.setattr("tierfold.jobs.cli.commands.EXIT_PARTITION_FAILED", 0)
+    monkeypatch.setattr("tierfold.jobs.cli.exit_codes.EXIT_PARTITION_FAILED", 0)
     with pytest.raises(Broken, match="status ended with 0"):
         machine.inspect()
 
