@@ -58,6 +58,7 @@ def test_a_variable_named_each_is_found(line: str) -> None:
         "Kafka's `buildRetainedRecordsInto` writes the retained messages.",
         "def test_the_record_retention_of_a_tombstone() -> None:",
         "The log is split, and the file is restored.",
+        "Values of one length are told apart; see, but for example, NOBODY.",
     ],
 )
 def test_kafkas_own_names_and_plain_words_are_allowed(line: str) -> None:
