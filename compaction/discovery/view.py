@@ -124,7 +124,7 @@ CATALOG_FIRST: Final = (
     " name it with --catalog. Only if it never has, move the segment that the brokers do not list"
     " out of the tier."
 )
-"""A compacted segment overlaps its originals; without the catalog nobody knows which to move."""
+"""A compacted segment overlaps its originals; without the catalog it is unknown which to move."""
 
 
 def first_break(segments: Sequence[Segment]) -> Refusal | None:

@@ -127,8 +127,8 @@ def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
     A partition is eligible if it is dirtier than `min.cleanable.dirty.ratio`, if
     `max.compaction.lag.ms` demands it, or if a person asks for it (Kafka
     `grabFilthiestCompactedLog`). Beyond Kafka, clean segments whose delete horizon has passed are
-    eligible if none of these holds. A partition that rests while uploads have waited for
-    `STALL_AGE_MS` is refused: otherwise nobody would notice.
+    eligible if none of these holds. A partition without work while uploads have waited for
+    `STALL_AGE_MS` is refused: otherwise it would go unnoticed.
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy

@@ -55,8 +55,8 @@ def stoppable() -> Iterator[None]:
 
     A signal that the process ignores from its start (`nohup`, a shell's `&`) stays ignored.
     """
-    heeded = [name for name in _NAMES if signal.getsignal(name) is not signal.SIG_IGN]
-    before = {name: signal.signal(name, _on_signal) for name in heeded}
+    active = [name for name in _NAMES if signal.getsignal(name) is not signal.SIG_IGN]
+    before = {name: signal.signal(name, _on_signal) for name in active}
     try:
         if under_spark_submit():
             _outlived_by_jvm()

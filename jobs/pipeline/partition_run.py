@@ -65,7 +65,7 @@ class PartitionRun:
         return report if self.state is None else replace(report, epoch=self.state.epoch)
 
     @property
-    def is_given_back(self) -> bool:
+    def is_released(self) -> bool:
         """The run still holds its claim, but a budget or bad data ended it early."""
         has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
         return self.state is not None and (bool(self.left) or has_failed)

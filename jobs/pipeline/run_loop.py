@@ -137,7 +137,7 @@ class Waves:
         proposals = [
             release_of(run.state, new_commit_id(), self.context.clock())
             for run in self.runs.values()
-            if run.state is not None and run.is_given_back
+            if run.state is not None and run.is_released
         ]
         if proposals:  # Ignore the outcome: the next run takes over a claim that stays.
             committed(self.context.catalog, proposals)

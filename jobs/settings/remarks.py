@@ -68,7 +68,7 @@ def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
 
 
 def remarks_on_plan(settings: Settings, context: RunContext, scope: Scope) -> Remarks:
-    """Return `remarks_on_tier` and advice for the topics in scope; raises BadSettings likewise."""
+    """Return `remarks_on_tier` and advice for the topics in scope. Raises BadSettings."""
     keys = context.tier.partitions()
     found = _on_tier(settings, keys)
     topics = [key.topic for key in scope.chosen(keys)]

@@ -2,7 +2,7 @@
 
 A commit creates the file of its version. If two writers try, one is refused, but only as long as
 the file exists. Once it is deleted, a writer that stalled between its conflict check and its
-creation could create an old version again. So whoever deletes commits first makes a boundary
+creation could create an old version again. So before it deletes commits, a process makes a boundary
 durable, and a writer reads the boundary after it has created a commit:
 
 - if the file still existed, the creation was refused;

@@ -26,7 +26,7 @@ TRICKY: Final = (
     b"1" + b"s" * 39,
     b"s" * 40,
 )
-"""Empty, zeros, one word and a byte, equal but for the last or the first byte."""
+"""Empty, zeros, one word and a byte, equal except in the last or the first byte."""
 
 keys = st.sampled_from(TRICKY) | st.binary(max_size=40)
 """Few, so that there are equal ones."""

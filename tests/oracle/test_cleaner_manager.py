@@ -2,7 +2,7 @@
 
 Kafka writes a log, which is uploaded whole. `regions_of` divides what discovery finds in the tier,
 Kafka divides the log. Its active segment is empty, so both see the same data. Where the rules
-differ on purpose, a separate test shows how.
+differ deliberately, a separate test shows how.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def known(lab: KafkaLab) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("setting", OF_KAFKA, ids=lambda setting: setting.name)
 def test_defaults_are_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -> None:
-    # tierfold has no default policy, on purpose: SEMANTICS 2.
+    # tierfold has no default policy, deliberately: SEMANTICS 2.
     expected = None if setting.name == "cleanup.policy" else known[setting.name]["default"]
     assert setting.default == expected
 
@@ -81,7 +81,7 @@ def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Se
     ours = {
         "cleanup.policy": "[compact, delete]",
         "min.cleanable.dirty.ratio": "[0,...,1]",
-        # Less than Kafka's 1 MiB, on purpose: docs/settings.md.
+        # Less than Kafka's 1 MiB, deliberately: docs/settings.md.
         "segment.bytes": "[1048576,...]",
         # In Kafka any negative number means no limit; tierfold reads all of them as -1.
         "retention.bytes": None,

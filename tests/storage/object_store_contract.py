@@ -146,7 +146,7 @@ class ObjectStoreContract:
         assert self.keys("f") == ["f/other"]
         self.store.delete("f/object")
         self.store.delete("nowhere/at/all")
-        self.store.create("f/object", b"anew")
+        self.store.create("f/object", b"again")
 
     def test_an_unfinished_write_is_no_object_and_can_be_deleted(self) -> None:
         with self.store.open_new("f/object") as writer:

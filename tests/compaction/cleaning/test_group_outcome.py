@@ -69,7 +69,7 @@ def test_two_segments_become_one_whether_due_or_not(
         pytest.param([COPY], None, id="a batch that is copied is no reason"),
         pytest.param([COPY, COPY], None, id="batches that are all copied are no reason"),
         pytest.param([DROP], RewriteReason.BATCHES, id="a batch that goes is one"),
-        pytest.param([REWRITE], RewriteReason.BATCHES, id="a batch that is written anew is one"),
+        pytest.param([REWRITE], RewriteReason.BATCHES, id="a batch that is rewritten is one"),
         pytest.param([EMPTY], RewriteReason.BATCHES, id="a batch that is emptied is one"),
         pytest.param([DROP, COPY], RewriteReason.BATCHES, id="the first batch alone suffices"),
         pytest.param([COPY, DROP], RewriteReason.BATCHES, id="the last batch alone suffices"),

@@ -28,7 +28,7 @@ from tierfold.compaction.discovery.unknown_segments import drafted, row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionState
 
-CUT_AMID: Final = upload(4, 10)
+CUT_INSIDE: Final = upload(4, 10)
 """An upload of epoch 0, whose log was cut off at 8."""
 
 
@@ -37,13 +37,13 @@ def test_a_truncated_segment_with_offsets_of_its_own_is_not_set_apart() -> None:
     #   cut inside      4 ── 7 ─ 10
     #   current               7 8 ── 12   epoch 4 from 8 on: 4 to 6 are nowhere else
     row, current = a_row((0, 3)), upload(7, 12, (0, 0), (4, 8))
-    seen = view(row, CUT_AMID, current)
-    assert (seen.needed, starts(seen.waiting)) == ((CUT_AMID.listed.segment_id,), [4, 7])
+    seen = view(row, CUT_INSIDE, current)
+    assert (seen.needed, starts(seen.waiting)) == ((CUT_INSIDE.listed.segment_id,), [4, 7])
     assert starts(seen.set_apart) == [4]
     assert seen.stalled_since_ms is not None
     assert any("part of the log up to offset 7," in note for note in seen.notes)
     # Another upload has all of it: then nothing is lost with the truncated one.
-    seen = view(row, CUT_AMID, current, upload(4, 7))
+    seen = view(row, CUT_INSIDE, current, upload(4, 7))
     assert (spans(seen), starts(seen.set_apart)) == (["0-3", "4-7", "8-12"], [4])
     assert (seen.waiting, seen.needed) == ((), ())
 

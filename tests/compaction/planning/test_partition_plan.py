@@ -109,7 +109,7 @@ def test_an_offset_outside_the_log_is_refused_and_the_view_is_kept() -> None:
     assert not plan.is_due
 
 
-def test_a_partition_that_rests_has_its_ratio_and_no_work() -> None:
+def test_a_partition_without_work_has_its_ratio() -> None:
     plan = partition_plan(a_log(cleaner_offsets=DIRTY), (), NEVER, NOW_MS)
     assert isinstance(plan.choice, Rest)
     assert plan.ratio is not None

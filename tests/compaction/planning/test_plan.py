@@ -87,7 +87,7 @@ OF_2999: Final = (
             "no cleanup.policy is set for the topic: it is left alone",
         ),
         (rest(a_view(())), RestReason.EMPTY, "no live segment in the tier"),
-        # A clean partition rests at ratio 0, and if a person forces its end.
+        # A clean partition stays at ratio 0, and if a person forces its end.
         (
             rest(clean_below(400), ALWAYS),
             RestReason.NOTHING_DIRTY,
@@ -126,7 +126,7 @@ OF_2999: Final = (
         ),
     ],
 )
-def test_a_partition_rests_for_a_reason(choice: Rest, reason: RestReason, detail: str) -> None:
+def test_why_a_partition_is_left_alone(choice: Rest, reason: RestReason, detail: str) -> None:
     assert (choice.reason, choice.detail) == (reason, detail)
 
 

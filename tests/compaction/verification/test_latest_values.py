@@ -61,8 +61,8 @@ def model_of_versions(
     for offset, (key, value, version) in enumerate(record for piece in pieces for record in piece):
         rank = (version is not None, version or 0, offset, value)
         best[key] = max(rank, best.get(key, rank), key=lambda entry: entry[:3])
-    told_of = sorted((offset, key, value) for key, (_, _, offset, value) in best.items())
-    return {key: model([(key, value)], offset)[key] for offset, key, value in told_of}
+    found = sorted((offset, key, value) for key, (_, _, offset, value) in best.items())
+    return {key: model([(key, value)], offset)[key] for offset, key, value in found}
 
 
 def digest_of(value: bytes) -> tuple[int, ...]:

@@ -142,7 +142,7 @@ class Machine:
                 raise Broken(f"{partition} is sound, and forget takes it: {entry['outcome']}")
             is_idle = verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do"
             if is_idle and (waiting := self._stalled(partition)):
-                raise Broken(f"{partition} rests, though these waited for a day: {waiting}")
+                raise Broken(f"{partition} is left alone, though these waited for a day: {waiting}")
 
     def problem(self, partition: Partition) -> str:
         """Return why status refuses it; empty: it does not."""

@@ -96,7 +96,7 @@ def begin(environment: Environment) -> None:
         log = rng.choice(tuple(environment.histories.values()))
         scheduler.spawn(
             "admin",
-            partial(_made_anew, environment, log),
+            partial(_recreated, environment, log),
             allowed=BROKER_FAULTS,
             after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
         )
@@ -162,14 +162,14 @@ def _check_choice(
         return
     if before.has_stood_still(began_ms) and after.has_stood_still(began_ms):
         environment.broken(
-            f"{partition.key} rests, and uploads beyond {after.reach} have waited for a day"
+            f"{partition.key} is left alone, and uploads beyond {after.reach} have waited for a day"
         )
     is_idle = partition.choice.reason is RestReason.NOTHING_DIRTY
     seen = {upload.attempt.segment_id for upload in before.whole}
     reach = after.reach_through([u for u in after.whole if u.attempt.segment_id in seen])
     if is_idle and reach > after.row.next_offset:
         environment.broken(
-            f"{partition.key} rests, and {reach} can be reached: {partition.choice.detail}"
+            f"{partition.key} is left alone, and {reach} can be reached: {partition.choice.detail}"
         )
 
 
@@ -262,14 +262,14 @@ def _a_while_ms(environment: Environment) -> int:
     return environment.scheduler.rng.choice((0, MINUTE_MS, 5 * HOUR_MS, DAY_MS, 2 * DAY_MS))
 
 
-def _made_anew(environment: Environment, log: History, actor: Actor) -> None:
+def _recreated(environment: Environment, log: History, actor: Actor) -> None:
     """Delete a topic and create it again, under the same name with another id."""
     delete_topic(actor, environment.objects, log)
-    anew = history(environment.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    successor = history(environment.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
     # A running `vacuum --diverged` may find the new incarnation as well.
-    anew.is_given_up = any(log.is_given_up for log in environment.histories.values())
-    environment.histories[anew.key] = anew
-    upload(actor, environment.objects, anew, 2 * len(anew.to_come))
+    successor.is_given_up = any(log.is_given_up for log in environment.histories.values())
+    environment.histories[successor.key] = successor
+    upload(actor, environment.objects, successor, 2 * len(successor.to_come))
 
 
 def _reader(environment: Environment, actor: Actor) -> None:

@@ -69,7 +69,7 @@ def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(commit, "failed_requirements", of_sources)
 
 
-def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
+def orphans_are_deleted_by_age_alone(patch: pytest.MonkeyPatch) -> None:
     """Deleting orphans fences no run, so a run that slept may commit deleted segments."""
 
     def changes_the_row(deletion: DeletionPlan) -> bool:
@@ -183,7 +183,7 @@ def what_only_the_row_tells_from_uploads_is_no_obstacle(patch: pytest.MonkeyPatc
     patch.setattr(forget_job, "in_the_way", lambda *_: None)
 
 
-def all_that_lived_is_given_up(patch: pytest.MonkeyPatch) -> None:
+def all_live_segments_are_given_up(patch: pytest.MonkeyPatch) -> None:
     """Segments of the current history are given up along with what was cut off."""
 
     def consent(found: Forgetting) -> tuple[str, ...]:
@@ -235,17 +235,17 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (the_answer_is_not_looked_at, 2001, 100, "did not take place"),
         (the_boundary_is_not_looked_at, 2037, 300, "did not take place"),
         (epochs_do_not_fence, 2001, 300, "earlier_epochs_are_frozen"),
-        (orphans_go_by_age_alone, 2034, 600, "was deleted"),
+        (orphans_are_deleted_by_age_alone, 2034, 600, "was deleted"),
         (there_is_no_grace, 2000, 20, "after it was retired"),
         (commits_come_before_the_upload_ends, 2000, 20, "is not there"),
         (what_is_cut_short_counts_as_covered, 2014, 400, f"{_GONE}|for a day|must be refused"),
         (epochs_are_read_beyond_the_end_alone, 2003, 200, f"{_GONE}|was cut off|must be refused"),
-        (overlaps_are_never_taken, 2001, 50, "rests, and|nothing beyond offset"),
+        (overlaps_are_never_taken, 2001, 50, "is left alone, and|nothing beyond offset"),
         (the_whole_of_a_cut_segment_is_read, 2001, 50, "due for ever|readers get"),
         (overlaps_are_taken_without_proof, 2003, 400, "no upload of this log"),
         (what_was_not_cut_off_is_forgotten, 2067, 300, "log was not cut off|is gone from the tier"),
         (what_only_the_row_tells_from_uploads_is_no_obstacle, 2018, 400, _NOT_OUT),
-        (all_that_lived_is_given_up, 2005, 100, "is part of the log"),
+        (all_live_segments_are_given_up, 2005, 100, "is part of the log"),
         (where_the_old_history_ended_is_kept, 2005, 400, _NOT_OUT),
         (commits_bear_the_start_of_the_run, 2000, 20, "bears the time"),
     ],

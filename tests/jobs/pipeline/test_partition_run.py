@@ -75,7 +75,7 @@ def a_result(
 
 def test_a_run_has_no_chunk_until_one_begins() -> None:
     run = PartitionRun(plan=PLAN)
-    assert (run.is_open, run.is_given_back, run.key) == (True, False, PLAN.key)
+    assert (run.is_open, run.is_released, run.key) == (True, False, PLAN.key)
     with pytest.raises(LookupError, match="no chunk has begun"):
         _ = run.begun
     run = run.beginning(first_chunk(), 7)
@@ -84,7 +84,7 @@ def test_a_run_has_no_chunk_until_one_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "epoch", "is_given_back"),
+    ("run", "epoch", "is_released"),
     [
         pytest.param(PartitionRun(plan=replace(PLAN, epoch=4)), 4, False, id="before its claim"),
         pytest.param(
@@ -93,10 +93,10 @@ def test_a_run_has_no_chunk_until_one_begins() -> None:
     ],
 )
 def test_a_run_that_is_left_reports_the_epoch_of_the_row(
-    run: PartitionRun, epoch: int, is_given_back: bool
+    run: PartitionRun, epoch: int, is_released: bool
 ) -> None:
     left = run.leaving("time is up")
-    assert (left.is_open, left.is_given_back) == (False, is_given_back)
+    assert (left.is_open, left.is_released) == (False, is_released)
     assert (left.report.outcome, left.report.epoch) == (LEFT, epoch)
     assert left.report.reason == "left for the next run: time is up"
 
@@ -136,7 +136,7 @@ def test_only_a_commit_of_an_earlier_chunk_leaves_the_run_open(
     assert run.is_open == (row is not None and not is_last)
     assert run.state == (STATE if row is None else row)
     assert (run.unanswered is not None) == (outcome == NO_ANSWER)
-    assert run.is_given_back == (expected == FAILED)
+    assert run.is_released == (expected == FAILED)
 
 
 @pytest.mark.parametrize("outcome", [TAKEN_OVER, NO_ANSWER])
@@ -177,7 +177,7 @@ def test_chunks_are_reported_together() -> None:
 def test_a_run_that_is_left_between_chunks_releases_its_claim() -> None:
     chunk = first_chunk()
     run = claimed(chunk).taking(a_result(chunk, COMMITTED, ROW)).leaving("time is up")
-    assert (run.report.outcome, run.is_given_back) == (COMPACTED, True)
+    assert (run.report.outcome, run.is_released) == (COMPACTED, True)
     assert run.report.reason == "the rest is left for the next run: time is up"
 
 

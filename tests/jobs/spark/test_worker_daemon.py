@@ -82,7 +82,7 @@ def test_no_other_user_can_fork_a_worker_whatever_the_umask() -> None:
 
 def test_a_daemon_that_ends_on_request_leaves_no_folder() -> None:
     with daemon() as running:
-        running.hung_up_on()  # It listens before it can be told.
+        running.hung_up_on()  # It listens before the call can reach it.
         running.process.terminate()
         running.process.wait()
         assert not Path(running.address).parent.exists()

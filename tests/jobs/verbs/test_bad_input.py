@@ -180,7 +180,7 @@ def test_the_run_on_the_repaired_tier_succeeds(course: Course) -> None:
 
 
 @pytest.mark.parametrize("damage", DOES_NOT_MATTER, ids=lambda damage: damage.name)
-def test_a_part_that_no_round_needs_is_made_anew_from_the_log(
+def test_a_part_that_no_round_needs_is_rebuilt_from_the_log(
     course: Course, damage: Damage
 ) -> None:
     assert course.run.outcomes[damage.name, KNOWN] == "compacted"

@@ -47,7 +47,7 @@ from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 SEGMENT_EACH: Final = (*ALWAYS, "--set", "segment.bytes=1", "--json")
 """Every segment is its own group."""
 
-ORDERS, ANEW = key_of("orders"), key_of("anew", incarnation=1)
+ORDERS, RECREATED = key_of("orders"), key_of("recreated", incarnation=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def a_mixed_tier(tier: Path) -> Path:
     # No index lists these aborts now; only their markers show them.
     for index in tier.glob("kafka-tiered-storage/*/*.txnindex"):
         index.unlink()
-    for key in (ORDERS, key_of("orders", 1), key_of("anew"), ANEW):
+    for key in (ORDERS, key_of("orders", 1), key_of("recreated"), RECREATED):
         put_updates(tier, key, 0)
         put_updates(tier, key, 1)
     head = key_of("head-goes")
@@ -182,9 +182,9 @@ def test_the_latest_value_of_every_key_stays(course: Course) -> None:
         assert course.values[f"{ORDERS.topic_id} {partition}"] == latest_updates(2)
 
 
-def test_a_topic_made_anew_is_compacted_beside_the_one_before(course: Course) -> None:
-    assert ANEW.topic_id != key_of("anew").topic_id
-    for key in (key_of("anew"), ANEW):
+def test_a_recreated_topic_is_compacted_beside_the_one_before(course: Course) -> None:
+    assert RECREATED.topic_id != key_of("recreated").topic_id
+    for key in (key_of("recreated"), RECREATED):
         assert course.values[f"{key.topic_id} 0"] == latest_updates(2)
 
 
@@ -245,9 +245,9 @@ def test_the_run_is_recorded_partition_by_partition(course: Course) -> None:
     rows = [r for r in RunsTable(str(course.tier / "_tierfold")).read() if r.run == run]
     assert len(rows) == len(course.first.entries)
     assert {row.command for row in rows} == {"compact"}
-    told_of = {(row.topic_id, row.partition): row for row in rows}
+    recorded = {(row.topic_id, row.partition): row for row in rows}
     for entry in course.first.entries:
-        row = told_of[entry["topic_id"], entry["partition"]]
+        row = recorded[entry["topic_id"], entry["partition"]]
         assert (row.outcome, row.counts) == (entry["outcome"], entry["counts"])
 
 

@@ -69,7 +69,7 @@ def test_the_page_is_printed_by_its_module() -> None:
     assert in_own_process(python, "-m", "tierfold.jobs.settings.reference_page").stdout == page()
 
 
-def test_config_shows_every_setting_its_value_its_unit_and_who_said_so(
+def test_config_shows_every_setting_its_value_its_unit_and_its_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)  # a long path would break the lines

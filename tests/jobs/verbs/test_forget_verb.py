@@ -221,7 +221,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     assert not told(reason, ours.segment_id, "first compaction can be restored", "out of the tier")
     for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
         part.unlink()
-    # The reason names the next step, not the object that was moved on purpose.
+    # The reason names the next step, not the object that the person moved.
     reason = plan(tier).entries[0]["reason"]
     forget_it = f"`tierfold forget {tier} orders-0"
     assert not told(reason, "is gone from the tier", "unclean leader election", forget_it), reason
@@ -303,7 +303,7 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     assert "orphaned" in forget(tier).entries[0]["reason"]
 
 
-def test_a_commit_without_an_answer_is_found_beneath_what_came_since(cut_off: Histories) -> None:
+def test_a_commit_without_an_answer_is_found_below_later_ones(cut_off: Histories) -> None:
     tier, *_ = cut_off
     rival = at("commit", rival_claims(str(tier / CATALOG_FOLDER), ORDERS), is_done=True)
     with scripted(rival, changes("commit", unknown)) as script:

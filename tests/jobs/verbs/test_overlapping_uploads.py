@@ -97,7 +97,7 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
     assert plan(tier).code == 0
 
 
-def test_an_effective_start_is_never_computed_anew(tier: Path) -> None:
+def test_an_effective_start_is_never_computed_again(tier: Path) -> None:
     upload(tier, 0, 10, *EPOCHS)
     upload(tier, 8, 15, *EPOCHS)
     adopted(tier)

@@ -66,18 +66,18 @@ def test_a_catalog_whose_log_is_lost_is_not_taken_for_a_new_one(
     assert not told(ran.stderr, str(log), "it has no commit", "docs/operations.md"), ran.stderr
 
 
-def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
-    anew = key_of("orders", incarnation=1)
-    put_updates(tier, anew, 0)
+def test_the_folder_distinguishes_a_recreated_topic(tier: Path) -> None:
+    recreated = key_of("orders", incarnation=1)
+    put_updates(tier, recreated, 0)
     ran = history(tier)
     assert ran.code == 2
-    assert not told(ran.stderr, "is a partition of 2 topics", ORDERS.topic_id, anew.topic_id)
-    assert "no run has touched it" in tierfold("history", tier, folder_of(tier, anew).name).stdout
-    copied = replace(anew, topic="copied")
-    folder_of(tier, copied).symlink_to(folder_of(tier, anew))
+    assert not told(ran.stderr, "is a partition of 2 topics", ORDERS.topic_id, recreated.topic_id)
+    assert "no run has touched it" in tierfold("history", tier, folder_of(tier, recreated).name).stdout
+    copied = replace(recreated, topic="copied")
+    folder_of(tier, copied).symlink_to(folder_of(tier, recreated))
     ran = tierfold("restore", tier, folder_of(tier, ORDERS).name, "--to", RUNS[0])
     assert (ran.code, "nothing_to_do" in ran.stdout) == (0, True)
-    ran = tierfold("restore", tier, folder_of(tier, anew).name, "--to", RUNS[0])
+    ran = tierfold("restore", tier, folder_of(tier, recreated).name, "--to", RUNS[0])
     assert (ran.code, "the partitions copied-0" in ran.stdout) == (3, True)
 
 
@@ -215,7 +215,7 @@ def test_help_says_how_to_undo_the_first_run() -> None:
     assert tierfold("restore", "x", "orders-0").code == 2
 
 
-def test_a_state_in_which_nothing_lived_comes_back_too(tier: Path) -> None:
+def test_a_state_without_live_segments_can_be_restored(tier: Path) -> None:
     expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
     later = ("--now", str(FIRST_MS + 10_000))
     assert tierfold("vacuum", tier, *expiry, "--set", "retention.ms=0", *later).code == 0

@@ -222,7 +222,7 @@ def test_a_torn_log_that_reaches_beyond_the_live_end_does_not_pass_in_silence(
     assert files_below(tier) == before
 
 
-def test_what_was_cut_off_amid_is_not_given_up_while_it_alone_has_offsets(tier: Path) -> None:
+def test_a_segment_cut_off_inside_is_kept_while_it_alone_has_offsets(tier: Path) -> None:
     upload(tier, 0, 3, (3, 0))
     adopted(tier)
     cleaned(tier)

@@ -150,7 +150,7 @@ def test_a_fault_at_any_step_loses_nothing_and_a_later_run_finishes(
         assert listed == ids_in(tier) - live_ids(tier)
         assert (row_of(tier).whole_retired, row_of(tier).owner_run) == ((), "")
     assert is_sound(tier)
-    # A claim that nobody released lasts for the orphan age.
+    # A claim that was not released lasts for the orphan age.
     hours = 25 if row_of(tier).owner_run in {"", "rival"} else 51
     vacuum(tier, hours=hours).ends(0, "vacuumed" if retired else "nothing_to_do")
     assert ids_in(tier) == live_ids(tier)

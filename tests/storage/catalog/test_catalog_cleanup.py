@@ -58,7 +58,7 @@ def test_files_superseded_long_ago_go_and_the_history_ends_there(
 
 @pytest.mark.parametrize("later", [0, CHECKPOINT_INTERVAL])
 @pytest.mark.parametrize(("hours", "gone"), [(MEMORY_HOURS - 1, 0), (MEMORY_HOURS + 1, 3)])
-def test_files_go_by_when_they_were_superseded_with_and_without_a_checkpoint(
+def test_files_are_deleted_by_when_they_were_superseded_with_and_without_a_checkpoint(
     catalog: Catalog, table: Path, hours: int, gone: int, later: int
 ) -> None:
     rows = claims(catalog, 4)

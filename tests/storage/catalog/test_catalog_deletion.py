@@ -164,9 +164,9 @@ def test_the_history_begins_again_after_a_person_removed_the_row(
     row = committed(catalog, KEY, "a", "merged")
     DeltaTable(str(tmp_path / "catalog" / "partitions")).delete(f"topic_id = '{KEY.topic_id}'")
     assert list(catalog.history(KEY)) == []
-    anew = claim(catalog, fresh(segments=2), "b").state
-    assert list(catalog.history(KEY)) == [anew]
-    assert row.epoch == anew.epoch == 1
+    again = claim(catalog, fresh(segments=2), "b").state
+    assert list(catalog.history(KEY)) == [again]
+    assert row.epoch == again.epoch == 1
 
 
 def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path) -> None:

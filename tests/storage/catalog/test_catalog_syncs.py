@@ -241,7 +241,7 @@ def test_deleted_files_were_durably_superseded(uri: str, monkeypatch: pytest.Mon
     assert set(Path(uri).rglob("*.parquet")) == before
 
 
-def test_a_commit_is_not_written_upon_an_empty_one(uri: str) -> None:
+def test_a_commit_is_not_written_after_an_empty_one(uri: str) -> None:
     row = claims(uri, 3)
     empty = Path(uri) / "partitions" / "_delta_log" / f"{3:020d}.json"
     empty.write_bytes(b"")

@@ -179,7 +179,7 @@ def open_folder() -> Iterator[Path]:
 
 
 # In a child process, because a process cannot undo its limits and its user. Root has all
-# permissions, so a child of root becomes `nobody` first.
+# permissions, so a child of root becomes another user first.
 CHILD = """
 import os, resource, sys
 from pathlib import Path
