@@ -51,7 +51,7 @@ def _refuse_unknown(what: str, patterns: Iterable[str], names: set[str]) -> None
     for pattern in patterns:
         if pattern not in names and set(pattern).isdisjoint("*?["):
             raise BadSettings(
-                f"no {what} of that name is in scope",
+                f"no {what} has that name",
                 where=f"{what} {pattern}",
                 remedy=nearest(pattern, names),
             )
@@ -79,7 +79,7 @@ def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionK
             remedy=f"Choose one by its id: {', '.join(map(_folder, found))}.",
         )
     raise BadSettings(
-        f"no partition {name!r} is in scope",
+        f"no partition has the name {name!r}",
         where=where,
         remedy=nearest(name, map(str, keys)),
     )

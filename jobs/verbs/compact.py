@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tierfold.compaction.model.rules import TierBinding
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
-from tierfold.compaction.planning.partition_plan import in_order_of_work
+from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark

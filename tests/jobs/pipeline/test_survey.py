@@ -97,9 +97,9 @@ def test_an_unknown_name_is_refused(tier: Path, verb: str) -> None:
         put_updates(tier, key, 0)
     before = files_below(tier)
     for asked, said in (
-        (("--topic", "Orders"), "topic Orders: no topic of that name is in scope. Did you mean"),
+        (("--topic", "Orders"), "topic Orders: no topic has that name. Did you mean"),
         (("--topic", "orders", "--topic", "?", "--topic", "bills"), "topic bills: no topic"),
-        (("--partition", "7"), "partition 7: no partition of that name is in scope. `tierfold st"),
+        (("--partition", "7"), "partition 7: no partition has that name. `tierfold st"),
         (("--topic", "orders", "--partition", "1"), "partition 1: no partition of that name"),
     ):
         ran = tierfold(verb, tier, *COMPACT, *asked)

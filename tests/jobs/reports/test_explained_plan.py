@@ -67,7 +67,7 @@ def test_blocks_are_as_wide_as_they_are_large(
 def test_an_unknown_partition_is_one_clear_error(tier: Path, name: str) -> None:
     ran = tierfold("plan", tier, *COMPACT, "--explain", name)
     assert (ran.code, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1)
-    assert not told(ran.stderr, "--explain", f"no partition {name!r} is in scope")
+    assert not told(ran.stderr, "--explain", f"no partition has the name {name!r}")
 
 
 def test_a_name_used_again_asks_for_the_id(tier: Path) -> None:

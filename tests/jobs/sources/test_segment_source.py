@@ -305,7 +305,7 @@ def test_a_wrong_read_is_refused_in_a_sentence(reading: SparkSession, several: P
     twice = reading.read.format(FORMAT).schema("value binary").option("columns", "key")
     with refused_in_a_sentence("name different columns"):
         twice.load(str(several)).count()
-    with pytest.raises(PySparkException, match="topic none: no topic of that name is in scope"):
+    with pytest.raises(PySparkException, match="topic none: no topic has that name"):
         read(reading, several, topics="orders,none").count()
     with pytest.raises(PySparkException, match="there is no folder kafka-tiered-storage"):
         read(reading, several / "kafka-tiered-storage").count()

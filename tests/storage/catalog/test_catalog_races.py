@@ -52,8 +52,8 @@ class TestRaces:
         assert Catalog(uri).read()[KEY].epoch == 25
 
     def test_two_processes_that_write_one_bucket_lose_no_update(self, uri: str) -> None:
-        # One file holds all three rows: a writer that wrote back what it had read before the other's
-        # commit would take an epoch back.
+        # One file holds all three rows: a writer that wrote back what it had read before the
+        # other's commit would undo an epoch.
         own_a, own_b, shared = keys(3)
         Catalog(uri).claim([fresh(key) for key in (own_a, own_b, shared)], "first", at_ms=1)
         with ProcessPoolExecutor(2, get_context("spawn")) as processes:
