@@ -42,6 +42,11 @@ class Scope:
 
 EVERYTHING: Final = Scope()
 
+_UNKNOWN: Final = {
+    "topic": "no topic has that name",
+    "partition": "no partition of the chosen topics has that number",
+}
+
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
@@ -51,7 +56,7 @@ def _refuse_unknown(what: str, patterns: Iterable[str], names: set[str]) -> None
     for pattern in patterns:
         if pattern not in names and set(pattern).isdisjoint("*?["):
             raise BadSettings(
-                f"no {what} has that name",
+                _UNKNOWN[what],
                 where=f"{what} {pattern}",
                 remedy=nearest(pattern, names),
             )

@@ -218,7 +218,7 @@ def test_a_partition_that_stands_still_with_exit_0_is_found(
     assert ran is not None
     assert ran.code == 3
     monkeypatch.setattr(plan, "STALL_AGE_MS", 99 * HOUR_MS)
-    with pytest.raises(Broken, match="rests, though these waited for a day"):
+    with pytest.raises(Broken, match="is left alone, though these waited for a day"):
         machine.verb("plan", machine.tier, *ALWAYS)
 
 

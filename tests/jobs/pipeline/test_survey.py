@@ -99,8 +99,8 @@ def test_an_unknown_name_is_refused(tier: Path, verb: str) -> None:
     for asked, said in (
         (("--topic", "Orders"), "topic Orders: no topic has that name. Did you mean"),
         (("--topic", "orders", "--topic", "?", "--topic", "bills"), "topic bills: no topic"),
-        (("--partition", "7"), "partition 7: no partition has that name. `tierfold st"),
-        (("--topic", "orders", "--partition", "1"), "partition 1: no partition of that name"),
+        (("--partition", "7"), "partition 7: no partition of the chosen topics has that number."),
+        (("--topic", "orders", "--partition", "1"), "partition 1: no partition of the chosen"),
     ):
         ran = tierfold(verb, tier, *COMPACT, *asked)
         assert (ran.code, ran.stdout) == (2, ""), ran.stderr
