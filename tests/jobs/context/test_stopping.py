@@ -37,7 +37,10 @@ def ctrl_c() -> None:
     """Send SIGINT, and wait until the main thread, where Python handles signals, has seen it."""
     signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
     while threading.get_ident() != MAIN_THREAD and not is_stopping():
-        time.sleep(0.001)
+        time.sleep(0.05)
+        # A signal just before the main thread waits for a lock is seen only with the next one.
+        if not is_stopping():
+            signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
