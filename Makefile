@@ -38,7 +38,7 @@ dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 
 test: $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
 	@scripts/require-java javac
-	@$(BIN)/python -m pytest --numprocesses 2
+	@$(BIN)/python -m pytest --numprocesses 3
 
 check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
 	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \

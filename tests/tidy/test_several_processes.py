@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tidy import source_tree
-from tests.two_processes import scope_of
+from tests.several_processes import scope_of
 
 
 @pytest.mark.parametrize(

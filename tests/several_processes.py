@@ -1,7 +1,7 @@
-"""Which tests stay together, and which start first, when `make test` runs two processes.
+"""Which tests stay together, and which start first, when `make test` runs several processes.
 
 All tests of a file stay together, because they share fixtures. So do all files that use the same
-slow fixture of the session. The slowest tests start first, so that both processes end at about the
+slow fixture of the session. The slowest tests start first, so that all processes end at about the
 same time.
 """
 
