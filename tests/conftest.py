@@ -12,8 +12,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
-from tests.spark_classes import jvm_options
 from tests.several_processes import STARTS_JVM, Together, slow_first
+from tests.spark_classes import jvm_options
 from tierfold.jobs.spark.session import tierfold_session
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import source_tree
 from tests.several_processes import scope_of
+from tests.tidy import source_tree
 
 
 @pytest.mark.parametrize(
