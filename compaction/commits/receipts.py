@@ -13,7 +13,6 @@ from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.discovery.listing import (
     LOG_PART,
-    REQUIRED_PARTS,
     TRANSACTION_INDEX_PART,
     ListedSegment,
 )
@@ -138,10 +137,11 @@ def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
         "timeindex": segment.time_index_bytes,
     }
     staged = {entry.part: entry.size_bytes for entry in receipt.staged}
-    index = (TRANSACTION_INDEX_PART,) if segment.has_transaction_index else ()
-    wanted = {*REQUIRED_PARTS, *index}
-    if staged.keys() != wanted:
-        found.append(f"objects {sorted(staged)} were written, {sorted(wanted)} expected")
+    if not staged:
+        found.append("no objects were written")
+    if (TRANSACTION_INDEX_PART in staged) is not segment.has_transaction_index:
+        promised = "a" if segment.has_transaction_index else "no"
+        found.append(f"objects {sorted(staged)} were written, {promised} transaction index named")
     found.extend(
         f".{part} of {staged[part]} bytes was written, {size_bytes} named"
         for part, size_bytes in named.items()
@@ -157,13 +157,17 @@ def listing_violations(
 
     `listed` is the partition's folder, listed after the last receipt.
     """
-    parts = {segment.segment_id: dict(segment.parts) for segment in listed}
+    by_id = {segment.segment_id: segment for segment in listed}
     found: list[str] = []
     for receipt in receipts:
         if receipt.segment is None:
             continue
         name = f"{receipt.segment.start_offset:020d}-{receipt.segment.segment_id}"
-        sizes = parts.get(receipt.segment.segment_id, {})
+        new = by_id.get(receipt.segment.segment_id)
+        sizes = {} if new is None else dict(new.parts)
+        written = {staged.part for staged in receipt.staged}
+        missing = () if new is None else new.missing_parts
+        found.extend(f"{name}.{part} was not written" for part in missing if part not in written)
         for staged in receipt.staged:
             size_bytes = sizes.get(staged.part)
             if size_bytes != staged.size_bytes:

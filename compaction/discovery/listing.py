@@ -13,9 +13,6 @@ from typing import Final
 
 from tierfold.compaction.model.segments import PartitionState, Segment
 
-REQUIRED_PARTS: Final = ("log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint")
-"""Every remote segment has these (Kafka `LogSegmentData`); only the `.txnindex` is optional."""
-
 LOG_PART: Final = "log"
 TRANSACTION_INDEX_PART: Final = "txnindex"
 
@@ -28,6 +25,8 @@ class ListedSegment:
     start_offset: int
     parts: tuple[tuple[str, int], ...]
     """The suffix of each object, without its dot, and its size in bytes; sorted."""
+    missing_parts: tuple[str, ...]
+    """The parts that the layout requires and the listing lacks."""
     modified_ms: int
     """The time at which its newest object was written, epoch milliseconds."""
 
@@ -39,12 +38,6 @@ class ListedSegment:
     def size_bytes(self) -> int:
         """Bytes of all its objects."""
         return sum(size for _, size in self.parts)
-
-    @property
-    def missing_parts(self) -> tuple[str, ...]:
-        """The required parts that the listing lacks, in `REQUIRED_PARTS` order."""
-        listed = {part for part, _ in self.parts}
-        return tuple(part for part in REQUIRED_PARTS if part not in listed)
 
     @property
     def is_complete(self) -> bool:

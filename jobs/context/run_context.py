@@ -17,7 +17,8 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.local_paths import local_path
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
+from tierfold.storage.tiers.local_tiered_storage import tier_path
+from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.tier_uris import open_tier
 
 CATALOG_FOLDER: Final = "_tierfold"
@@ -29,7 +30,7 @@ class RunContext:
     """The context of a verb."""
 
     tier_uri: str
-    tier: LocalTieredStorage
+    tier: RemoteTier
     catalog_uri: str
     """An absolute path."""
     catalog: Catalog

@@ -28,7 +28,7 @@ from tierfold.jobs.engines.rows import (
     Worker,
 )
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 LazyRows: TypeAlias = Callable[[], list[Row]]
 """Computes the rows; the rows of `kept` only once."""
@@ -49,7 +49,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
     """Runs the stages on threads of this process, one per core."""
 
     def __init__(
-        self, tier: LocalTieredStorage, console: Console, cores: int | None = None
+        self, tier: RemoteTier, console: Console, cores: int | None = None
     ) -> None:
         super().__init__(cores or usable_cores())
         self._tier = tier

@@ -15,7 +15,7 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
 from tierfold.storage.segments.group_rewrite import rewrite_group
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 BitRows: TypeAlias = dict[tuple[int, int], list[Row]]
 """(partition index, segment index) → the rows that list its superseded records."""
@@ -63,7 +63,7 @@ class RewriteStage:
             worker.advance(task.group.size_bytes)
 
 
-def _rewritten(tier: LocalTieredStorage, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
+def _rewritten(tier: RemoteTier, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
     """Return the receipt of one group, or the reason why its partition stops."""
     place_of = {
         segment.segment_id: place

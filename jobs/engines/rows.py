@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, Final, Protocol, TypeAlias
 
 from tierfold.compaction.model.errors import TierfoldError, unexpected
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
 class RowKind(IntEnum):
@@ -78,7 +78,7 @@ class Row:
 class Worker:
     """What an engine gives to each of its tasks."""
 
-    tier: LocalTieredStorage
+    tier: RemoteTier
     advance: Callable[[int], None]
     """Counts bytes that are done; may raise, to end the task after a signal."""
 
@@ -103,7 +103,7 @@ class SegmentStage(ABC):
 
     @abstractmethod
     def found(
-        self, tier: LocalTieredStorage, row: Row, task: Any, /  # noqa: ANN401
+        self, tier: RemoteTier, row: Row, task: Any, /  # noqa: ANN401
     ) -> Iterator[Found]:
         """Read the segment of `task`, the row's payload."""
 

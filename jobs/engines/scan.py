@@ -15,7 +15,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, pickled
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def summed(found: Sequence[ScanSummary]) -> ScanSummary:
 class ScanStage(SegmentStage):
     """SCAN rows → KEYS, OWN_…, and SCANNED or FAILED rows."""
 
-    def found(self, tier: LocalTieredStorage, row: Row, task: ScanTask, /) -> Iterator[Found]:
+    def found(self, tier: RemoteTier, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and another segment for its transaction batches."""
         where = tier.log_name(task.key, task.segment)
         log = tier.read_log(task.key, task.segment)

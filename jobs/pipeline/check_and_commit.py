@@ -20,13 +20,13 @@ from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
 def check_and_commit(
     rewritten: Sequence[RoundResult],
     catalog: Catalog,
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     clock: Callable[[], int],
 ) -> list[RoundResult]:
     """Check every round, and commit the valid ones together; return their results, in order.
@@ -60,7 +60,7 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
     return [_ended(result, outcomes.get(result.round.key)) for result in results]
 
 
-def violation_of(rewritten: RoundResult, tier: LocalTieredStorage) -> str:
+def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str:
     """Return why the round must not be committed; empty: it may be.
 
     The receipts must be consistent, and the tier must hold the new objects as they were written.

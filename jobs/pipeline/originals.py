@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tierfold.compaction.discovery.view import PartitionView, first_break
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 
 
 def originals_of(context: RunContext, view: PartitionView) -> tuple[Segment, ...] | str:

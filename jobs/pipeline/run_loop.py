@@ -77,14 +77,14 @@ class Waves:
         """Run waves until all is done, the budget is spent, or a signal raises Stopped."""
         while pending := [key for key in chosen if self.runs[key].is_open]:
             check()
-            free = self.context.tier.store.free_bytes()
+            free = self.context.tier.free_bytes()
             wave = self._next([self.runs[key].plan for key in pending], free)
             if not wave.chunks:
                 self._leave(pending, wave.stop)
                 return
             self._pass(wave.chunks, free)
 
-    def _next(self, pending: Sequence[PartitionPlan], free: int) -> Wave:
+    def _next(self, pending: Sequence[PartitionPlan], free: int | None) -> Wave:
         bound_ms = self.budget.max_duration_ms
         if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
             return Wave(chunks=(), stop="--max-duration has passed")
@@ -96,7 +96,7 @@ class Waves:
         )
         return next_wave(pending, budget_left)
 
-    def _pass(self, chunks: Sequence[PartitionPlan], free: int) -> None:
+    def _pass(self, chunks: Sequence[PartitionPlan], free: int | None) -> None:
         """Run one wave: claim new partitions, run the rounds, process the results."""
         began_at_ms = now_ms()
         self.spent_bytes += sum(chunk.compact.bytes_in for chunk in chunks)
@@ -152,10 +152,10 @@ class Waves:
         self._update(self.runs[key].leaving(why) for key in keys)
 
 
-def _with_space(run: PartitionRun, free: int) -> PartitionRun:
+def _with_space(run: PartitionRun, free: int | None) -> PartitionRun:
     """Return the run, ended if its chunk might not fit into the tier."""
     compact = run.begun.compact
-    if compact.bytes_in <= free:
+    if free is None or compact.bytes_in <= free:
         return run
     return run.failing(
         f"{run.key}: the next chunk may write {compact.bytes_in} bytes beside its sources, but the"

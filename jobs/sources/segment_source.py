@@ -49,7 +49,7 @@ from tierfold.jobs.spark.worker_daemon import silent_planning, workers_used_once
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of, read_piece
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 # Spark's planning workers load this module before any other of tierfold.
 silent_planning()
@@ -165,8 +165,7 @@ class SegmentReader(DataSourceReader):
         tier = self._context.tier
         # If there are no tasks, Spark invents one without a value.
         for piece in partition.value or ():
-            segment = piece.segment
-            where = tier.uri(piece.key, segment.segment_id, segment.own_start_offset, Part.LOG)
+            where = tier.uri(address_of(piece.key, piece.segment), Part.LOG)
             for chosen in read_piece(tier, piece):
                 yield from record_batches(
                     piece.key, chosen, self._schema, where=where, versions=self._request.versions

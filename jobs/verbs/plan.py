@@ -54,7 +54,7 @@ def plan(
     if due:
         if local_max_bytes is not None:
             check_local_max(input_bytes(due, budget), local_max_bytes)
-        reports |= _first_chunks(due, budget, context.tier.store.free_bytes())
+        reports |= _first_chunks(due, budget, context.tier.free_bytes())
     return [reports[partition.key] for partition in surveyed]
 
 
@@ -67,7 +67,7 @@ def explain(context: RunContext, settings: Settings, scope: Scope, name: str) ->
     known = known_by_name(context, name, where="--explain", scope=scope)
     (partition,) = survey_of(context, settings, [known], scope.first_dirty)
     if partition.is_due:
-        partition = _wave([partition], UNBOUND, 0, context.tier.store.free_bytes()).chunks[0]
+        partition = _wave([partition], UNBOUND, 0, context.tier.free_bytes()).chunks[0]
     report = planned_report(partition)
     regions = _regions(partition, context.now_ms)
     if partition.view is None or regions is None:
@@ -93,7 +93,7 @@ def _regions(partition: PartitionPlan, now_ms: int) -> Regions | None:
 
 
 def _first_chunks(
-    due: list[PartitionPlan], budget: Budget, free: int
+    due: list[PartitionPlan], budget: Budget, free: int | None
 ) -> dict[PartitionKey, PartitionReport]:
     """The first chunk of each partition, or why none begins, as far as it is known in advance."""
     reports: dict[PartitionKey, PartitionReport] = {}
@@ -115,7 +115,7 @@ def _first_chunks(
     return reports
 
 
-def _wave(due: list[PartitionPlan], budget: Budget, spent_bytes: int, free: int) -> Wave:
+def _wave(due: list[PartitionPlan], budget: Budget, spent_bytes: int, free: int | None) -> Wave:
     budget_left = RemainingBudget(
         budget_bytes=budget.max_bytes, spent_bytes=spent_bytes, free_bytes=free
     )

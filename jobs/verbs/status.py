@@ -22,7 +22,7 @@ from tierfold.jobs.pipeline.survey import (
 )
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.segments.segment_metadata import read_snapshot
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,4 @@ def _refused(context: RunContext, known: KnownPartition, refusal: Refusal) -> Pa
 
 
 def _logs(context: RunContext, key: PartitionKey, segments: Sequence[Segment]) -> tuple[str, ...]:
-    return tuple(
-        context.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
-        for segment in segments
-    )
+    return tuple(context.tier.uri(address_of(key, segment), Part.LOG) for segment in segments)

@@ -48,6 +48,7 @@ from tierfold.storage.catalog.catalog import Claim, new_commit_id
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
+from tierfold.storage.tiers.remote_tier import SegmentAddress
 
 PARTITIONS_PER_RECHECK: Final = 64
 """Partitions whose rows are read again together, right before their objects are deleted."""
@@ -249,10 +250,12 @@ def _deleted(
 
 def _delete(context: RunContext, key: PartitionKey, candidate: DeletionCandidate) -> None:
     if candidate.segment_id:
-        context.tier.delete_segment(key, candidate.segment_id, candidate.start_offset)
+        context.tier.delete_segment(
+            SegmentAddress(key, candidate.segment_id, candidate.start_offset)
+        )
         return
     for object_key, _ in candidate.objects:
-        context.tier.store.delete(object_key)
+        context.tier.delete_upload(object_key)
 
 
 def _listed_again(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:

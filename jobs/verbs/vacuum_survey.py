@@ -17,7 +17,6 @@ from tierfold.compaction.deletion.deletion_plan import (
     run_at_work,
     waits_until,
 )
-from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.unknown_segments import row_view
 from tierfold.compaction.discovery.view import (
     PartitionView,
@@ -38,7 +37,6 @@ from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_among, 
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 from tierfold.storage.catalog.rows import RowsRead
-from tierfold.storage.tiers.local_tiered_storage import Part
 
 
 def inspect(
@@ -142,7 +140,7 @@ def _candidates(
             why=why,
             segment_id=gone.segment.segment_id,
             start_offset=gone.segment.own_start_offset,
-            objects=() if found is None else _objects(context, view.key, found),
+            objects=() if found is None else context.tier.objects_of(view.key, found),
         )
     for kind, unknown, is_what in (
         (Kind.ORPHAN, deletion.orphans, "in no row of the catalog"),
@@ -156,7 +154,7 @@ def _candidates(
                 why=f"{is_what}, {written}{', incomplete' if is_cut else ''}",
                 segment_id=segment.segment_id,
                 start_offset=segment.start_offset,
-                objects=_objects(context, view.key, segment),
+                objects=context.tier.objects_of(view.key, segment),
             )
     for left in deletion.incomplete_uploads:
         yield DeletionCandidate(
@@ -164,12 +162,3 @@ def _candidates(
             why=f"upload never completed, last write at {timestamp_text(left.modified_ms)}",
             objects=((left.object_key, left.size_bytes),),
         )
-
-
-def _objects(
-    context: RunContext, key: PartitionKey, segment: ListedSegment
-) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        (context.tier.object_key(key, segment.segment_id, segment.start_offset, Part(part)), size)
-        for part, size in segment.parts
-    )

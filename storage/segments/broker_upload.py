@@ -15,7 +15,7 @@ from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class BrokerUpload:
         return parts
 
     def put(
-        self, tier: LocalTieredStorage, key: PartitionKey, end_offset: int | None = None
+        self, tier: RemoteTier, key: PartitionKey, end_offset: int | None = None
     ) -> Segment:
         """Write it under a new id; return its metadata. Raises UnreadableObject.
 
@@ -61,7 +61,7 @@ class BrokerUpload:
         times_ms = heads.max_timestamp_ms
         end_offset = int(heads.last_offset[-1]) if end_offset is None else end_offset
         return Segment(
-            segment_id=staged.segment_id,
+            segment_id=staged.address.segment_id,
             start_offset=self.start_offset,
             end_offset=end_offset,
             size_bytes=len(self.log),

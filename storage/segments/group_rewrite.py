@@ -47,7 +47,7 @@ from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_metadata import read_aborted
 from tierfold.storage.segments.segment_scan import WINDOW_BYTES, checked_heads, is_aborted_in
 from tierfold.storage.segments.segment_writer import SegmentWriter
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
 """(segment, its record count) → shape (records,): the bits of `offset_map`."""
@@ -59,7 +59,7 @@ class _Rewrite:
     Nothing is written until there is a reason to rewrite. Then the stretches so far are written.
     """
 
-    def __init__(self, tier: LocalTieredStorage, task: GroupTask, contexts: ExitStack) -> None:
+    def __init__(self, tier: RemoteTier, task: GroupTask, contexts: ExitStack) -> None:
         self.tier = tier
         self.task = task
         self.contexts = contexts
@@ -95,7 +95,7 @@ class _Rewrite:
         self.passed.clear()
 
 
-def rewrite_group(tier: LocalTieredStorage, task: GroupTask, bits: RecordBits) -> GroupReceipt:
+def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupReceipt:
     """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it."""
     with ExitStack() as contexts:
         state = _Rewrite(tier, task, contexts)

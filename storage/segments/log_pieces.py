@@ -22,7 +22,7 @@ from tierfold.storage.indexes.offset_index import read_offset_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records, windows
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, counted_from
 
 WINDOW_BYTES: Final = 8 * 2**20
 """Stored bytes that are decoded at a time."""
@@ -61,7 +61,7 @@ class ChosenRecords:
 
 
 def pieces_of(
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     key: PartitionKey,
     segment: Segment,
     wanted: OffsetSpan,
@@ -99,16 +99,14 @@ def pieces_of(
         )
 
 
-def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenRecords]:
+def read_piece(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
     """The wanted records of a piece, a window of batches at a time, without control records.
 
     Raises UnreadableObject, and CorruptLog, also if the index led to other batches.
     """
-    object_key = tier.object_key(
-        piece.key, piece.segment.segment_id, piece.segment.own_start_offset, Part.LOG
-    )
-    where = tier.store.uri(object_key)
-    log = tier.store.read_range(object_key, piece.start, piece.size_bytes)
+    address = address_of(piece.key, piece.segment)
+    where = tier.uri(address, Part.LOG)
+    log = tier.read_range(address, Part.LOG, piece.start, piece.size_bytes)
     if len(log) < piece.size_bytes:
         end = piece.start + len(log)
         raise _corrupt(f"the log ends at byte {end}, {piece.segment.log_bytes} are known", where)
@@ -128,7 +126,7 @@ def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenReco
 
 
 def _cuts(
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     key: PartitionKey,
     segment: Segment,
     within: OffsetSpan,

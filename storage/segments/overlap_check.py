@@ -14,14 +14,14 @@ import numpy as np
 
 from tierfold.compaction.discovery.overlaps import Chain, Comparison, Cut, OverlapProof
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier
 
 if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
 def prove_overlaps(
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     key: PartitionKey,
     chain: Chain,
     comparisons: Sequence[Comparison],
@@ -46,7 +46,7 @@ def prove_overlaps(
     )
 
 
-def _heads(tier: LocalTieredStorage, key: PartitionKey, segment: Segment) -> BatchHeads:
+def _heads(tier: RemoteTier, key: PartitionKey, segment: Segment) -> BatchHeads:
     # Imports numba. In most tiers nothing overlaps, and `status` and `plan` start without it.
     from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.segment_latest import LatestCollector
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_scan import WINDOW_BYTES, transaction_batches_of
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class _Log:
     where: str
 
 
-def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
+def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
     """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable."""
     segment = order.segment
     data, where = tier.part_of(order.key, segment, Part.LOG)
@@ -156,7 +156,7 @@ def _decoded(
     )
 
 
-def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> CheckedIndexes:
+def _checked_indexes(tier: RemoteTier, order: CheckOrder, log: _Log) -> CheckedIndexes:
     if not len(log.heads):
         return CheckedIndexes()
     segment = order.segment
@@ -185,7 +185,7 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
     return replace(found, corruptions=(*cut, *found.corruptions))
 
 
-def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
+def _corruptions(tier: RemoteTier, order: CheckOrder, log: _Log) -> tuple[str, ...]:
     return (
         *(f"{log.where}: {corruption}" for corruption in _log_corruptions(order, log)),
         *_transaction_corruptions(tier, order, log),
@@ -252,7 +252,7 @@ def _epoch_corruptions(segment: Segment, log: _Log) -> Iterator[str]:
 
 
 def _transaction_corruptions(
-    tier: LocalTieredStorage, order: CheckOrder, log: _Log
+    tier: RemoteTier, order: CheckOrder, log: _Log
 ) -> Iterator[str]:
     """Check that each transaction listed as aborted has its ABORT marker in this segment."""
     segment = order.segment
@@ -269,8 +269,7 @@ def _transaction_corruptions(
             strict=True,
         )
     )
-    address = (order.key, segment.segment_id, segment.own_start_offset)
-    where = tier.uri(*address, Part.TRANSACTION_INDEX)
+    where = tier.uri(address_of(order.key, segment), Part.TRANSACTION_INDEX)
     for number, entry in enumerate(listed):
         if (entry.producer_id, entry.last_offset) not in markers:
             yield (
@@ -279,7 +278,7 @@ def _transaction_corruptions(
             )
 
 
-def _side_file_corruptions(tier: LocalTieredStorage, order: CheckOrder) -> Iterator[str]:
+def _side_file_corruptions(tier: RemoteTier, order: CheckOrder) -> Iterator[str]:
     """Check the snapshot and the checkpoint, which brokers need to load the log."""
     for read in (read_snapshot, read_checkpoint):
         try:

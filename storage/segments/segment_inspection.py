@@ -22,14 +22,14 @@ from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_segment_metadata,
 )
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
 def inspected(
-    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+    tier: RemoteTier, key: PartitionKey, listed: ListedSegment
 ) -> InspectedSegment:
     """The segment with its end offset and leader epochs; an error is its `corruption`.
 
@@ -50,15 +50,15 @@ def inspected(
 
 
 def _incomplete(
-    tier: LocalTieredStorage, key: PartitionKey, found: InspectedSegment
+    tier: RemoteTier, key: PartitionKey, found: InspectedSegment
 ) -> InspectedSegment:
     # Imports numba. Most segments are complete, and `status` and `plan` start without it.
     from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
 
     listed = found.listed
-    address = (key, listed.segment_id, listed.start_offset, Part.LOG)
-    where = tier.uri(*address)
-    heads = checked_heads(tier.read_part(*address), where=where)
+    address = address_of(key, listed)
+    where = tier.uri(address, Part.LOG)
+    heads = checked_heads(tier.read_part(address, Part.LOG), where=where)
     if heads.base_offset[0] < listed.start_offset:
         raise CorruptLog(
             f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"
@@ -74,7 +74,7 @@ def _incomplete(
 
 
 def batches_fit(
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     key: PartitionKey,
     listed: ListedSegment,
     lineage: Sequence[LeaderEpoch],

@@ -33,8 +33,7 @@ from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
 from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.kafka.batch_layout import BatchHeader, read_header
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
-from tierfold.storage.tiers.object_store import ObjectStore
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress, address_of
 
 _WINDOW_BYTES: Final = 64 * 1024
 """Read at once while walking: it holds many headers if batches are small."""
@@ -45,15 +44,15 @@ _WINDOW_BYTES: Final = 64 * 1024
 class _LogReader:
     """Reads headers of one `.log` through a window over it."""
 
-    store: ObjectStore
-    object_key: str
+    tier: RemoteTier
+    address: SegmentAddress
     size_bytes: int
     window: NDArray[np.uint8]
     window_start: int = 0
 
     @property
     def where(self) -> str:
-        return self.store.uri(self.object_key)
+        return self.tier.uri(self.address, Part.LOG)
 
     def heads(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """The headers from `position` to the log's end, each with its position.
@@ -69,7 +68,7 @@ class _LogReader:
         """The header of the batch at `position`; raises CorruptLog."""
         at = position - self.window_start
         if at < 0 or at + BATCH_HEADER_BYTES > len(self.window):
-            self.window = self.store.read_range(self.object_key, position, _WINDOW_BYTES)
+            self.window = self.tier.read_range(self.address, Part.LOG, position, _WINDOW_BYTES)
             self.window_start, at = position, 0
         raw = self.window[at : at + BATCH_HEADER_BYTES].tobytes()
         try:
@@ -91,7 +90,7 @@ def _corrupt(what: str, where: str) -> CorruptLog:
 
 
 def read_segment_metadata(
-    storage: LocalTieredStorage,
+    storage: RemoteTier,
     key: PartitionKey,
     listed: ListedSegment,
     checkpoint: Sequence[LeaderEpoch],
@@ -138,7 +137,7 @@ def read_segment_metadata(
 
 
 def listed_checkpoint(
-    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+    storage: RemoteTier, key: PartitionKey, listed: ListedSegment
 ) -> tuple[LeaderEpoch, ...]:
     """All epochs of a listed segment's checkpoint; none if it has no checkpoint.
 
@@ -151,7 +150,7 @@ def listed_checkpoint(
     return read_leader_epoch_checkpoint(data, where)
 
 
-def last_offset_seen(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> int:
+def last_offset_seen(storage: RemoteTier, key: PartitionKey, listed: ListedSegment) -> int:
     """The last offset of a corrupt log's batches, up to the first impossible header; -1: none."""
     last_offset = -1
     with suppress(TierfoldError):
@@ -164,14 +163,14 @@ def last_offset_seen(storage: LocalTieredStorage, key: PartitionKey, listed: Lis
 
 
 def read_snapshot(
-    storage: LocalTieredStorage, key: PartitionKey, segment: Segment
+    storage: RemoteTier, key: PartitionKey, segment: Segment
 ) -> tuple[ProducerEntry, ...]:
     """The producers at the segment's end; raises CorruptLog, UnreadableObject."""
     return read_producer_snapshot(*storage.part_of(key, segment, Part.SNAPSHOT))
 
 
 def read_aborted(
-    storage: LocalTieredStorage, key: PartitionKey, segment: Segment
+    storage: RemoteTier, key: PartitionKey, segment: Segment
 ) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions whose marker lies in the segment; none if it has no index.
 
@@ -187,14 +186,14 @@ def read_aborted(
 
 
 def read_checkpoint(
-    storage: LocalTieredStorage, key: PartitionKey, segment: Segment
+    storage: RemoteTier, key: PartitionKey, segment: Segment
 ) -> tuple[LeaderEpoch, ...]:
     """All epochs from the log's start to the segment's end; raises CorruptLog, UnreadableObject."""
     part = Part.LEADER_EPOCH_CHECKPOINT
     return read_leader_epoch_checkpoint(*storage.part_of(key, segment, part))
 
 
-def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> _LogReader:
+def _open_log(storage: RemoteTier, key: PartitionKey, listed: ListedSegment) -> _LogReader:
     log = _log_reader(storage, key, listed)
     where = log.where
     if listed.missing_parts:
@@ -214,11 +213,11 @@ def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegm
 
 
 def _log_reader(
-    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+    storage: RemoteTier, key: PartitionKey, listed: ListedSegment
 ) -> _LogReader:
     return _LogReader(
-        store=storage.store,
-        object_key=storage.object_key(key, listed.segment_id, listed.start_offset, Part.LOG),
+        tier=storage,
+        address=address_of(key, listed),
         size_bytes=listed.part_bytes(Part.LOG) or 0,
         window=np.empty(0, np.uint8),
     )
@@ -258,8 +257,8 @@ def _mismatch(log: _LogReader, what: str) -> CorruptLog:
 
 
 def _part(
-    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment, part: Part
+    storage: RemoteTier, key: PartitionKey, listed: ListedSegment, part: Part
 ) -> tuple[NDArray[np.uint8], int, str]:
     """A whole side file, the segment's start offset, and the file's full name."""
-    address = (key, listed.segment_id, listed.start_offset, part)
-    return storage.read_part(*address), listed.start_offset, storage.uri(*address)
+    address = address_of(key, listed)
+    return storage.read_part(address, part), listed.start_offset, storage.uri(address, part)

@@ -27,8 +27,8 @@ from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.checksums import object_crc32c
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 from tierfold.storage.tiers.object_store import Bytes
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier
 
 
 class SegmentWriter:
@@ -39,7 +39,7 @@ class SegmentWriter:
 
     def __init__(
         self,
-        tier: LocalTieredStorage,
+        tier: RemoteTier,
         key: PartitionKey,
         group: SegmentGroup,
         *,
@@ -83,7 +83,7 @@ class SegmentWriter:
         """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject."""
         if not len(data):
             return
-        where = f"new segment {self._staged.segment_id}, after {self._log.size_bytes} bytes"
+        where = f"new segment {self._staged.address.segment_id}, after {self._log.size_bytes} bytes"
         self._heads.append(read_heads(data, where=where))
         self._log.write(data)
         self._crc32c = object_crc32c(data, self._crc32c)
@@ -117,7 +117,7 @@ class SegmentWriter:
         self._copy_side_files()
         self._read_back()
         return Segment(
-            segment_id=self._staged.segment_id,
+            segment_id=self._staged.address.segment_id,
             start_offset=group.start_offset,
             end_offset=group.end_offset,
             size_bytes=self._log.size_bytes,
@@ -144,16 +144,15 @@ class SegmentWriter:
 
     def _read_back(self) -> None:
         """Compare what the store returns with what was written; raises UnreadableObject."""
-        segment_id, start_offset = self._staged.segment_id, self._staged.start_offset
         for written in self._objects:
             part = Part(written.part)
-            data = self._tier.read_part(self._key, segment_id, start_offset, part)
+            data = self._tier.read_part(self._staged.address, part)
             found = _staged(part, data)
             if found != written:
                 raise UnreadableObject(
                     f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
                     f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
-                    where=self._staged.uri(part),
+                    where=self._tier.uri(self._staged.address, part),
                     remedy="Nothing was committed. Check the disk or store, and whether another"
                     " program changes the tier's objects; then run again.",
                 )

@@ -18,7 +18,8 @@ import mmap
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 
 STAGED_SUFFIX: Final = ".staged"
@@ -35,6 +36,9 @@ STAGED_SUFFIX: Final = ".staged"
 
 MAPPED_BYTES_MIN: Final = 1 << 20
 """Objects of this size and above are mapped; a smaller one is copied as fast."""
+
+_LISTERS: Final = 16
+"""Folders listed in parallel: on a network file system a listing mostly waits."""
 
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python names it from 3.13 on.
 
@@ -94,6 +98,20 @@ class LocalStore:
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""
         return self._entries(folder, is_staged=False)
+
+    def list_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+        """See `ObjectStore.list_each`."""
+
+        def listed(folder: str) -> tuple[ObjectEntry, ...] | TierfoldError:
+            try:
+                return tuple(self.list(folder))
+            except TierfoldError as error:
+                return error
+
+        with ThreadPoolExecutor(_LISTERS) as pool:
+            return dict(zip(folders, pool.map(listed, folders), strict=True))
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`; raises UnreadableObject if `root` itself is gone."""

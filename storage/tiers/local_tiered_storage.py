@@ -10,10 +10,9 @@ Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSeg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
-from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
+from tierfold.storage.tiers.remote_tier import (
+    PARTS,
+    Listing,
+    Part,
+    RemoteTier,
+    SegmentAddress,
+    StagedSegment,
+    address_of,
+)
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
 """The folder that Kafka makes in the configured one."""
@@ -35,23 +43,8 @@ _PARTITION_MAX: Final = 2**31 - 1
 _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION: Final = re.compile(rf"({TOPIC_PATTERN})-(0|[1-9][0-9]{{0,9}})-({KAFKA_UUID_PATTERN})")
 
-
-class Part(StrEnum):
-    """A segment's objects by their suffix, in the order in which they are written.
-
-    The checkpoint comes last, so a segment whose writing was interrupted is never complete.
-    """
-
-    LOG = "log"
-    OFFSET_INDEX = "index"
-    TIME_INDEX = "timeindex"
-    TRANSACTION_INDEX = "txnindex"
-    SNAPSHOT = "snapshot"
-    LEADER_EPOCH_CHECKPOINT = "leader_epoch_checkpoint"
-
-
-PARTS: Final = tuple(Part)
-"""All parts, in the order in which they are written."""
+REQUIRED_PARTS: Final = tuple(part for part in PARTS if part is not Part.TRANSACTION_INDEX)
+"""Every segment has these (Kafka `LogSegmentData`)."""
 
 _SEGMENT: Final = re.compile(rf"([0-9]{{20}})-({KAFKA_UUID_PATTERN})\.({'|'.join(PARTS)})")
 
@@ -82,36 +75,31 @@ def tier_path(text: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalTieredStorage:
-    """A tier in this layout; a small value that can be pickled for a Spark worker."""
+class LocalTieredStorage(RemoteTier):
+    """A tier in this layout; see `RemoteTier`."""
 
     store: ObjectStore
 
     def partitions(self) -> tuple[PartitionKey, ...]:
-        """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
-        keys = (partition_key(name) for name in self._folders())
+        """See `RemoteTier.partitions`."""
+        top = tuple(self.store.list_folders(""))
+        if TIER_FOLDER not in top:  # A file system that is not mounted is no empty tier.
+            raise _no_tier(self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"), top)
+        keys = (partition_key(name) for name in self.store.list_folders(TIER_FOLDER))
         return tuple(sorted(key for key in keys if key is not None))
 
-    def listing(self, key: PartitionKey) -> tuple[ListedSegment, ...]:
-        """The partition's segments by start offset and id, from one listing; no file is opened."""
-        parts: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
-        for entry in self.store.list(partition_folder(key)):
-            name = segment_name(entry.key.rpartition("/")[2])
-            if name is not None:
-                start_offset, segment_id, part = name
-                parts.setdefault((start_offset, segment_id), {})[part.value] = entry
-        return tuple(
-            ListedSegment(
-                segment_id=segment_id,
-                start_offset=start_offset,
-                parts=tuple(sorted((part, entry.size_bytes) for part, entry in found.items())),
-                modified_ms=max(entry.modified_ms for entry in found.values()),
-            )
-            for (start_offset, segment_id), found in sorted(parts.items())
-        )
+    def listings(
+        self, keys: Sequence[PartitionKey]
+    ) -> dict[PartitionKey, Listing | TierfoldError]:
+        """See `RemoteTier.listings`."""
+        folders = {partition_folder(key): key for key in keys}
+        return {
+            folders[folder]: found if isinstance(found, TierfoldError) else _listing(found)
+            for folder, found in self.store.list_each(tuple(folders)).items()
+        }
 
     def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
-        """Files of unfinished writes in the partition's folder, by name."""
+        """See `RemoteTier.incomplete_uploads`."""
         return tuple(
             IncompleteUpload(
                 object_key=entry.key, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
@@ -119,91 +107,95 @@ class LocalTieredStorage:
             for entry in self.store.unfinished(partition_folder(key))
         )
 
-    def delete_segment(self, key: PartitionKey, segment_id: str, start_offset: int) -> None:
-        """Delete the parts that exist, last written first; raises UnreadableObject.
+    def delete_upload(self, object_key: str) -> None:
+        """See `RemoteTier.delete_upload`."""
+        self.store.delete(object_key)
 
-        If interrupted, it leaves an incomplete segment, never one that looks complete.
-        """
+    def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
+        """See `RemoteTier.objects_of`."""
+        address = address_of(key, listed)
+        return tuple((part_key(address, Part(part)), size) for part, size in listed.parts)
+
+    def new_segment(self, key: PartitionKey, start_offset: int) -> StagedFiles:
+        """See `RemoteTier.new_segment`."""
+        return StagedFiles(self, SegmentAddress(key, new_segment_id(), start_offset))
+
+    def delete_segment(self, address: SegmentAddress) -> None:
+        """See `RemoteTier.delete_segment`."""
         for part in reversed(PARTS):
-            self.store.delete(self.object_key(key, segment_id, start_offset, part))
+            self.store.delete(part_key(address, part))
 
-    def object_key(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
-        """The part's key in the store; raises UnreadableObject as `partition_folder` does."""
-        object_key = f"{partition_folder(key)}/{start_offset:020d}-{segment_id}.{part.value}"
-        if object_key.count("/") != 2:
-            raise _leaves(object_key, "partition's folder")
-        return object_key
+    def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
+        """See `RemoteTier.read_part`."""
+        return self.store.read(part_key(address, part))
 
-    def uri(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
-        """The part's full name, for messages."""
-        return self.store.uri(self.object_key(key, segment_id, start_offset, part))
-
-    def read_part(
-        self, key: PartitionKey, segment_id: str, start_offset: int, part: Part
+    def read_range(
+        self, address: SegmentAddress, part: Part, start: int, length: int
     ) -> NDArray[np.uint8]:
-        """A whole part; raises UnreadableObject."""
-        return self.store.read(self.object_key(key, segment_id, start_offset, part))
+        """See `RemoteTier.read_range`."""
+        return self.store.read_range(part_key(address, part), start, length)
 
-    def part_of(
-        self, key: PartitionKey, segment: Segment, part: Part
-    ) -> tuple[NDArray[np.uint8], str]:
-        """A whole part of a segment, and its full name; raises UnreadableObject."""
-        address = (key, segment.segment_id, segment.own_start_offset, part)
-        return self.read_part(*address), self.uri(*address)
+    def uri(self, address: SegmentAddress, part: Part) -> str:
+        """See `RemoteTier.uri`."""
+        return self.store.uri(part_key(address, part))
 
-    def log_name(self, key: PartitionKey, segment: Segment) -> str:
-        """The full name of what `read_log` returns, for messages about positions in it."""
-        name = self.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
-        return counted_from(name, segment.skipped_bytes)
-
-    def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
-        """The segment's `.log` from its effective start on; raises UnreadableObject."""
-        log = self.read_part(key, segment.segment_id, segment.own_start_offset, Part.LOG)
-        return log[segment.skipped_bytes :]
-
-    def new_segment(self, key: PartitionKey, start_offset: int) -> StagedSegment:
-        """A segment to be written under a fresh id."""
-        return StagedSegment(
-            tier=self, key=key, start_offset=start_offset, segment_id=new_segment_id()
-        )
-
-    def _folders(self) -> tuple[str, ...]:
-        top = tuple(self.store.list_folders(""))
-        if TIER_FOLDER not in top:  # A file system that is not mounted is no empty tier.
-            raise _no_tier(self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"), top)
-        return tuple(self.store.list_folders(TIER_FOLDER))
+    def free_bytes(self) -> int | None:
+        """See `RemoteTier.free_bytes`."""
+        return self.store.free_bytes()
 
 
-@dataclass(slots=True, kw_only=True)
-class StagedSegment:
-    """A segment being written, in the order of `PARTS`; the catalog does not name it yet."""
+@dataclass(slots=True)
+class StagedFiles(StagedSegment):
+    """A segment being written in this layout; see `StagedSegment`."""
 
     tier: LocalTieredStorage
-    key: PartitionKey
-    start_offset: int
-    segment_id: str
+    address: SegmentAddress
     _written: list[Part] = field(default_factory=list)
 
     @contextmanager
     def open_log(self) -> Iterator[ObjectWriter]:
-        """Write the `.log` piece by piece; raises UnreadableObject."""
+        """See `StagedSegment.open_log`."""
         with self.tier.store.open_new(self._next(Part.LOG)) as writer:
             yield writer
         self._written.append(Part.LOG)
 
     def put(self, part: Part, data: Bytes) -> None:
-        """Write a whole part; raises UnreadableObject, and ValueError out of order."""
+        """See `StagedSegment.put`."""
         self.tier.store.create(self._next(part), data)
         self._written.append(part)
-
-    def uri(self, part: Part) -> str:
-        """The part's full name."""
-        return self.tier.uri(self.key, self.segment_id, self.start_offset, part)
 
     def _next(self, part: Part) -> str:
         if self._written and PARTS.index(part) <= PARTS.index(self._written[-1]):
             raise ValueError(f".{part.value} must be written before .{self._written[-1].value}")
-        return self.tier.object_key(self.key, self.segment_id, self.start_offset, part)
+        return part_key(self.address, part)
+
+
+def part_key(address: SegmentAddress, part: Part) -> str:
+    """The part's key in the store; raises UnreadableObject as `partition_folder` does."""
+    name = f"{address.start_offset:020d}-{address.segment_id}.{part.value}"
+    found = f"{partition_folder(address.key)}/{name}"
+    if found.count("/") != 2:
+        raise _leaves(found, "partition's folder")
+    return found
+
+
+def _listing(entries: Iterable[ObjectEntry]) -> Listing:
+    parts: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
+    for entry in entries:
+        name = segment_name(entry.key.rpartition("/")[2])
+        if name is not None:
+            start_offset, segment_id, part = name
+            parts.setdefault((start_offset, segment_id), {})[part.value] = entry
+    return tuple(
+        ListedSegment(
+            segment_id=segment_id,
+            start_offset=start_offset,
+            parts=tuple(sorted((part, entry.size_bytes) for part, entry in found.items())),
+            missing_parts=tuple(part for part in REQUIRED_PARTS if part not in found),
+            modified_ms=max(entry.modified_ms for entry in found.values()),
+        )
+        for (start_offset, segment_id), found in sorted(parts.items())
+    )
 
 
 def partition_folder(key: PartitionKey) -> str:
@@ -232,11 +224,6 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     if found is None or int(found[1]) > _OFFSET_MAX:
         return None
     return int(found[1]), found[2], Part(found[3])
-
-
-def counted_from(where: str, skipped_bytes: int) -> str:
-    """The name of a log that is read from a position on."""
-    return f"{where}, counted from byte {skipped_bytes} on" if skipped_bytes else where
 
 
 def _leaves(object_key: str, what: str) -> UnreadableObject:

@@ -6,13 +6,15 @@ changed, and only `vacuum` deletes it. Every failure is an `UnreadableObject` wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import TierfoldError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Any contiguous buffer of single bytes."""
@@ -49,6 +51,14 @@ class ObjectStore(Protocol):
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """The finished objects directly in `folder`, by key; none if there is no such folder."""
 
+    def list_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+        """By folder, the finished objects directly in it, or why it cannot be listed.
+
+        The folders have one parent, so that a bucket can list them all at once.
+        """
+
     def list_folders(self, folder: str) -> Iterator[str]:
         """The names of the folders directly in `folder` (an S3 delimiter's prefixes), sorted."""
 
@@ -76,8 +86,8 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None:
         """Delete an object, if it exists."""
 
-    def free_bytes(self) -> int:
-        """How many more bytes can be written."""
+    def free_bytes(self) -> int | None:
+        """How many more bytes can be written; None: the store sets no limit."""
 
     def uri(self, key: str) -> str:
         """The object's full name, for messages."""

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from tierfold.compaction.discovery.histories import InspectedSegment, with_older_epochs
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment, classify
+from tierfold.compaction.discovery.listing import ListedSegment, classify
 from tierfold.compaction.discovery.overlaps import Cut, OverlapProof
 from tierfold.compaction.discovery.unknown_segments import (
     PartitionDraft,
@@ -26,6 +26,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 21 + "A")
 LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)
@@ -121,6 +122,7 @@ def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
         segment_id=segment.segment_id,
         start_offset=segment.own_start_offset,
         parts=tuple(sorted((part, size) for part, size in sizes.items() if part not in lacking)),
+        missing_parts=tuple(part for part in REQUIRED_PARTS if part in lacking),
         modified_ms=1_000_000,
     )
 

@@ -20,7 +20,7 @@ from tests.storage.live_segments import data, log_of
 from tierfold.compaction.commits.commit import AddSegments, AdvanceCleanerOffset, RetireSegments
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.storage.segments.broker_upload import BrokerUpload
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
 OLD: Final = (LeaderEpoch(epoch=3, start_offset=0),)

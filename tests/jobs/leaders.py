@@ -18,7 +18,7 @@ from tierfold.compaction.commits.commit import AdvanceCleanerOffset
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.storage.segments.broker_upload import BrokerUpload
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
 CHECKPOINT: Final = Part.LEADER_EPOCH_CHECKPOINT

@@ -23,7 +23,8 @@ from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.segment_reader import read_segment
-from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, Part, partition_folder
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, partition_folder
+from tierfold.storage.tiers.remote_tier import Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -98,11 +99,12 @@ def put_segment(
     producers: Sequence[ProducerEntry] = (),
 ) -> Path:
     """Write a segment as a broker uploads it; return the path of its `.log`."""
-    staged = open_tier(str(folder)).new_segment(key, start_offset)
+    tier = open_tier(str(folder))
+    staged = tier.new_segment(key, start_offset)
     parts = segment_parts(batches, start_offset=start_offset, aborted=aborted, producers=producers)
     for part, content in parts.items():
         staged.put(part, content)
-    return Path(staged.uri(Part.LOG))
+    return Path(tier.uri(staged.address, Part.LOG))
 
 
 def put_updates(folder: Path, key: PartitionKey, number: int) -> Path:

@@ -9,7 +9,7 @@ from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tests.pictures.cleaning import APART, cleaned
 from tests.pictures.log_pictures import KEY, Log, drawn, picture
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 M: Final = 2**31
 """The most offsets that a segment can have."""
@@ -22,7 +22,7 @@ def view_of(log: Log, folder: Path) -> Path:
         RemoteSegment(
             start_offset=segment.start_offset,
             end_offset=segment.end_offset,
-            log=Path(log.tier.uri(KEY, segment.segment_id, segment.start_offset, Part.LOG)),
+            log=Path(log.tier.uri(address_of(KEY, segment), Part.LOG)),
         )
         for segment in log.segments
     ]

@@ -45,7 +45,8 @@ from tierfold.storage.kafka.control_records import ControlType, control_type
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.segment_metadata import read_aborted
 from tierfold.storage.segments.segment_reader import Batch, read_segment
-from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 from tierfold.storage.tiers.tier_uris import open_tier
 
 KEY: Final = PartitionKey(topic="pictures", partition=0, topic_id="P" * 22)
@@ -60,7 +61,7 @@ _EDGE: Final = re.compile(r"(\d*)\.\.(\d*)")
 class Log:
     """A partition in a tier."""
 
-    tier: LocalTieredStorage
+    tier: RemoteTier
     segments: tuple[Segment, ...]
     lineage: tuple[LeaderEpoch, ...]
     is_last_beyond: bool
@@ -143,7 +144,7 @@ def _lineage(drafts: Sequence[BatchDraft]) -> tuple[LeaderEpoch, ...]:
 
 
 def _upload(
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     drafts: Sequence[BatchDraft],
     drawn: _Drawn,
     lineage: Sequence[LeaderEpoch],
@@ -241,7 +242,7 @@ def drawn(log: Log) -> str:
 
 def batches_of(log: Log, segment: Segment) -> list[Batch]:
     """The segment's batches, read from its object."""
-    data = log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG)
+    data = log.tier.read_part(address_of(KEY, segment), Part.LOG)
     return list(read_segment(data.tobytes()).batches())
 
 
@@ -258,5 +259,5 @@ def listed(log: Log) -> str:
 
 def files_of(log: Log) -> set[str]:
     """Every file of the tier, unfinished objects included."""
-    root = Path(log.tier.store.uri(TIER_FOLDER))
+    root = Path(log.tier.uri(address_of(KEY, log.segments[0]), Part.LOG)).parents[1]
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

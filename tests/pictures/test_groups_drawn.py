@@ -11,12 +11,12 @@ from tests.pictures.scenarios import check, scenarios
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.segments.segment_metadata import read_checkpoint, read_snapshot
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 
 def log_bytes(log: Log, number: int) -> bytes:
     segment = log.segments[number]
-    return log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG).tobytes()
+    return log.tier.read_part(address_of(KEY, segment), Part.LOG).tobytes()
 
 
 def parts(log: Log) -> int:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.pictures.log_pictures import KEY, drawn, listed, picture
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_segment_metadata,
     read_snapshot,
 )
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 DRAWINGS = [
     "0:a=1",

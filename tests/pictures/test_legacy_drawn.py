@@ -23,7 +23,8 @@ from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.segments.segment_reader import Batch
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.local_tiered_storage import part_key
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 NOW_MS = 10_000
 LAST_OFFSET = 99
@@ -36,7 +37,7 @@ def uploaded(folder: Path, *logs: bytes) -> Log:
     log = picture(f"{edges} ..{LAST_OFFSET}", folder)
     segments = []
     for segment, content in zip(log.segments, logs, strict=True):
-        key = log.tier.object_key(KEY, segment.segment_id, segment.start_offset, Part.LOG)
+        key = part_key(address_of(KEY, segment), Part.LOG)
         Path(log.tier.store.uri(key)).write_bytes(content)
         times_ms = read_heads(
             np.frombuffer(content, np.uint8), where="", check_crc=False

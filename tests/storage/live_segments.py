@@ -20,7 +20,8 @@ from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.log_pieces import LogPiece, read_piece
 from tierfold.storage.segments.segment_check import CheckOrder
-from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part, address_of
 from tierfold.storage.tiers.tier_uris import open_tier
 
 KEY = PartitionKey(topic="orders", partition=0, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
@@ -168,4 +169,4 @@ def flip_bit(path: Path, at: int = -1) -> None:
 
 def part_file(tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
     """The file of a segment's part, for tests that corrupt it."""
-    return Path(tier.uri(KEY, segment.segment_id, segment.own_start_offset, part))
+    return Path(tier.uri(address_of(KEY, segment), part))

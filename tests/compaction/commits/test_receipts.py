@@ -18,9 +18,10 @@ from tierfold.compaction.commits.receipts import (
     receipt_violations,
     result_of,
 )
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment
+from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 FIRST, SECOND, THIRD, FOURTH = a_chain(10, 10, 10, 10)
 PAIR = SegmentGroup(segments=(FIRST, SECOND))
@@ -179,10 +180,9 @@ def test_no_group_is_left_without_a_segment() -> None:
     assert violations(WRITTEN, UNCHANGED, wrong) == expected
 
 
-@pytest.mark.parametrize("part", REQUIRED_PARTS)
-def test_every_required_object_was_written(part: str) -> None:
-    wrong = replace(WRITTEN, staged=tuple(entry for entry in STAGED if entry.part != part))
-    assert violations(wrong, UNCHANGED, EMPTIED).startswith("group [0, 19]: objects [")
+def test_a_written_group_has_objects() -> None:
+    expected = "group [0, 19]: no objects were written"
+    assert violations(replace(WRITTEN, staged=()), UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -215,7 +215,15 @@ def listing_with(**sizes: int | None) -> ListedSegment:
     """`LISTED` with other sizes; None: that object is not there."""
     found = ((part, sizes.get(part, size)) for part, size in LISTED.parts)
     parts = tuple((part, size) for part, size in found if size is not None)
-    return replace(LISTED, parts=parts)
+    missing = tuple(part for part, size in sizes.items() if size is None)
+    return replace(LISTED, parts=parts, missing_parts=missing)
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+def test_every_object_that_the_layout_requires_was_written(part: str) -> None:
+    wrong = replace(WRITTEN, staged=tuple(entry for entry in STAGED if entry.part != part))
+    found = listing_violations((wrong, UNCHANGED), [listing_with(**{part: None})])
+    assert found == (f"{NAME}.{part} was not written",)
 
 
 def test_objects_as_written_are_no_violation() -> None:

@@ -42,10 +42,11 @@ from tierfold.compaction.deletion.deletion_plan import (
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS, IncompleteUpload
+from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
 from tierfold.compaction.model.segments import LeaderEpoch, RetiredSegment, Segment
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = VacuumLimits(now_ms=NOW_MS)

@@ -8,13 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import a_chain, a_segment, a_state, listed, retired, segment_id
-from tierfold.compaction.discovery.listing import (
-    REQUIRED_PARTS,
-    Classified,
-    ListedSegment,
-    classify,
-)
+from tierfold.compaction.discovery.listing import Classified, ListedSegment, classify
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 
 def ids(segments: tuple[ListedSegment, ...]) -> list[str]:

@@ -35,7 +35,7 @@ from tests.compaction.uploads import (
     view,
 )
 from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS, classify
+from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.overlaps import OverlapProof
 from tierfold.compaction.discovery.unknown_segments import (
     PartitionDraft,
@@ -52,6 +52,7 @@ from tierfold.compaction.discovery.view import (
     state_with_new,
 )
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 LATER_MS: Final = 5_000_000
 

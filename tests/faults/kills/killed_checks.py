@@ -21,7 +21,8 @@ from tests.oracle.kafka_lab import Batch, KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.storage.catalog.rows import rows_read
-from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder, segment_name
+from tierfold.storage.tiers.local_tiered_storage import partition_folder, segment_name
+from tierfold.storage.tiers.remote_tier import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

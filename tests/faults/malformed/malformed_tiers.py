@@ -40,7 +40,8 @@ from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.segments.segment_metadata import listed_checkpoint, read_segment_metadata
-from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part, address_of
 from tierfold.storage.tiers.tier_uris import open_tier
 
 NOW_MS: Final = 1000
@@ -156,7 +157,7 @@ def _checked_round(objects: Objects) -> Outcome:
         except TierfoldError as error:
             return refused(error)
         kept = [
-            tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG).tobytes()
+            tier.read_part(address_of(KEY, segment), Part.LOG).tobytes()
             for segment in after.segments
         ]
     try:

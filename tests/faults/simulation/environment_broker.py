@@ -20,7 +20,8 @@ from tests.jobs.tiers import segment_parts
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, part_key
+from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 BROKER_FAULTS: Final = frozenset({Fault.STALLED, Fault.FAILED})
 """Leaves out unanswered writes. A broker tracks which uploads ended, but tierfold does not read
@@ -109,7 +110,8 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment:
         parts[Part.LOG] = _torn(parts[Part.LOG], rng.randrange(1, len(parts[Part.LOG])))
     ends_before = rng.choice((*order, None) if is_torn else order) if is_cut else None
     name = new_segment_id()
-    keys = {part: tier.object_key(log.key, name, content.start_offset, part) for part in order}
+    address = SegmentAddress(log.key, name, content.start_offset)
+    keys = {part: part_key(address, part) for part in order}
     log.attempts.append(
         Attempt(
             segment_id=name, keys=keys, is_torn=is_torn, is_foreign=shipment.foreign_until > 0

@@ -28,7 +28,8 @@ from tierfold.compaction.model.segments import (
 )
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.segments.segment_reader import read_segment
-from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
+from tierfold.storage.tiers.local_tiered_storage import partition_folder
+from tierfold.storage.tiers.remote_tier import Part
 
 ALWAYS: tuple[Part, ...] = tuple(part for part in Part if part is not Part.TRANSACTION_INDEX)
 """The objects that every segment has."""

@@ -18,7 +18,7 @@ from tests.faults.simulation.environment_log import Batch, Branch
 from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.simulation_scheduler import DAY_MS
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 
 _HEAD: Final = struct.Struct(">q i i 7x i")
 """Base offset, length of what follows it, leader epoch; last offset delta."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.faults.simulation.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 
 PAGE: Final = 9
@@ -136,6 +136,18 @@ class VirtualStore:
             if len(page) < PAGE:
                 return
             beyond = page[-1].key
+
+    def list_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+        """See `ObjectStore.list_each`."""
+        found: dict[str, tuple[ObjectEntry, ...] | TierfoldError] = {}
+        for folder in folders:
+            try:
+                found[folder] = tuple(self.list(folder))
+            except TierfoldError as error:
+                found[folder] = error
+        return found
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`."""

@@ -32,7 +32,8 @@ from tierfold.jobs.pipeline import check_and_commit, discovery
 from tierfold.jobs.verbs import forget as forget_job
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.segments.segment_writer import SegmentWriter
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, StagedSegment
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part, StagedSegment, address_of
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -157,7 +158,7 @@ def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
     def read_whole(
         tier: LocalTieredStorage, key: PartitionKey, segment: Segment
     ) -> NDArray[np.uint8]:
-        return tier.read_part(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        return tier.read_part(address_of(key, segment), Part.LOG)
 
     patch.setattr(LocalTieredStorage, "read_log", read_whole)
 

@@ -18,7 +18,8 @@ from tests.faults.simulation.simulation_settings import Environment, drawn_envir
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.jobs.engines.rows import failure, unpickled
-from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
+from tierfold.storage.tiers.local_tiered_storage import partition_folder
+from tierfold.storage.tiers.remote_tier import Part
 
 
 def uploaded(seed: int) -> tuple[Environment, History]:

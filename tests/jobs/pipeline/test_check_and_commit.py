@@ -24,7 +24,8 @@ from tierfold.jobs.engines.scan import summed
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.storage.segments.group_rewrite import rewrite_group
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_INDEX]

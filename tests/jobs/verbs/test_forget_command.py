@@ -23,7 +23,7 @@ from tests.jobs.elections import (
 )
 from tests.jobs.tiers import made_tier
 from tierfold.jobs.cli import commands as cli
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 
 
 def test_the_history_lists_it_and_no_restore_crosses_it(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 
 DETACHED: Final = ("--set", "tier.binding=detached")
 DAY_MS: Final = 86_400_000

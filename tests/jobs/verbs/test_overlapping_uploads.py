@@ -17,7 +17,7 @@ from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.leaders import adopted, cleaned, upload
 from tests.jobs.tiers import files_below, folder_of, made_tier
 from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, ids_in, vacuum
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part
 
 EPOCHS = ((3, 0), (4, 11))
 

@@ -44,7 +44,8 @@ from tests.storage.aged_tables import superseded
 from tests.storage.live_segments import data
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
+from tierfold.storage.tiers.local_tiered_storage import partition_folder
+from tierfold.storage.tiers.remote_tier import Part
 
 PAYMENTS = key_of("payments")
 

@@ -40,7 +40,8 @@ from tierfold.jobs.verbs.verify import Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, partition_folder
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, partition_folder
+from tierfold.storage.tiers.remote_tier import Part
 
 FIRST = (
     data(0, (b"a", b"1"), (b"b", b"2")),

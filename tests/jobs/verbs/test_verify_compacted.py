@@ -24,7 +24,8 @@ from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.segments.segment_reader import read_segment
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.local_tiered_storage import part_key
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 SAMPLE = Path(__file__).parents[3] / "sample"
 
@@ -74,7 +75,7 @@ def live_log(context: RunContext) -> tuple[Segment, Path]:
     """The one live segment and where its log lies."""
     ((key, state),) = context.catalog.read(context.tier.partitions()).items()
     (segment,) = state.segments
-    address = context.tier.object_key(key, segment.segment_id, segment.start_offset, Part.LOG)
+    address = part_key(address_of(key, segment), Part.LOG)
     return segment, Path(context.tier_uri) / address
 
 

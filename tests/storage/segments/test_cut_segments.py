@@ -39,7 +39,8 @@ from tierfold.storage.segments.log_pieces import pieces_of
 from tierfold.storage.segments.segment_check import ReadSegment, read_and_check
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_reader import read_segment
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part
 
 SKIPPED = (
     data(102, (b"a", b"early"), producer_id=7),

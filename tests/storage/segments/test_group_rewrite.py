@@ -34,7 +34,7 @@ from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
 from tierfold.storage.segments.segment_reader import Batch
 from tierfold.storage.segments.segment_scan import scan_transactions
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 NOW_MS = 500
 
@@ -67,7 +67,7 @@ def after(log: Log, receipt: GroupReceipt) -> str:
 
 def path_of(log: Log, number: int, part: Part) -> Path:
     segment = log.segments[number]
-    return Path(log.tier.uri(KEY, segment.segment_id, segment.start_offset, part))
+    return Path(log.tier.uri(address_of(KEY, segment), part))
 
 
 def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part
 
 ALL = OffsetSpan(start=0, end=2**63 - 1)
 WHOLE = 2**30

@@ -28,7 +28,8 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.segments.overlap_check import prove_overlaps
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part
 
 Batches = Sequence[BatchDraft | bytes]
 

@@ -27,7 +27,8 @@ from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.segment_check import ReadSegment, read_and_check
-from tierfold.storage.tiers.local_tiered_storage import PARTS, LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import PARTS, Part
 
 LOG = (
     data(100, (b"a", b"1"), (b"b", b"2")),

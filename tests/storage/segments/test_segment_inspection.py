@@ -19,12 +19,12 @@ from tests.storage.live_segments import (
 )
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.histories import NO_EPOCH, EpochStretch, InspectedSegment
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.segment_inspection import inspected
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS, LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part
 
 LINEAGE = (LeaderEpoch(epoch=3, start_offset=0), LeaderEpoch(epoch=4, start_offset=11))
 CHECKPOINT = Part.LEADER_EPOCH_CHECKPOINT

@@ -25,7 +25,8 @@ from tierfold.storage.segments.segment_metadata import (
     read_snapshot,
 )
 from tierfold.storage.tiers.local_store import LocalStore
-from tierfold.storage.tiers.local_tiered_storage import PARTS, TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import PARTS, Part, address_of
 
 REPOSITORY = Path(__file__).parents[3]
 KEY = PartitionKey(topic="orders", partition=7, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
@@ -211,7 +212,7 @@ def test_a_brokers_segments_have_the_metadata_of_their_batches() -> None:
     for listed_segment, following in zip(listed, [*listed[1:], None], strict=True):
         checkpoint = listed_checkpoint(tier, key, listed_segment)
         found = read_segment_metadata(tier, key, listed_segment, checkpoint)
-        log = tier.read_part(key, listed_segment.segment_id, listed_segment.start_offset, Part.LOG)
+        log = tier.read_part(address_of(key, listed_segment), Part.LOG)
         heads = read_heads(log, where="sample")
         assert found.end_offset == heads.last_offset[-1]
         assert found.max_timestamp_ms == np.max(heads.max_timestamp_ms)

@@ -30,7 +30,7 @@ from tierfold.storage.segments.segment_metadata import (
 )
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.local_store import LocalStore
-from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 DUE_MS = 300
 AN_ABORT = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
@@ -66,7 +66,7 @@ def written(
 
 
 def part_of(log: Log, segment: Segment, part: Part) -> bytes:
-    return log.tier.read_part(KEY, segment.segment_id, segment.start_offset, part).tobytes()
+    return log.tier.read_part(address_of(KEY, segment), part).tobytes()
 
 
 def test_the_segment_covers_its_sources_though_its_batches_do_not(log: Log) -> None:
@@ -183,7 +183,7 @@ def test_a_writer_that_is_abandoned_leaves_nothing(log: Log) -> None:
 
 def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log) -> None:
     newest = log.segments[-1]
-    Path(log.tier.uri(KEY, newest.segment_id, newest.start_offset, Part.SNAPSHOT)).unlink()
+    Path(log.tier.uri(address_of(KEY, newest), Part.SNAPSHOT)).unlink()
     before = {listed.segment_id for listed in log.tier.listing(KEY)}
     with pytest.raises(UnreadableObject):
         written(log, a_batch(0, 1))
@@ -230,6 +230,6 @@ def test_an_object_that_the_store_returns_changed_is_reported(
 @pytest.mark.parametrize("part", [Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT])
 def test_a_side_file_that_a_power_cut_emptied_is_not_copied_on(log: Log, part: Part) -> None:
     last = log.segments[-1]
-    Path(log.tier.uri(KEY, last.segment_id, last.start_offset, part)).write_bytes(b"")
+    Path(log.tier.uri(address_of(KEY, last), part)).write_bytes(b"")
     with pytest.raises(CorruptLog, match=f"{last.segment_id}.{part.value}"):
         written(log, a_batch(0, 1))

@@ -15,16 +15,16 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.local_store import LocalStore, stays_below
 from tierfold.storage.tiers.local_tiered_storage import (
-    PARTS,
     TIER_FOLDER,
     LocalTieredStorage,
-    Part,
-    StagedSegment,
+    StagedFiles,
+    part_key,
     partition_folder,
     partition_key,
     segment_name,
     tier_path,
 )
+from tierfold.storage.tiers.remote_tier import PARTS, Part, SegmentAddress
 
 TOPIC_ID = "EnvZlVwBRBCOjS6Uhrdc6w"
 SEGMENT_ID = "_34H7UIIQwe_OC5C9U2L_w"
@@ -112,9 +112,9 @@ def test_every_partition_has_a_folder_of_its_own(topic: str, partition: int) -> 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("segment_id", [SEGMENT_ID, DASHED_ID, "-" + "A" * 21])
 def test_an_objects_name_is_cut_by_length(
-    tier: LocalTieredStorage, part: Part, segment_id: str
+    part: Part, segment_id: str
 ) -> None:
-    key = tier.object_key(KEY, segment_id, 4437, part)
+    key = part_key(SegmentAddress(KEY, segment_id, 4437), part)
     assert key == f"{partition_folder(KEY)}/00000000000000004437-{segment_id}.{part}"
     assert segment_name(key.rpartition("/")[2]) == (4437, segment_id, part)
 
@@ -203,10 +203,10 @@ def test_a_new_segment_is_complete_only_at_the_end(tier: LocalTieredStorage) -> 
         staged.put(part, str(part).encode())
     (listed,) = tier.listing(KEY)
     assert listed.is_complete
-    assert (listed.segment_id, listed.start_offset) == (staged.segment_id, 42)
-    assert tier.read_part(KEY, staged.segment_id, 42, Part.LOG).tobytes() == b"batches"
-    assert tier.read_part(KEY, staged.segment_id, 42, Part.SNAPSHOT).tobytes() == b"snapshot"
-    assert Path(staged.uri(Part.LOG)).read_bytes() == b"batches"
+    assert (listed.segment_id, listed.start_offset) == (staged.address.segment_id, 42)
+    assert tier.read_part(staged.address, Part.LOG).tobytes() == b"batches"
+    assert tier.read_part(staged.address, Part.SNAPSHOT).tobytes() == b"snapshot"
+    assert Path(tier.uri(staged.address, Part.LOG)).read_bytes() == b"batches"
 
 
 def test_parts_out_of_order_are_refused(tier: LocalTieredStorage) -> None:
@@ -240,9 +240,10 @@ def test_no_name_in_the_catalog_leads_out_of_the_partitions_folder(
     tier: LocalTieredStorage, key: PartitionKey, segment_id: str, tmp_path: Path
 ) -> None:
     (tmp_path / TIER_FOLDER / "y.log").write_bytes(b"another's")
-    staged = StagedSegment(tier=tier, key=key, start_offset=0, segment_id=segment_id)
+    address = SegmentAddress(key, segment_id, 0)
+    staged = StagedFiles(tier, address)
     with pytest.raises(UnreadableObject, match="the name leaves the"):
-        tier.read_part(key, segment_id, 0, Part.LOG)
+        tier.read_part(address, Part.LOG)
     with pytest.raises(UnreadableObject, match="the name leaves the"):
         staged.put(Part.LOG, b"x")
     with pytest.raises(UnreadableObject, match="the name leaves the"), staged.open_log():
@@ -262,9 +263,9 @@ def test_an_operators_link_is_followed(
     (elsewhere / f"{0:020d}-{SEGMENT_ID}.log").write_bytes(b"batches")
     assert tier.partitions() == (KEY,)
     assert [listed.segment_id for listed in tier.listing(KEY)] == [SEGMENT_ID]
-    assert tier.read_part(KEY, SEGMENT_ID, 0, Part.LOG).tobytes() == b"batches"
+    assert tier.read_part(SegmentAddress(KEY, SEGMENT_ID, 0), Part.LOG).tobytes() == b"batches"
     # Deleting checks this first, and leaves a link's target alone.
-    assert not stays_below(tmp_path, Path(tier.uri(KEY, SEGMENT_ID, 0, Part.LOG)))
+    assert not stays_below(tmp_path, Path(tier.uri(SegmentAddress(KEY, SEGMENT_ID, 0), Part.LOG)))
 
 
 def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

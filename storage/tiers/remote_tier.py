@@ -1,0 +1,150 @@
+"""The interface of a remote tier: its partitions and segments, whatever its layout.
+
+Only a layout knows the names of objects, how many objects a segment has, and which parts it
+requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.storage.tiers.object_store import Bytes, ObjectWriter
+
+
+class Part(StrEnum):
+    """A part of a segment (Kafka `LogSegmentData`), in the order in which parts are written.
+
+    The checkpoint comes last, so a segment whose writing was interrupted is never complete.
+    """
+
+    LOG = "log"
+    OFFSET_INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TRANSACTION_INDEX = "txnindex"
+    SNAPSHOT = "snapshot"
+    LEADER_EPOCH_CHECKPOINT = "leader_epoch_checkpoint"
+
+
+PARTS: Final = tuple(Part)
+"""All parts, in the order in which they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAddress:
+    """What a layout builds the names of a segment's objects from."""
+
+    key: PartitionKey
+    segment_id: str
+    start_offset: int
+    """The first offset of its `.log`; the effective start may be later."""
+
+
+def address_of(key: PartitionKey, segment: Segment | ListedSegment) -> SegmentAddress:
+    """The address of a segment of that partition."""
+    start = segment.own_start_offset if isinstance(segment, Segment) else segment.start_offset
+    return SegmentAddress(key, segment.segment_id, start)
+
+
+Listing: TypeAlias = tuple[ListedSegment, ...]
+"""A partition's segments by start offset and id."""
+
+
+class StagedSegment(Protocol):
+    """A segment being written, in the order of `PARTS`; the catalog does not name it yet."""
+
+    @property
+    def address(self) -> SegmentAddress:
+        """Its address, with a fresh id."""
+
+    def open_log(self) -> AbstractContextManager[ObjectWriter]:
+        """Write the `.log` piece by piece; raises UnreadableObject."""
+
+    def put(self, part: Part, data: Bytes) -> None:
+        """Write a whole part; raises UnreadableObject, and ValueError out of order."""
+
+
+class RemoteTier(Protocol):
+    """A tier; a small value that can be pickled for a Spark worker."""
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
+
+    def listings(
+        self, keys: Sequence[PartitionKey]
+    ) -> Mapping[PartitionKey, Listing | TierfoldError]:
+        """The listing of each partition, or why it cannot be listed; no object is opened."""
+
+    def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
+        """What unfinished writes left of the partition's objects, by name."""
+
+    def delete_upload(self, object_key: str) -> None:
+        """Delete what an unfinished write left; raises UnreadableObject."""
+
+    def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
+        """The segment's objects: each one's key in the store, and its stored size in bytes."""
+
+    def new_segment(self, key: PartitionKey, start_offset: int) -> StagedSegment:
+        """A segment to be written under a fresh id."""
+
+    def delete_segment(self, address: SegmentAddress) -> None:
+        """Delete the parts that exist, last written first; raises UnreadableObject.
+
+        If interrupted, it leaves an incomplete segment, never one that looks complete.
+        """
+
+    def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
+        """A whole part; raises UnreadableObject."""
+
+    def read_range(
+        self, address: SegmentAddress, part: Part, start: int, length: int
+    ) -> NDArray[np.uint8]:
+        """Up to `length` bytes of a part from `start` on, fewer at its end.
+
+        Raises UnreadableObject.
+        """
+
+    def uri(self, address: SegmentAddress, part: Part) -> str:
+        """The part's full name, for messages."""
+
+    def free_bytes(self) -> int | None:
+        """How many more bytes can be written; None: the store sets no limit.
+
+        Raises UnreadableObject.
+        """
+
+    def listing(self, key: PartitionKey) -> Listing:
+        """The partition's listing; raises UnreadableObject."""
+        found = self.listings((key,))[key]
+        if isinstance(found, TierfoldError):
+            raise found
+        return found
+
+    def part_of(
+        self, key: PartitionKey, segment: Segment, part: Part
+    ) -> tuple[NDArray[np.uint8], str]:
+        """A whole part of a segment, and its full name; raises UnreadableObject."""
+        address = address_of(key, segment)
+        return self.read_part(address, part), self.uri(address, part)
+
+    def log_name(self, key: PartitionKey, segment: Segment) -> str:
+        """The full name of what `read_log` returns, for messages about positions in it."""
+        return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
+
+    def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
+        """The segment's `.log` from its effective start on; raises UnreadableObject."""
+        return self.read_part(address_of(key, segment), Part.LOG)[segment.skipped_bytes :]
+
+
+def counted_from(where: str, skipped_bytes: int) -> str:
+    """The name of a log that is read from a position on."""
+    return f"{where}, counted from byte {skipped_bytes} on" if skipped_bytes else where
