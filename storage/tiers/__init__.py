@@ -11,6 +11,7 @@
     s3_objects             writes objects of S3, and asks for their checksums
     s3_uploads             streams objects to S3 in parts
     copied_objects         writes objects of Azure and GCS
+    table_options          options of delta-rs and of Spark's S3A
     bucket_store           an object store in a bucket
     locations              names the place of a tier or a catalog, and opens its store
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage

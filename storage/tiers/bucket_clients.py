@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from boto3.session import Session
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
 
-CONNECT_TIMEOUT_S: Final = 10
-
 _REQUEST_LIMIT: Final = timedelta(minutes=10)
 """Silence ends a request much earlier; this bounds one that trickles."""
 
@@ -167,37 +165,68 @@ def _other_store(scheme: str, bucket: str, options: StoreOptions) -> AzureStore 
     return AzureStore(bucket, config=azure, client_options=client, retry_config=retries)
 
 
+@dataclass(frozen=True, slots=True)
+class S3Endpoint:
+    """Where the requests of a bucket go, as boto3 resolves options and profile."""
+
+    url: str
+    region: str
+    is_aws: bool
+    """Whether it is Amazon's own."""
+    is_virtual: bool
+    """Whether the bucket is in the name of the host."""
+
+    @property
+    def uses_http(self) -> bool:
+        """Whether it has no TLS."""
+        return self.url.startswith("http://")
+
+    def for_obstore(self, bucket: str) -> str:
+        """The URL as obstore and delta-rs take it: with the bucket where it is in the host."""
+        scheme, _, host = self.url.partition("://")
+        return f"{scheme}://{bucket}.{host}" if self.is_virtual else self.url
+
+
+def s3_endpoint(bucket: str, options: StoreOptions) -> S3Endpoint:
+    """The endpoint of a bucket; raises BadSettings, and UnreadableObject without credentials."""
+    with translated(f"s3://{bucket}", "open"):
+        return _endpoint(bucket, options, _boto3_client(s3_session(options), options))
+
+
+def _endpoint(bucket: str, options: StoreOptions, boto: Any) -> S3Endpoint:  # noqa: ANN401
+    region = boto.meta.region_name
+    region = region if region and region != "aws-global" else _DEFAULT_REGION
+    url = boto.meta.endpoint_url.rstrip("/")
+    is_aws = url in {f"https://s3.{region}.amazonaws.com", "https://s3.amazonaws.com"}
+    # A bucket with a dot in its name matches no certificate as part of the host.
+    is_virtual = options.path_style is not True and "." not in bucket
+    if not is_aws:
+        is_virtual = options.path_style is False
+    return S3Endpoint(url, region, is_aws, is_virtual)
+
+
 def _s3_clients(bucket: str, options: StoreOptions) -> BucketClients:
     from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415  (boto3: 0.7 s)
 
     session = s3_session(options)
     boto = _boto3_client(session, options)
-    region = boto.meta.region_name
-    region = region if region and region != "aws-global" else _DEFAULT_REGION
-    endpoint = boto.meta.endpoint_url.rstrip("/")
-    is_aws = endpoint in {f"https://s3.{region}.amazonaws.com", "https://s3.amazonaws.com"}
+    endpoint = _endpoint(bucket, options, boto)
     config: S3Config = {
-        "region": region,
+        "region": endpoint.region,
+        "virtual_hosted_style_request": endpoint.is_virtual,
         "disable_bulk_delete": True,
         "request_payer": bool(options.requester_pays),
     }
-    if is_aws:
-        # A bucket with a dot in its name matches no certificate as part of the host.
-        is_virtual = options.path_style is not True and "." not in bucket
-        config["virtual_hosted_style_request"] = is_virtual
-    else:
-        is_virtual = options.path_style is False
-        config["virtual_hosted_style_request"] = is_virtual
-        scheme, _, host = endpoint.partition("://")
-        config["endpoint"] = f"{scheme}://{bucket}.{host}" if is_virtual else endpoint
+    if not endpoint.is_aws:
+        config["endpoint"] = endpoint.for_obstore(bucket)
     store = S3Store(
         bucket,
         config=config,
-        client_options=_client_config(options) | {"allow_http": endpoint.startswith("http://")},
+        client_options=_client_config(options) | {"allow_http": endpoint.uses_http},
         retry_config=retry_config(options),
         credential_provider=Boto3CredentialProvider(session, ttl=_CREDENTIALS_TTL),
     )
-    return BucketClients(store, S3Writer(boto, bucket, options, is_aws), os.getpid())
+    return BucketClients(store, S3Writer(boto, bucket, options, endpoint.is_aws), os.getpid())
 
 
 def s3_session(options: StoreOptions) -> Session:
@@ -222,11 +251,10 @@ def _boto3_client(session: Session, options: StoreOptions) -> Any:  # noqa: ANN4
     from botocore.config import Config  # noqa: PLC0415
 
     style = {None: "auto", True: "path", False: "virtual"}[options.path_style]
-    timeout_s = max(options.timeout_ms / 1000, 0.001)
     config = Config(
         retries={"mode": "standard", "total_max_attempts": options.retries + 1},
-        connect_timeout=min(CONNECT_TIMEOUT_S, timeout_s),
-        read_timeout=timeout_s,
+        connect_timeout=options.connect_timeout_ms / 1000,
+        read_timeout=options.timeout_ms / 1000,
         max_pool_connections=32,
         s3={"addressing_style": style},
         # We send and check CRC32C ourselves.
@@ -254,10 +282,9 @@ def retry_config(options: StoreOptions) -> RetryConfig:
 
 
 def _client_config(options: StoreOptions) -> ClientConfig:
-    timeout = timedelta(milliseconds=options.timeout_ms)
     found: ClientConfig = {
-        "connect_timeout": min(timedelta(seconds=CONNECT_TIMEOUT_S), timeout),
-        "read_timeout": timeout,
+        "connect_timeout": timedelta(milliseconds=options.connect_timeout_ms),
+        "read_timeout": timedelta(milliseconds=options.timeout_ms),
         "timeout": _REQUEST_LIMIT,
         "allow_http": options.uses_http,
     }

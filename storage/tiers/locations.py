@@ -19,6 +19,7 @@ from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.table_options import delta_rs_options, s3a_conf
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
 
@@ -102,6 +103,25 @@ def open_store(location: Location, options: StoreOptions) -> ObjectStore:
     if location.is_folder:
         return LocalStore(location.folder)
     return BucketStore(location.scheme, location.bucket, location.path, options)
+
+
+def delta_options(location: Location, options: StoreOptions) -> dict[str, str]:
+    """The `storage_options` of delta-rs for a table at a location; empty for a folder.
+
+    They hold credentials as they are now: resolve them again for every table that is opened, and
+    never put them in a task or a message. Raises BadSettings and UnreadableObject.
+    """
+    if location.is_folder:
+        return {}
+    return delta_rs_options(location.scheme, str(location), options)
+
+
+def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:
+    """Spark's settings to read a bucket of S3 through S3A; empty for another location.
+
+    They hold no credentials: each executor finds its own. Raises BadSettings and UnreadableObject.
+    """
+    return s3a_conf(location.bucket, options) if location.scheme == "s3" else {}
 
 
 def _not_supported(text: str, scheme: str, of: str) -> BadSettings:

@@ -16,6 +16,8 @@ from tierfold.compaction.model.errors import BadSettings
 PART_BYTES_MIN: Final = 5 << 20
 """S3 refuses a smaller part of a multipart upload, except the last."""
 
+_CONNECT_TIMEOUT_MS: Final = 10_000
+
 _TRUE: Final = frozenset({"1", "true", "yes", "y", "on", "requester"})
 _FALSE: Final = frozenset({"0", "false", "no", "n", "off", ""})
 
@@ -97,6 +99,11 @@ class StoreOptions:
         if scheme == "s3" and virtual and "path_style" in missing:
             found["path_style"] = not _flag("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", virtual)
         return replace(self, **found)  # type: ignore[arg-type]
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        """How long to wait for a connection."""
+        return min(self.timeout_ms, _CONNECT_TIMEOUT_MS)
 
     @property
     def uses_http(self) -> bool:
