@@ -1,4 +1,4 @@
-"""Generates the reference of verbs, of DataFrame columns and options, from their definitions."""
+"""Generates the reference of verbs, settings, DataFrame columns and options from their code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from tierfold.jobs.cli.commands import tierfold
+from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.sources.segment_options import COLUMNS, OPTIONS
 
 _Row = tuple[str, str]
@@ -24,6 +25,25 @@ def options() -> str:
     """Return the table of the options of `kafka-segments`."""
     rows = ((f"`{of.name}`", of.default or "none", of.doc) for of in OPTIONS)
     return _table(("option", "default", "what it does"), rows)
+
+
+def settings() -> str:
+    """Return the table of all settings."""
+    head = ("setting", "default", "unit", "allowed", "broker's name", "source", "what it does")
+    return _table(head, map(_setting, SETTINGS))
+
+
+def _setting(setting: Setting) -> tuple[str, ...]:
+    units = ((known.name, (known.kind or setting.kind).unit) for known in setting.broker_names)
+    return (
+        f"`{setting.name}`",
+        setting.default or "none",
+        setting.unit,
+        setting.kind.allowed,
+        ", ".join(f"`{name}`{f' ({unit})' * (unit != setting.unit)}" for name, unit in units),
+        setting.source,
+        setting.doc,
+    )
 
 
 def verbs() -> str:

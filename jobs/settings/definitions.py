@@ -2,7 +2,7 @@
 
 A broker's name for a topic's setting is Kafka's (`ServerTopicConfigSynonyms`). If a broker has
 several names, the first one given takes effect. The defaults are in `conf/defaults.toml`.
-`docs/settings.md` is generated from this table.
+The table in `docs/settings.md` is generated from this one.
 """
 
 from __future__ import annotations
