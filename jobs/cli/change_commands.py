@@ -127,10 +127,10 @@ def vacuum_verb(dry_run: bool, output: Output, **given: Any) -> None:
     from tierfold.jobs.reports.vacuum_report import vacuum_result
     from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 
-    asked = opened_with_remarks(given, output)
-    context, progress = asked.context, output.progress
+    tier = opened_with_remarks(given, output)
+    context, progress = tier.context, output.progress
     names = ("grace_ms", "orphan_age_ms", "takes_set_apart")
     limits = VacuumLimits(now_ms=context.now_ms, **{name: given[name] for name in names})
-    found = vacuum(context, asked.settings, asked.scope, limits, progress, is_dry_run=dry_run)
+    found = vacuum(*tier, limits, progress, is_dry_run=dry_run)
     catalog_files = catalog_cleaned(context, progress, is_dry_run=dry_run)
     finish(output, vacuum_result(found, catalog_files, run="" if dry_run else context.run))
