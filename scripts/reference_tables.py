@@ -17,13 +17,16 @@ _Row = tuple[str, str]
 
 def columns() -> str:
     """Return the table of the columns of `kafka-segments`."""
-    rows = ((f"`{of.name}`", f"`{of.kind.simpleString()}`", of.doc) for of in COLUMNS)
+    rows = (
+        (f"`{of.name}`", f"`{of.dataType.simpleString()}`", of.metadata["comment"])
+        for of in COLUMNS
+    )
     return _table(("column", "type", "what it is"), rows)
 
 
 def options() -> str:
     """Return the table of the options of `kafka-segments`."""
-    rows = ((f"`{of.name}`", of.default or "none", of.doc) for of in OPTIONS)
+    rows = ((f"`{name}`", default or "none", doc) for name, (default, doc) in OPTIONS.items())
     return _table(("option", "default", "what it does"), rows)
 
 
