@@ -8,8 +8,6 @@
     undecided_transactions   transactions without a marker: which are open, which stop a round
     rounds                   one pass over one partition: what it reads and keeps, its groups
     record_retention         which records, tombstones and markers stay, and delete horizons
-    emptied_batches          which batches are already emptied
     group_outcome            whether and why a group is rewritten
-    keyless_records          how many records without a key may be dropped
     counts                   how many records were kept or removed, by reason
 """

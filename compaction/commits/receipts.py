@@ -29,7 +29,7 @@ class GroupResult(Enum):
     UNCHANGED = "unchanged"
     """The group is one segment that loses nothing; it stays live as it is."""
     EMPTY = "empty"
-    """No batch is kept, and nothing is written: see `compaction.planning.empty_groups`."""
+    """No batch is kept, and nothing is written: see `compaction.planning.grouping`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

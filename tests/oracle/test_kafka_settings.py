@@ -16,7 +16,6 @@ import pytest
 from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.settings.broker_names import broker_names
 from tierfold.jobs.settings.definitions import (
     BY_BROKER_NAME,
     BY_TOPIC_NAME,
@@ -24,6 +23,7 @@ from tierfold.jobs.settings.definitions import (
     SETTINGS,
     Setting,
 )
+from tierfold.jobs.settings.layers import broker_names
 from tierfold.jobs.settings.resolution import EffectiveSetting, resolve
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
