@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from tierfold.jobs.cli.commands import tierfold
-from tierfold.jobs.settings.definitions import SETTINGS, Setting
+from tierfold.jobs.settings.definitions import BY_BROKER_NAME, SETTINGS, Setting
 from tierfold.jobs.sources.segment_options import COLUMNS, OPTIONS
 
 _Row = tuple[str, str]
@@ -37,7 +37,7 @@ def settings() -> str:
 
 
 def _setting(setting: Setting) -> tuple[str, ...]:
-    units = ((known.name, (known.kind or setting.kind).unit) for known in setting.broker_names)
+    units = ((name, BY_BROKER_NAME[name].kind.unit) for name in setting.broker_names)
     return (
         f"`{setting.name}`",
         setting.default or "none",

@@ -220,7 +220,7 @@ def _broker_value(name: str, value: object, where: str) -> SettingValue:
         return SettingValue(value=parsed, source=f"{where} {name}")
     if name not in BY_TOPIC_NAME:
         raise _unknown_in_table(name, value, BY_BROKER_NAME, where)
-    names = " or ".join(known.name for known in BY_TOPIC_NAME[name].setting.broker_names)
+    names = " or ".join(BY_TOPIC_NAME[name].setting.broker_names)
     raise BadSettings(
         f"{name} is a topic's setting",
         where=where,

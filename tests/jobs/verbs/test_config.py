@@ -60,7 +60,7 @@ def test_the_page_of_settings_is_what_the_code_makes_of_them() -> None:
     for setting in SETTINGS:
         cells = (f"`{setting.name}`", setting.default or "none", setting.unit)
         assert f"| {' | '.join(cells)} | {setting.kind.allowed} |" in written
-        assert all(f"`{name.name}`" in written for name in setting.broker_names)
+        assert all(f"`{name}`" in written for name in setting.broker_names)
         assert setting.doc in written
 
 
