@@ -13,7 +13,7 @@ from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
-from tierfold.jobs.settings.remarks import remarks_on_plan, remarks_on_tier
+from tierfold.jobs.settings.remarks import remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 
 
@@ -50,11 +50,7 @@ def opened_with_remarks(
     """As `opened`, and report probable mistakes; `has_advice`: also on the topics' settings."""
     arguments = opened(given)
     context, settings, scope = arguments
-    output.remark(
-        remarks_on_plan(settings, context, scope)
-        if has_advice
-        else remarks_on_tier(settings, context)
-    )
+    output.remark(remarks_on_tier(settings, context, scope if has_advice else None))
     return arguments
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -55,7 +56,7 @@ class Document(Output):
 
     def remark(self, remarks: Remarks) -> None:
         """See `Output`."""
-        for kind, sentences in remarks.as_json().items():
+        for kind, sentences in asdict(remarks).items():
             self._remarks.setdefault(kind, []).extend(sentences)
 
     def show(self, result: Result) -> None:
