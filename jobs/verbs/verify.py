@@ -22,6 +22,7 @@ from tierfold.compaction.cleaning.transactions import (
     joined_batches,
     transaction_status,
 )
+from tierfold.compaction.cleaning.undecided_transactions import with_unindexed
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
@@ -38,7 +39,6 @@ from tierfold.jobs.verbs.verify_targets import (
     VerifyTarget,
     orders_of,
     target_of,
-    with_unindexed,
 )
 from tierfold.storage.segments.segment_check import CheckedSegment
 
@@ -220,12 +220,12 @@ def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:
 
 
 def _with_unindexed_aborts(target: VerifyTarget, found: _Found) -> VerifyTarget:
-    now, before = target.now, target.before
-    return replace(
-        target,
-        now=with_unindexed(now, found.transaction_status(now)),
-        before=None if before is None else with_unindexed(before, found.transaction_status(before)),
-    )
+    def known(segments: SegmentSet) -> SegmentSet:
+        aborted = with_unindexed(segments.aborted, found.transaction_status(segments))
+        return replace(segments, aborted=aborted)
+
+    before = target.before
+    return replace(target, now=known(target.now), before=before and known(before))
 
 
 def _verified(target: VerifyTarget, found: _Found) -> Verified:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.cleaning import undecided_transactions
-from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
@@ -164,14 +162,6 @@ def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | 
             "catalog no longer has the offset where each ended"
         )
     return replace(target, passes=tuple(sorted(entry.offset for entry in state.cleaner_offsets)))
-
-
-def with_unindexed(segment_set: SegmentSet, transaction_status: TransactionStatus) -> SegmentSet:
-    """Return the segment set with its unindexed aborts."""
-    return replace(
-        segment_set,
-        aborted=undecided_transactions.with_unindexed(segment_set.aborted, transaction_status),
-    )
 
 
 def orders_of(target: VerifyTarget) -> list[CheckOrder]:
