@@ -14,7 +14,7 @@ orphan is.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -176,12 +176,7 @@ def deletion_plan_of(
         orphans=orphans,
         set_apart=set_apart,
         incomplete_uploads=() if state is None else _old(incomplete_uploads, times),
-        notes=(
-            *_everything_expires(view, expired),
-            *_without(view.notes, set_apart),
-            *_kept(len(may_go) - len(starting)),
-            *_stay(stay),
-        ),
+        notes=(*_on_view(view, expired, set_apart), *_on_kept(len(may_go) - len(starting), stay)),
     )
 
 
@@ -204,14 +199,27 @@ def waits_until(
     return {what: ends for what, ends in to_come.items() if ends}
 
 
-def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
-    """The notes except those on segments that are deleted now."""
-    return tuple(note for note in notes if not any(segment.segment_id in note for segment in going))
+def _on_view(
+    view: PartitionView, expired: Sequence[Expired], going: Sequence[ListedSegment]
+) -> Iterator[str]:
+    """The view's notes, except those on segments that are deleted now."""
+    if expired and len(expired) == len(view.segments):  # A setting may be mistyped.
+        yield "every live segment is past retention"
+    for note in view.notes:
+        if not any(segment.segment_id in note for segment in going):
+            yield note
 
 
-def _kept(count: int) -> tuple[str, ...]:
-    """A note on originals that stay, so that a nightly `vacuum` leaves a restore possible."""
-    return (f"{counted(count, 'retired original')} kept for `tierfold restore`",) if count else ()
+def _on_kept(originals: int, stay: Mapping[str, int]) -> Iterator[str]:
+    """What stays for a restore, and what stays because a broker may still name it."""
+    if originals:
+        yield f"{counted(originals, 'retired original')} kept for `tierfold restore`"
+    listed = ", ".join(f"{count} {what}" for what, count in stay.items() if count)
+    if listed:
+        yield (
+            f"a broker may still name these segments, so they stay: {listed}. If no broker serves"
+            " this tier, set tier.binding=detached"
+        )
 
 
 _Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)
@@ -236,23 +244,6 @@ def _past_grace(
 def _is_ours(entry: RetiredSegment) -> bool:
     """Whether tierfold wrote it, so that no broker names it."""
     return bool(entry.segment.written_by_run)
-
-
-def _everything_expires(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
-    """A note if every live segment expires, in case a setting is mistyped."""
-    is_all = expired and len(expired) == len(view.segments)
-    return ("every live segment is past retention",) if is_all else ()
-
-
-def _stay(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """A note on the segments that stay because a broker may still name them."""
-    listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    if not listed:
-        return ()
-    return (
-        f"a broker may still name these segments, so they stay: {listed}. If no broker serves this"
-        " tier, set tier.binding=detached",
-    )
 
 
 def rechecked(
