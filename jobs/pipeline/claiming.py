@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from tierfold.compaction.cleaning.rounds import Round
-from tierfold.compaction.cleaning.undecided_transactions import transactions_end
+from tierfold.compaction.cleaning.transactions import transactions_end
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject

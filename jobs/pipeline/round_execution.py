@@ -14,8 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks, too_many_keyless
-from tierfold.compaction.cleaning.transactions import TransactionStatus, transaction_status
-from tierfold.compaction.cleaning.undecided_transactions import (
+from tierfold.compaction.cleaning.transactions import (
+    TransactionStatus,
+    transaction_status,
     unexplained_transaction,
     with_unindexed,
 )

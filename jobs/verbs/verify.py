@@ -21,8 +21,8 @@ from tierfold.compaction.cleaning.transactions import (
     TransactionStatus,
     joined_batches,
     transaction_status,
+    with_unindexed,
 )
-from tierfold.compaction.cleaning.undecided_transactions import with_unindexed
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
