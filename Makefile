@@ -55,7 +55,7 @@ lint: $(TESTING) ## only the linters: style, types, and which package may import
 pages: $(RUNTIME) ## write the generated pages and transcripts again (scripts/pages.py)
 	@$(BIN)/python -m scripts.pages
 
-bench: jdk $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; docs/performance.md)
+bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/performance.md)
 	@$(BIN)/python -m tests.bench.run
 
 soak: jdk $(TESTING) ## search for bugs all night (docs/reliability.md)
