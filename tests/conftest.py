@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -41,12 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and STARTS_JVM & set(item.fixturenames):
             item.add_marker("jvm")
-
-
-def pytest_collection_finish() -> None:
-    """Exempt the thousands of collected tests from each garbage collection of this process."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")
