@@ -212,7 +212,7 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     if not is_topic(topic):
         raise BadSettings(
             f"{topic!r} is not a valid topic name",
-            where="tierfold config",
+            where="TOPIC",
             remedy="A topic name has only letters, digits, dots, dashes and underscores.",
         )
     found = settings.effective(topic)

@@ -65,7 +65,7 @@ def test_wrong_names_and_the_help(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     upload(tier, 0, 5)
     ran = tierfold("forget", tier, "order-0")
-    ran.refuses("tierfold forget", "no partition has the name 'order-0'", "orders-0?")
+    ran.refuses("no partition has the name 'order-0'", "orders-0?")
     assert not told(tierfold("forget", "--help").stdout, "Examples", "cannot be undone")
     assert not told(tierfold("vacuum", "--help").stdout, "--diverged", "tier.binding=detached")
 
