@@ -11,7 +11,7 @@ from tests.compaction.builders import a_segment, a_state, a_view
 from tests.faults.simulation.environment_broker import History, upload
 from tests.faults.simulation.environment_checks import Broken
 from tests.faults.simulation.environment_model import Tier, held_in
-from tests.faults.simulation.simulation_actors import _as_read
+from tests.faults.simulation.simulation_actors import _as_read, _check_choice
 from tests.faults.simulation.simulation_ending import _tidied
 from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor, Killed
 from tests.faults.simulation.simulation_settings import Environment, drawn_environment
@@ -49,6 +49,14 @@ def cut_off() -> tuple[Environment, Tier]:
     raise AssertionError
 
 
+def not_read(tier: Tier) -> tuple[str, ...]:
+    """Return the notes of a survey to which the store refused every upload."""
+    ids = [upload.attempt.segment_id for upload in tier.held]
+    return tuple(
+        f"segment {segment_id} (start 0) is kept, not read: {NOT_TAKEN}." for segment_id in ids
+    )
+
+
 def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> PartitionPlan:
     return PartitionPlan(
         key=tier.log.key,
@@ -60,11 +68,8 @@ def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> Part
 
 def test_a_survey_is_not_blamed_for_what_the_store_did_not_let_it_read() -> None:
     environment, tier = cut_off()
-    ids = [upload.attempt.segment_id for upload in tier.held]
-    failed = [
-        f"segment {segment_id} (start 0) is kept, not read: {NOT_TAKEN}." for segment_id in ids
-    ]
-    assert not _as_read(tier, looked(environment, tier, tuple(failed))).is_cut_off
+    failed = not_read(tier)
+    assert not _as_read(tier, looked(environment, tier, failed)).is_cut_off
     torn = [note.replace(NOT_TAKEN, "the log is torn") for note in failed]
     assert _as_read(tier, looked(environment, tier, tuple(torn))).is_cut_off
     assert _as_read(tier, looked(environment, tier, ("unknown segment",))).is_cut_off
@@ -76,6 +81,19 @@ def test_a_survey_is_not_blamed_for_what_the_store_did_not_let_it_read() -> None
     ]
     assert others
     assert _as_read(tier, looked(environment, tier, tuple(others))).is_cut_off
+
+
+def test_a_partition_may_be_left_alone_if_its_next_upload_was_not_read() -> None:
+    environment, log = uploaded(1)
+    row = a_state([a_segment(0, 0)], lineage=log.written.log.lineage[:1])
+    environment.watch.rows[log.key] = row
+    tier = environment.watch.tier(log.key)
+    assert tier.reach > row.next_offset
+    began_ms = environment.scheduler.now_ms
+    _check_choice(environment, tier, looked(environment, tier, not_read(tier)), began_ms)
+    with pytest.raises(Killed):
+        _check_choice(environment, tier, looked(environment, tier, ()), began_ms)
+    assert "is left alone, and" in str(environment.scheduler.failure)
 
 
 def test_a_person_moves_away_what_no_broker_uploaded_if_it_is_refused_without_a_row() -> None:
