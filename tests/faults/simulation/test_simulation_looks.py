@@ -13,6 +13,7 @@ from tests.faults.simulation.environment_checks import Broken
 from tests.faults.simulation.environment_model import Tier, held_in
 from tests.faults.simulation.simulation_actors import _as_read, _check_choice
 from tests.faults.simulation.simulation_ending import _tidied
+from tests.faults.simulation.simulation_forgetting import _dead_moved_away
 from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor, Killed
 from tests.faults.simulation.simulation_settings import Environment, drawn_environment
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -119,6 +120,20 @@ def test_where_a_row_names_segments_nothing_of_ours_is_moved_away() -> None:
     environment.watch.rows[log.key] = a_state([a_segment(0, 1)])
     _tidied(environment)
     assert left in environment.objects.stored
+
+
+def test_a_person_moves_away_what_a_dead_run_left_incomplete_but_no_upload() -> None:
+    environment, log = uploaded(1)
+    theirs = set(environment.objects.stored)
+    segment_id = "Tosfr1BUToSbxEoYIIt7sw"
+    left = f"{partition_folder(log.key)}/{0:020d}-{segment_id}.log"
+    environment.objects.put(left, b"half a segment")
+    ids = (log.attempts[0].segment_id, segment_id)
+    refusal = "; ".join(f"segment {name} (start 0) lacks .snapshot" for name in ids)
+    assert _dead_moved_away(environment, log.key, f"orders-0: even so: {refusal}.", "last")
+    assert set(environment.objects.stored) == theirs
+    assert log.moved_away == {left}
+    assert not _dead_moved_away(environment, log.key, refusal, "last")
 
 
 def test_a_segment_is_read_again_if_another_row_skips_more_of_it() -> None:
