@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from itertools import count
 
@@ -15,10 +16,16 @@ from tests.faults.simulation.simulation_actors import _as_read, _check_choice
 from tests.faults.simulation.simulation_ending import _tidied
 from tests.faults.simulation.simulation_forgetting import _dead_moved_away
 from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor, Killed
-from tests.faults.simulation.simulation_settings import Environment, drawn_environment
+from tests.faults.simulation.simulation_settings import (
+    Environment,
+    deterministic,
+    drawn_environment,
+)
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.jobs.engines.rows import failure, unpickled
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
 
 
@@ -154,6 +161,18 @@ def test_a_segment_is_read_again_if_another_row_skips_more_of_it() -> None:
     after = environment.watch.records_of(log.key, cut)
     assert after == tuple(record for record in before if record[0] >= cut.start_offset)
     assert after != before
+
+
+def test_only_the_product_takes_its_ids_from_the_seed() -> None:
+    environment = drawn_environment(1)
+    rng = environment.scheduler.rng
+    before = rng.getstate()
+    with deterministic(environment):
+        # numba draws one for each kernel that it adds to its cache.
+        uuid.uuid4()
+        assert rng.getstate() == before
+        assert {len(new_segment_id()), len(new_commit_id())} == {22, 36}
+    assert rng.getstate() != before
 
 
 def test_an_error_that_the_product_takes_for_its_own_bug_ends_the_scenario() -> None:
