@@ -50,7 +50,7 @@ def test_a_missing_partition_is_reported_with_similar_names(
     tier: Path, verb: tuple[str, ...]
 ) -> None:
     ran = tierfold(*verb, tier, "order-0")
-    ran.refuses(f"tierfold {verb[0]}", "no partition has the name 'order-0'", "orders-0?")
+    ran.refuses(f"{tier}: no partition has the name 'order-0'", "orders-0?")
 
 
 @pytest.mark.parametrize(
