@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -24,52 +25,38 @@ _OUTPUT: Final = "jobs.output"
 """The key of the verb's output in click's context."""
 
 
-class Output(Protocol):
-    """Where the remarks, the progress and the result of a verb go."""
-
-    progress: Console
-    """For progress and warnings of a run; it never writes to stdout."""
-
-    def remark(self, remarks: Remarks) -> None:
-        """Report probable mistakes in the settings."""
-
-    def show(self, result: Result) -> None:
-        """Print the result on stdout."""
-
-    def show_error(self, error: TierfoldError) -> None:
-        """Print on stdout that corrupt data stopped the verb; stderr gets the sentence anyway."""
-
-
-class Tables:
-    """Tables on stdout; remarks go to stderr at once."""
+class Output:
+    """Where the remarks and the result of a verb go: tables on stdout, remarks on stderr."""
 
     def __init__(self) -> None:
         self.progress = Console(stderr=True)
+        """For progress and warnings of a run; it never writes to stdout."""
 
     def remark(self, remarks: Remarks) -> None:
-        """See `Output`."""
+        """Report probable mistakes in the settings."""
         remarks.print_to(Console(stderr=True))
 
     def show(self, result: Result) -> None:
-        """See `Output`."""
+        """Print the result on stdout."""
         width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
         result.print_tables(_StdoutConsole(file=sys.stdout, width=width, highlight=False))
 
     def show_error(self, error: TierfoldError) -> None:
-        """See `Output`."""
+        """Report on stdout an error that stopped the verb; tables do not, as stderr has it."""
 
 
-class Document:
+class Document(Output):
     """One JSON document on stdout; remarks are part of it."""
 
     def __init__(self) -> None:
+        super().__init__()
         # spark-submit merges stderr into stdout, where only the document may appear.
         self.progress = Console(stderr=True, quiet=under_spark_submit())
         self._remarks: dict[str, list[str]] = {}
 
     def remark(self, remarks: Remarks) -> None:
         """See `Output`."""
-        for kind, sentences in remarks.as_json().items():
+        for kind, sentences in asdict(remarks).items():
             self._remarks.setdefault(kind, []).extend(sentences)
 
     def show(self, result: Result) -> None:
@@ -91,14 +78,14 @@ class _StdoutConsole(Console):
 
 def output_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
     """The callback of `--json`: return the output, and keep it for an error that stops the verb."""
-    output: Output = Document() if value else Tables()
+    output = Document() if value else Output()
     ctx.meta[_OUTPUT] = output
     return output
 
 
 def output_of(ctx: click.Context) -> Output:
     """Return the output that `--json` chose; tables if the verb has no such option."""
-    output: Output = ctx.meta.get(_OUTPUT) or Tables()
+    output: Output = ctx.meta.get(_OUTPUT) or Output()
     return output
 
 

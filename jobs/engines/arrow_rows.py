@@ -5,6 +5,7 @@ A worker imports this module and what its stage needs, but nothing that only the
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -13,7 +14,6 @@ from pyspark import Accumulator
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
-from tierfold.jobs.spark.worker_memory import freeze_gc
 from tierfold.storage.tiers.tier_uris import open_tier
 
 _NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
@@ -25,6 +25,8 @@ _ARROW: Final = pa.schema(
 
 ROW_SCHEMA: Final = from_arrow_schema(_ARROW)
 """The columns of `Row`."""
+
+_frozen_stages: Final[set[str]] = set()
 
 BATCH_BYTES: Final = 2**20
 """Payload bytes of a batch; this many make its overhead small."""
@@ -46,9 +48,22 @@ def in_worker(
                 yield as_batch(waiting)
                 waiting, waiting_bytes = [], 0
         yield as_batch(waiting)
-        freeze_gc(type(stage).__name__)
+        _freeze_gc(type(stage).__name__)
 
     return run
+
+
+def _freeze_gc(stage: str) -> None:
+    """Freeze all loaded objects for the garbage collector, once per process and stage.
+
+    After every task PySpark's daemon collects garbage and walks all objects of numba and pyarrow,
+    which takes 60 ms, as long as a small segment. At the end of a task of `stage`, its kernels are
+    loaded.
+    """
+    if stage not in _frozen_stages:
+        _frozen_stages.add(stage)
+        gc.collect()
+        gc.freeze()
 
 
 def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:

@@ -19,7 +19,6 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
-    left_as_it_is,
     needs_producers,
     partition_plan,
     with_row_notes,
@@ -106,20 +105,14 @@ def known_among(
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
     for key in (*everywhere, *states):
         names[key.topic_id, key.partition].add(str(key))
-    return [
-        KnownPartition(
-            key=key,
-            state=states.get(key),
-            refusal=_refused_row(rows, key)
-            or _shared_id(key, names[key.topic_id, key.partition]),
-        )
-        for key in keys
-    ]
 
+    def refusal(key: PartitionKey) -> Refusal | None:
+        error = rows.refused.get((key.topic_id, key.partition))
+        if error is not None:
+            return refusal_of(error, str(key))
+        return _shared_id(key, names[key.topic_id, key.partition])
 
-def _refused_row(rows: RowsRead, key: PartitionKey) -> Refusal | None:
-    error = rows.refused.get((key.topic_id, key.partition))
-    return None if error is None else refusal_of(error, str(key))
+    return [KnownPartition(key=key, state=states.get(key), refusal=refusal(key)) for key in keys]
 
 
 def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
@@ -148,21 +141,17 @@ def _surveyed(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionPlan:
     epoch = 0 if known.state is None else known.state.epoch
-    rest = rest_by_policy(rules)
-    if rest is not None:
-        return left_as_it_is(known.key, rules, rest, epoch)
-    view = inspected(context, known)
-    if isinstance(view, Refusal):
-        return left_as_it_is(known.key, rules, view, epoch)
+    found = rest_by_policy(rules) or inspected(context, known)
+    if not isinstance(found, PartitionView):
+        return PartitionPlan(key=known.key, rules=rules, choice=found, epoch=epoch)
     try:
         is_forced = first_dirty is not None
-        is_needed = needs_producers(view, context.now_ms, is_forced=is_forced)
-        producers = (read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ())
-        view = with_row_notes(view, known.state, rules)
+        is_needed = needs_producers(found, context.now_ms, is_forced=is_forced)
+        producers = read_snapshot(context.tier, found.key, found.segments[-1]) if is_needed else ()
+        view = with_row_notes(found, known.state, rules)
         plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        refusal = refusal_of(error, str(known.key))
-        return left_as_it_is(known.key, rules, refusal, epoch)
+        plan = PartitionPlan(key=known.key, rules=rules, choice=refusal_of(error, str(known.key)))
     return replace(plan, epoch=epoch)
 
 

@@ -124,8 +124,8 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     outcomes = [report.outcome for report in reports]
     if PLANNED in outcomes:
         console.print(
-            "Records without a key are dropped. How many is unknown until scanned;"
-            " compact.keyless.max limits them.",
+            "Records without a key will be dropped; their number is not known before the scan."
+            " To refuse a partition with more than N of them, set compact.keyless.max=N.",
             style="dim",
         )
     console.print(outcomes_line(outcomes, _AS_DONE))

@@ -73,7 +73,7 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
     Raises BadSettings if `name` matches no partition, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
-    known = known_by_name(context, name, where="tierfold forget")
+    known = known_by_name(context, name, where=context.tier_uri)
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     found = _inspected(context, known.key, known.state)

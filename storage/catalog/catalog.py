@@ -35,10 +35,10 @@ from tierfold.storage.catalog.attempts import (
     overlaid,
     row_id_of,
 )
-from tierfold.storage.catalog.cells import impossible_cells
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import (
     RowsRead,
+    impossible_rows,
     rows_as_promised,
     rows_judged,
     rows_read,
@@ -300,20 +300,22 @@ def _with_next(
     `rows` are of these buckets, and perhaps of more; `found` are those that `pending` replaces.
     """
     buckets = {bucket_of(topic_id) for topic_id, _ in pending}
-    stay = [
-        bucket in buckets and row_id not in pending
-        for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
-    ]
+    stay = _rows_where(
+        rows,
+        [
+            bucket in buckets and row_id not in pending
+            for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
+        ],
+    )
     successors = [attempt.next_row(found.get(row_id)) for row_id, attempt in pending.items()]
     written = table_of(successors)
     _ensure_readable(written)
-    return pa.concat_tables([rows.filter(pa.array(stay, pa.bool_())), written])
+    return pa.concat_tables([stay, written])
 
 
 def _ensure_readable(rows: pa.Table) -> None:
     """Refuse a row that no reader would accept: it would block its partition for good."""
-    columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-    for row, found in impossible_cells(columns).items():
+    for row, found in impossible_rows(rows).items():
         raise InvariantBroken(
             found,
             where=f"{rows['topic'][row]}-{rows['partition'][row]}",
@@ -322,7 +324,14 @@ def _ensure_readable(rows: pa.Table) -> None:
 
 
 def _rows_of(rows: pa.Table, ids: Container[RowId]) -> pa.Table:
-    return rows.filter(pa.array([row_id in ids for row_id in _ids_of(rows)], pa.bool_()))
+    return _rows_where(rows, [row_id in ids for row_id in _ids_of(rows)])
+
+
+def _rows_where(rows: pa.Table, flags: Sequence[bool]) -> pa.Table:
+    """The rows with a true flag; Arrow's filter of nested columns is slow even if it takes all."""
+    if all(flags):
+        return rows
+    return rows.filter(pa.array(flags, pa.bool_())) if any(flags) else rows.slice(0, 0)
 
 
 def _ids_of(rows: pa.Table) -> Iterator[RowId]:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, total
-from tierfold.compaction.cleaning.emptied_batches import is_emptied
 from tierfold.compaction.cleaning.group_outcome import (
     RewriteReason,
     closing_batch_of,
@@ -32,6 +31,7 @@ from tierfold.compaction.cleaning.record_retention import (
     Retention,
     decide_retention,
     earliest_due_ms,
+    is_emptied,
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask

@@ -33,11 +33,11 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.invariants import ensure
-from tierfold.compaction.deletion.deletion_checks import deletion_violations
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
     deletion_plan_of,
+    deletion_violations,
     run_at_work,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason

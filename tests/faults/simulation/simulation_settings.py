@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import pytest
@@ -36,7 +37,9 @@ from tierfold.jobs.pipeline import (
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
+from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
+from tierfold.storage.kafka import kafka_uuid
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
 FAULT_PROFILES: Final = (
@@ -213,7 +216,9 @@ def deterministic(environment: Environment) -> Iterator[None]:
         return uuid.UUID(int=environment.scheduler.rng.getrandbits(128), version=4)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uuid, "uuid4", drawn_uuid)
+        # In the product alone: numba names the files of its cache with `uuid4`, too.
+        for module in (catalog, kafka_uuid):
+            patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid))
         for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)
