@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tierfold.compaction.discovery.listing import ListedSegment, classify
+from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -23,13 +23,14 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.segments.segment_inspection import inspected
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
+from tierfold.storage.tiers.remote_tier import Listing
 
 
 def facts_of(
     context: RunContext,
     key: PartitionKey,
     state: PartitionState | None,
-    listed: Sequence[ListedSegment] | None = None,
+    listed: Listing | None = None,
 ) -> PartitionFacts:
     """Read all facts about a partition; raises TierfoldError. `listed`: its listing, if known."""
     classified = classify(context.tier.listing(key) if listed is None else listed, state)
@@ -42,10 +43,16 @@ def facts_of(
 
 
 def viewed(
-    context: RunContext, key: PartitionKey, state: PartitionState | None
+    context: RunContext,
+    key: PartitionKey,
+    state: PartitionState | None,
+    listed: Listing | None = None,
 ) -> PartitionView | Refusal:
-    """Return the partition's view from the tier and the catalog's row; raises TierfoldError."""
-    return view_from(context, facts_of(context, key, state))
+    """Return the partition's view from the tier and the catalog's row; raises TierfoldError.
+
+    `listed`: its listing, if known.
+    """
+    return view_from(context, facts_of(context, key, state, listed))
 
 
 def aborted_in(

@@ -31,6 +31,7 @@ from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
+from tierfold.storage.tiers.remote_tier import Listing
 
 READERS: Final = 16
 """Threads that read metadata in parallel; they mostly wait for storage."""
@@ -54,6 +55,8 @@ class KnownPartition:
     """The catalog's row; None: no row."""
     refusal: Refusal | None
     """Why it must not be inspected."""
+    listed: Listing
+    """Its listing, newer than the row; empty if that failed, which is the refusal."""
 
 
 def survey_of(
@@ -80,7 +83,7 @@ def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:
     """
     everywhere = context.tier.partitions()
     keys = scope.chosen(everywhere)
-    return known_among(everywhere, keys, context.catalog.look(keys))
+    return known_among(context, everywhere, keys, context.catalog.look(keys))
 
 
 def known_by_name(
@@ -89,14 +92,19 @@ def known_by_name(
     """Return the partition in scope with that name; raises as `named` and `known_partitions`."""
     everywhere = context.tier.partitions()
     key = named(scope.chosen(everywhere), name, where=where)
-    (known,) = known_among(everywhere, [key], context.catalog.look([key]))
+    (known,) = known_among(context, everywhere, [key], context.catalog.look([key]))
     return known
 
 
 def known_among(
-    everywhere: Sequence[PartitionKey], keys: Sequence[PartitionKey], rows: RowsRead
+    context: RunContext,
+    everywhere: Sequence[PartitionKey],
+    keys: Sequence[PartitionKey],
+    rows: RowsRead,
 ) -> list[KnownPartition]:
-    """Return each of `keys` with its row; `everywhere`: the partitions that the tier lists.
+    """Return each of `keys` with its row and listing; `everywhere`: the tier's partitions.
+
+    All are listed at once, after the rows were read: an older listing would lack a live segment.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
     same partition, so both are refused. A partition with an invalid row is refused, too.
@@ -106,13 +114,23 @@ def known_among(
     for key in (*everywhere, *states):
         names[key.topic_id, key.partition].add(str(key))
 
-    def refusal(key: PartitionKey) -> Refusal | None:
-        error = rows.refused.get((key.topic_id, key.partition))
-        if error is not None:
-            return refusal_of(error, str(key))
-        return _shared_id(key, names[key.topic_id, key.partition])
+    listings = context.tier.listings(keys)
 
-    return [KnownPartition(key=key, state=states.get(key), refusal=refusal(key)) for key in keys]
+    def known(key: PartitionKey) -> KnownPartition:
+        listed = listings[key]
+        refused = rows.refused.get((key.topic_id, key.partition))
+        refusal = _shared_id(key, names[key.topic_id, key.partition])
+        for error in (listed, refused):
+            if isinstance(error, Exception):
+                refusal = refusal_of(error, str(key))
+        return KnownPartition(
+            key=key,
+            state=states.get(key),
+            refusal=refusal,
+            listed=() if isinstance(listed, Exception) else listed,
+        )
+
+    return [known(key) for key in keys]
 
 
 def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
@@ -132,7 +150,7 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
     An error in reading or decoding becomes the partition's refusal.
     """
     try:
-        return known.refusal or viewed(context, known.key, known.state)
+        return known.refusal or viewed(context, known.key, known.state, known.listed)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return refusal_of(error, str(known.key))
 

@@ -47,7 +47,7 @@ from tierfold.jobs.sources.segment_options import (
 from tierfold.jobs.spark.worker_daemon import silent_planning, workers_used_once
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of, read_piece
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import Listing, Part, address_of
 
 # Spark's planning workers load this module before any other of tierfold.
 silent_planning()
@@ -190,10 +190,10 @@ class SegmentReader(DataSourceReader):
         ]
 
     def _pieces(self, known: KnownPartition) -> list[LogPiece]:
-        view = known.refusal or viewed(self._context, known.key, known.state)
+        view = known.refusal or viewed(self._context, known.key, known.state, known.listed)
         if isinstance(view, Refusal):
             raise CorruptLog(view.detail, where=str(known.key), remedy=view.remedy)
-        end, segments = view.next_offset, self._segments(view)
+        end, segments = view.next_offset, self._segments(view, known.listed)
         aborted: tuple[AbortedTransaction, ...] = ()
         if self._request.is_committed:
             last_stable = last_stable_in(self._context, view.key, view.segments)
@@ -213,11 +213,11 @@ class SegmentReader(DataSourceReader):
             )
         ]
 
-    def _segments(self, view: PartitionView) -> tuple[Segment, ...]:
+    def _segments(self, view: PartitionView, listed: Listing) -> tuple[Segment, ...]:
         """The segments to read; raises UnreadableObject if originals are gone."""
         if not self._request.is_original or not view.segments:
             return view.segments
-        found = originals_of(self._context, view)
+        found = originals_of(view, listed)
         if isinstance(found, str):
             raise UnreadableObject(
                 found, where=str(view.key), remedy="Omit the option, to read the live segments."

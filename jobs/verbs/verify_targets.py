@@ -21,6 +21,7 @@ from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import KnownPartition, inspected
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_check import CheckOrder
+from tierfold.storage.tiers.remote_tier import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +113,12 @@ def target_of(
     except TierfoldError:
         why = "a live transaction index cannot be read"
         return replace(target.without_comparison(why), is_listed_known=False)
-    return _with_originals(context, replace(target, now=now), view)
+    return _with_originals(context, replace(target, now=now), view, known.listed)
 
 
-def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionView) -> VerifyTarget:
+def _with_originals(
+    context: RunContext, target: VerifyTarget, view: PartitionView, listed: Listing
+) -> VerifyTarget:
     """Add the originals to compare with, or the reason why there are none."""
     if not view.segments:
         return target.without_comparison("no segment is live")
@@ -125,7 +128,7 @@ def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionVi
     if isinstance(decided, str):
         return target.without_comparison(decided)
     try:
-        originals = originals_of(context, view)
+        originals = originals_of(view, listed)
         if isinstance(originals, str):
             return target.without_comparison(originals)
         aborted = aborted_in(context, target.key, originals)

@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 
 STAGED_SUFFIX: Final = ".staged"
@@ -101,13 +101,13 @@ class LocalStore:
 
     def list_each(
         self, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`."""
 
-        def listed(folder: str) -> tuple[ObjectEntry, ...] | TierfoldError:
+        def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
             try:
                 return tuple(self.list(folder))
-            except TierfoldError as error:
+            except Exception as error:  # noqa: BLE001 - it concerns this folder alone
                 return error
 
         with ThreadPoolExecutor(_LISTERS) as pool:

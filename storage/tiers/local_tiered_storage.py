@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
@@ -90,11 +90,11 @@ class LocalTieredStorage(RemoteTier):
 
     def listings(
         self, keys: Sequence[PartitionKey]
-    ) -> dict[PartitionKey, Listing | TierfoldError]:
+    ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
         folders = {partition_folder(key): key for key in keys}
         return {
-            folders[folder]: found if isinstance(found, TierfoldError) else _listing(found)
+            folders[folder]: found if isinstance(found, Exception) else _listing(found)
             for folder, found in self.store.list_each(tuple(folders)).items()
         }
 

@@ -14,8 +14,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import TierfoldError
-
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Any contiguous buffer of single bytes."""
 
@@ -53,7 +51,7 @@ class ObjectStore(Protocol):
 
     def list_each(
         self, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """By folder, the finished objects directly in it, or why it cannot be listed.
 
         The folders have one parent, so that a bucket can list them all at once.

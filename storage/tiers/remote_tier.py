@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import Bytes, ObjectWriter
 
@@ -81,7 +80,7 @@ class RemoteTier(Protocol):
 
     def listings(
         self, keys: Sequence[PartitionKey]
-    ) -> Mapping[PartitionKey, Listing | TierfoldError]:
+    ) -> Mapping[PartitionKey, Listing | Exception]:
         """The listing of each partition, or why it cannot be listed; no object is opened."""
 
     def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
@@ -125,7 +124,7 @@ class RemoteTier(Protocol):
     def listing(self, key: PartitionKey) -> Listing:
         """The partition's listing; raises UnreadableObject."""
         found = self.listings((key,))[key]
-        if isinstance(found, TierfoldError):
+        if isinstance(found, Exception):
             raise found
         return found
 

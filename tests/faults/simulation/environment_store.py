@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.faults.simulation.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
-from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 
 PAGE: Final = 9
@@ -139,13 +139,13 @@ class VirtualStore:
 
     def list_each(
         self, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`."""
-        found: dict[str, tuple[ObjectEntry, ...] | TierfoldError] = {}
+        found: dict[str, tuple[ObjectEntry, ...] | Exception] = {}
         for folder in folders:
             try:
                 found[folder] = tuple(self.list(folder))
-            except TierfoldError as error:
+            except Exception as error:  # noqa: BLE001 - as `LocalStore`
                 found[folder] = error
         return found
 
