@@ -161,10 +161,13 @@ def deletion_plan_of(
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
     set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
+    uploads = () if state is None else _old(incomplete_uploads, times)
+    ended = tuple(upload for upload in uploads if rules.is_detached or upload.is_own)
     stay = {
         "expired": 0 if is_refused else len(due) - len(expired),
         "retired": len(past_grace) - len(may_go),
         "orphaned": 0 if rules.is_detached else len(view.orphans),
+        "in upload": len(uploads) - len(ended),
         "set apart": 0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     }
     return DeletionPlan(
@@ -175,7 +178,7 @@ def deletion_plan_of(
         going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
         orphans=orphans,
         set_apart=set_apart,
-        incomplete_uploads=() if state is None else _old(incomplete_uploads, times),
+        incomplete_uploads=ended,
         notes=(*_on_view(view, expired, set_apart), *_on_kept(len(may_go) - len(starting), stay)),
     )
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_own_id, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
@@ -102,7 +102,10 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.incomplete_uploads`."""
         return tuple(
             IncompleteUpload(
-                object_key=entry.key, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
+                object_key=entry.key,
+                size_bytes=entry.size_bytes,
+                modified_ms=entry.modified_ms,
+                is_own=_is_own(entry.key.rpartition("/")[2]),
             )
             for entry in self.store.unfinished(partition_folder(key))
         )
@@ -224,6 +227,12 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     if found is None or int(found[1]) > _OFFSET_MAX:
         return None
     return int(found[1]), found[2], Part(found[3])
+
+
+def _is_own(name: str) -> bool:
+    """Whether tierfold began the write of that name: a hidden name, or an id of ours in it."""
+    found = _SEGMENT.match(name)
+    return name.startswith(".") or (found is not None and is_own_id(found[2]))
 
 
 def _leaves(object_key: str, what: str) -> UnreadableObject:
