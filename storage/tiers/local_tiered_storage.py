@@ -80,6 +80,11 @@ class LocalTieredStorage(RemoteTier):
 
     store: ObjectStore
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `RemoteTier.maps_ranges`."""
+        return self.store.maps_ranges
+
     def partitions(self) -> tuple[PartitionKey, ...]:
         """See `RemoteTier.partitions`."""
         top = tuple(self.store.list_folders(""))

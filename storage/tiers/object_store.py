@@ -48,6 +48,10 @@ class ObjectWriter(Protocol):
 class ObjectStore(Protocol):
     """Immutable objects; `tests/storage/object_store_contract.py` tests the contract."""
 
+    @property
+    def maps_ranges(self) -> bool:
+        """Whether a large range is mapped from a file, so that it is neither copied nor held."""
+
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """The finished objects directly in `folder`, by key; none if there is no such folder."""
 

@@ -76,6 +76,10 @@ class StagedSegment(Protocol):
 class RemoteTier(Protocol):
     """A tier; a small value that can be pickled for a Spark worker."""
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+
     def partitions(self) -> tuple[PartitionKey, ...]:
         """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
 
@@ -137,12 +141,8 @@ class RemoteTier(Protocol):
         return self.read_part(address, part), self.uri(address, part)
 
     def log_name(self, key: PartitionKey, segment: Segment) -> str:
-        """The full name of what `read_log` returns, for messages about positions in it."""
+        """The full name of the `.log` from the effective start on, for messages about positions."""
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
-
-    def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
-        """The segment's `.log` from its effective start on; raises UnreadableObject."""
-        return self.read_part(address_of(key, segment), Part.LOG)[segment.skipped_bytes :]
 
 
 def counted_from(where: str, skipped_bytes: int) -> str:

@@ -116,6 +116,11 @@ class VirtualStore:
     actor: Actor
     objects: Objects
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+        return False
+
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; each page shows the store at another time."""
         yield from self._listed("list", folder, unfinished=False)

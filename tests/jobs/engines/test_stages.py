@@ -145,9 +145,9 @@ def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) 
     payloads = {kind: np.packbits(np.array(bits, np.uint8)) for kind, bits in own.items()}
     payloads |= {kind: np.array(ordinals, np.uint32) for kind, ordinals in others.items()}
     rows = [a_row(kind, payload.tobytes()) for kind, payload in payloads.items()]
-    found = record_bits([rows[i] for i in order], 5)
+    found = record_bits([rows[i] for i in order])
     both = SUPERSEDED | SUPERSEDING
-    assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED]
+    assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED, 0, 0, 0]
 
 
 def test_the_summaries_of_a_rounds_segments_add_up() -> None:
