@@ -56,6 +56,7 @@ pages: $(RUNTIME) ## write the generated pages and transcripts again (scripts/pa
 bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; docs/performance.md)
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.bench.run
+	@$(BIN)/python -m tests.bench.memory
 
 soak: $(TESTING) ## search for bugs all night (docs/reliability.md)
 	@scripts/require-java javac

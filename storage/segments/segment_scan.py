@@ -173,8 +173,9 @@ def _scanned_window(
 class _Keys:
     """The keys of windows, in order, which become blocks a stretch at a time.
 
-    Held per key, besides its bytes: 16 bytes (hash, ordinal, length; 25 with versions), twice while
-    a stretch is ordered, and 16 for the order. Held per record: one byte of bits.
+    Held per key: 16 bytes (hash, ordinal, length; 25 with versions) and the key itself; while a
+    stretch is ordered all of it twice, and 24 bytes more. Held per record: one byte of bits.
+    Measured (`tests.bench.memory`) with keys of 24 bytes: 120 bytes per record at the peak.
     """
 
     def __init__(self, buckets: int) -> None:
