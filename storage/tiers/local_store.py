@@ -3,11 +3,11 @@
 Writing: a hidden file is filled, synced, and linked to the final name. Linking fails if the name is
 taken, so nothing is ever overwritten, even in a race.
 
-Reading: small objects are copied, large ones mapped. Measured with 256 MB in the page cache: a copy
-takes 65 ms and 256 MB of memory, a mapping 0.2 ms. A page that cannot be read would kill the
-process (SIGBUS). So the kernel loads every page before the array is returned, and reports a page
-that it cannot read as an error. The remaining risk is a file that is truncated while in use: the
-tier's objects never are, and a deleted one stays readable through its mapping.
+Reading: small objects and ranges are copied, large ones mapped. Measured with 256 MB in the page
+cache: a copy takes 65 ms and 256 MB of memory, a mapping 0.2 ms. A page that cannot be read would
+kill the process (SIGBUS). So the kernel loads every page before the array is returned, and reports
+a page that it cannot read as an error. The remaining risk is a file that is truncated while in use:
+the tier's objects never are, and a deleted one stays readable through its mapping.
 """
 
 from __future__ import annotations

@@ -150,6 +150,12 @@ def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) 
     assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED, 0, 0, 0]
 
 
+def test_an_ordinal_beyond_the_segments_bitmap_is_an_error() -> None:
+    own = a_row(RowKind.OWN_SUPERSEDED, b"\0")
+    with pytest.raises(IndexError):
+        record_bits([own, a_row(RowKind.SUPERSEDED, np.array([8], np.uint32).tobytes())])
+
+
 def test_the_summaries_of_a_rounds_segments_add_up() -> None:
     nothing = summed(())
     one = replace(nothing, records=1, record_bytes=2, malformed_versions=3, without_key=4)

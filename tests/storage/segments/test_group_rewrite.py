@@ -148,11 +148,16 @@ def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("range_bytes", [None, 90])
 @pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
 def test_unchanged_stretches_are_copied_once_a_record_is_removed(
-    window_bytes: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window_bytes: int,
+    range_bytes: int | None,
+    threads: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    small_windows(monkeypatch, window_bytes)
+    small_windows(monkeypatch, window_bytes, range_bytes)
     log = picture("0:a=1 [1:b=1 2:c=1] 3:d=1 [4:e=1 5:f=1] 6:g=1", tmp_path)
     assert rewritten(log).result is GroupResult.UNCHANGED
     receipt = rewritten(log, 5, threads=threads)
@@ -293,6 +298,20 @@ def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_p
     assert [len(extra) for extra in met] == [1]
     assert files_of(log) == before
     assert caught.tb is not None
+
+
+@pytest.mark.parametrize(
+    ("bits", "reason"),
+    [(np.zeros(2, np.uint8), "more records than there are bits"), (np.eye(4)[3], "later ones")],
+)
+def test_bits_of_other_records_stop_the_rewrite(
+    bits: np.ndarray, reason: str, tmp_path: Path
+) -> None:
+    log = picture("0:a=1 1:b=1 2:c=1", tmp_path)
+    before = files_of(log)
+    with pytest.raises(ValueError, match=reason):
+        rewrite_group(log.tier, a_task(log), lambda _: bits.astype(np.uint8))
+    assert files_of(log) == before
 
 
 @pytest.mark.parametrize("offsets", [{"start_offset": 1}, {"end_offset": 1}])
