@@ -95,11 +95,6 @@ class LocalStore:
 
     root: Path
 
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
-        return True
-
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""
         return self._entries(folder, is_staged=False)
@@ -138,6 +133,11 @@ class LocalStore:
         with _translated(path, "read"), _opened(path) as descriptor:
             return _range(descriptor, 0, os.fstat(descriptor).st_size)
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
+        return True
+
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`; writing into a mapped array never reaches the file."""
         path = self._path(key)
@@ -173,6 +173,9 @@ class LocalStore:
                 staged.unlink()
         with _translated(final, "create"):
             _sync_folder(final.parent)
+
+    def stored_checksum(self, key: str) -> None:
+        """See `ObjectStore.stored_checksum`: a file system has none."""
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.unfinished`: the hidden files of writers that died."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.object_store import Bytes, ObjectWriter
+from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
 
 
 class Part(StrEnum):
@@ -76,10 +76,6 @@ class StagedSegment(Protocol):
 class RemoteTier(Protocol):
     """A tier; a small value that can be pickled for a Spark worker."""
 
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`."""
-
     def partitions(self) -> tuple[PartitionKey, ...]:
         """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
 
@@ -109,6 +105,10 @@ class RemoteTier(Protocol):
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
         """A whole part; raises UnreadableObject."""
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
     ) -> NDArray[np.uint8]:
@@ -116,6 +116,9 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject.
         """
+
+    def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
+        """What the store says of the part's bytes; see `ObjectStore.stored_checksum`."""
 
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """The part's full name, for messages."""
