@@ -48,7 +48,9 @@ NO_OFFSET: Final = -1
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
-_HEAD_BYTES_MIN: Final = 17  # Enough to know a batch's length and magic.
+HEAD_BYTES_MIN: Final = 17
+"""Enough to know a batch's length and magic; every batch is longer."""
+
 _OK, _TORN, _SHORT, _MAGIC, _CODEC, _ORDER, _DELTA, _COUNT, _CROWDED = range(9)
 _CORRUPTIONS: Final = {
     _TORN: "the log is torn at byte {at}: a batch there needs {found} bytes more",
@@ -217,8 +219,8 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
     batches = 0
     while at < log.size:
         left = log.size - at
-        if left < _HEAD_BYTES_MIN:
-            return batches, _TORN, at, _HEAD_BYTES_MIN - left
+        if left < HEAD_BYTES_MIN:
+            return batches, _TORN, at, HEAD_BYTES_MIN - left
         magic = be_int(log, at + 16, 1)
         if magic < 0 or magic > 2:
             return batches, _MAGIC, at, magic

@@ -27,6 +27,7 @@ from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.batch_headers import (
+    HEAD_BYTES_MIN,
     NO_OFFSET,
     BatchHeads,
     read_heads,
@@ -272,8 +273,7 @@ def reread(log: StoredObject, passed: Sequence[LogWindow]) -> Iterator[NDArray[n
 def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """The log's bytes, cut where batches end, each with its position in the log.
 
-    Only the last bytes may be torn. Raises CorruptLog for a batch that claims to reach beyond the
-    log's end, before the rest of the log is collected for it.
+    Only the last bytes may be torn. Raises CorruptLog and UnreadableObject.
     """
     parts: list[NDArray[np.uint8]] = []
     origin = held_bytes = needed_bytes = 0
@@ -291,11 +291,28 @@ def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]
         parts = [rest.copy()] if missing_bytes else []
         held_bytes = len(rest)
         needed_bytes = held_bytes + missing_bytes
-        beyond_bytes = log.start + origin + needed_bytes - log.end
-        if missing_bytes and beyond_bytes > 0 and not len(log.read(log.end, 1)):
-            raise torn_batch(origin, beyond_bytes, log.where)
+        if held_bytes >= HEAD_BYTES_MIN:
+            _check_claim(log, origin, needed_bytes)
     if held_bytes:
         yield _joined(parts), origin
+
+
+def _check_claim(log: StoredObject, origin: int, claimed_bytes: int) -> None:
+    """Check that a batch at `origin` can have so many bytes, before they are collected.
+
+    A wrong length would else collect much of the log in memory. Beyond the log's end there is none,
+    and where a large batch ends, another one begins. Raises CorruptLog and UnreadableObject.
+    """
+    end = origin + claimed_bytes
+    beyond_bytes = log.start + end - log.end
+    if beyond_bytes > 0:
+        if not len(log.read(log.end, 1)):
+            raise torn_batch(origin, beyond_bytes, log.where)
+    elif claimed_bytes > log.range_bytes:
+        head = log.read(log.start + end, HEAD_BYTES_MIN)
+        _, missing_bytes = whole_batches_bytes(head)
+        if len(head) == HEAD_BYTES_MIN and not missing_bytes:
+            read_heads(head, where=log.where, origin=end)  # Raises: no batch begins there.
 
 
 def _joined(parts: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:

@@ -247,9 +247,17 @@ def test_positions_in_messages_count_from_the_logs_start() -> None:
             list(log_windows(cut))
 
 
-def test_a_false_length_does_not_collect_the_rest_of_the_log() -> None:
+@pytest.mark.parametrize(
+    ("length", "reason"),
+    [
+        (2**30, "torn at byte {at}: a batch there needs"),
+        (9001, "the batch at byte {behind} (has magic|claims)"),
+    ],
+)
+def test_a_false_length_does_not_collect_the_rest_of_the_log(length: int, reason: str) -> None:
     batches = [_piece("plain", base, [300]) for base in range(50)]
-    log = patched(b"".join(batches), len(batches[0]) + 8, "i", 2**30)
+    at = len(batches[0])
+    log = patched(b"".join(batches), at + 8, "i", length)
     read_bytes = 0
     small = stored(log, range_bytes=500)
 
@@ -259,7 +267,7 @@ def test_a_false_length_does_not_collect_the_rest_of_the_log() -> None:
         read_bytes += len(found)
         return found
 
-    with pytest.raises(CorruptLog, match=f"torn at byte {len(batches[0])}: a batch there needs"):
+    with pytest.raises(CorruptLog, match=reason.format(at=at, behind=at + length + 12)):
         list(log_windows(replace(small, read=read)))
     assert read_bytes <= 4 * 500
 
