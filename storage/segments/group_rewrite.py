@@ -57,14 +57,14 @@ from tierfold.storage.tiers.remote_tier import RemoteTier
 _NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
 
 RecordBits: TypeAlias = Callable[[Segment], NDArray[np.uint8]]
-"""A segment → the bits of `offset_map` of its records, then zeros, as many as one likes."""
+"""A segment → the bits of `offset_map` of its records; there may be zeros behind them."""
 
 
 class _Rewrite:
     """One group in progress.
 
-    Nothing is written until there is a reason to rewrite. Only the headers of the windows so far
-    are held: if a reason appears, their bytes are read again and written first.
+    Nothing is written until there is a reason to rewrite. Until then only the headers of the
+    windows are held; when a reason appears, their bytes are read again and written first.
     """
 
     def __init__(self, tier: RemoteTier, task: GroupTask, contexts: ExitStack) -> None:
