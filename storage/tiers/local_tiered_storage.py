@@ -25,7 +25,13 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_own_id, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
-from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectEntry,
+    ObjectStore,
+    ObjectWriter,
+    StoredChecksum,
+)
 from tierfold.storage.tiers.remote_tier import (
     PARTS,
     Listing,
@@ -132,11 +138,20 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.read_part`."""
         return self.store.read(part_key(address, part))
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `RemoteTier.maps_ranges`."""
+        return self.store.maps_ranges
+
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
     ) -> NDArray[np.uint8]:
         """See `RemoteTier.read_range`."""
         return self.store.read_range(part_key(address, part), start, length)
+
+    def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
+        """See `RemoteTier.stored_checksum`."""
+        return self.store.stored_checksum(part_key(address, part))
 
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """See `RemoteTier.uri`."""

@@ -32,6 +32,15 @@ class ObjectEntry:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredChecksum:
+    """What the store itself says of an object's bytes."""
+
+    size_bytes: int
+    crc32c: int
+    """Of the whole object."""
+
+
 class ObjectWriter(Protocol):
     """An object being written; it appears when its context ends without an error."""
 
@@ -66,6 +75,10 @@ class ObjectStore(Protocol):
     def read(self, key: str) -> NDArray[np.uint8]:
         """A whole object, as a writable array that no one else uses."""
 
+    @property
+    def maps_ranges(self) -> bool:
+        """Whether a large range is mapped from a file, so that it is neither copied nor held."""
+
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """Up to `length` bytes from `start` on, fewer at the object's end."""
 
@@ -76,6 +89,15 @@ class ObjectStore(Protocol):
         """Write an object piece by piece; it appears, durable, when the context ends.
 
         If the body raises, nothing appears. A key that is taken is refused.
+        """
+
+    def stored_checksum(self, key: str) -> StoredChecksum | None:
+        """The checksum that the store computed of the bytes that it keeps.
+
+        None: it cannot say, so only reading the object back shows what it keeps. Some emulators
+        compute wrong ones; so if one differs, read back before calling the object corrupt.
+
+        Raises UnreadableObject.
         """
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.object_store import Bytes, ObjectWriter
+from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
 
 
 class Part(StrEnum):
@@ -104,6 +104,10 @@ class RemoteTier(Protocol):
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
         """A whole part; raises UnreadableObject."""
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
     ) -> NDArray[np.uint8]:
@@ -111,6 +115,9 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject.
         """
+
+    def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
+        """What the store says of the part's bytes; see `ObjectStore.stored_checksum`."""
 
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """The part's full name, for messages."""
@@ -136,12 +143,8 @@ class RemoteTier(Protocol):
         return self.read_part(address, part), self.uri(address, part)
 
     def log_name(self, key: PartitionKey, segment: Segment) -> str:
-        """The full name of what `read_log` returns, for messages about positions in it."""
+        """The full name of the `.log` from the effective start on, for messages about positions."""
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
-
-    def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
-        """The segment's `.log` from its effective start on; raises UnreadableObject."""
-        return self.read_part(address_of(key, segment), Part.LOG)[segment.skipped_bytes :]
 
 
 def counted_from(where: str, skipped_bytes: int) -> str:

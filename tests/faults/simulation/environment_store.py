@@ -116,6 +116,14 @@ class VirtualStore:
     actor: Actor
     objects: Objects
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+        return False
+
+    def stored_checksum(self, _: str) -> None:
+        """See `ObjectStore.stored_checksum`: what was written is read back."""
+
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; each page shows the store at another time."""
         yield from self._listed("list", folder, unfinished=False)
