@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tierfold.storage.tiers.request_counts import Requests
+
+STAGED_SUFFIX: Final = ".staged"
+"""The suffix of the hidden name under which an object is written."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Any contiguous buffer of single bytes."""
@@ -21,6 +26,17 @@ Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 def as_view(data: Bytes) -> memoryview:
     """A view of `data` for the operating system and `struct`, without a copy."""
     return data.data if isinstance(data, np.ndarray) else memoryview(data)
+
+
+def staged_name(key: str, token: str) -> str:
+    """The hidden name, in the same folder, under which an object is written."""
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}.{name}.{token}{STAGED_SUFFIX}"
+
+
+def is_staged(name: str) -> bool:
+    """Whether an object or file of that name, without its folder, is being written."""
+    return name.startswith(".") and name.endswith(STAGED_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +127,10 @@ class ObjectStore(Protocol):
 
     def uri(self, key: str) -> str:
         """The object's full name, for messages."""
+
+    def requests(self) -> Requests:
+        """The requests that this process has made to the store so far; a folder takes none."""
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """Whether a folder exists without objects: on a disk, not in a bucket."""

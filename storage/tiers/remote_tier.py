@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
+from tierfold.storage.tiers.request_counts import Requests
 
 
 class Part(StrEnum):
@@ -36,6 +37,11 @@ class Part(StrEnum):
 
 PARTS: Final = tuple(Part)
 """All parts, in the order in which they are written."""
+
+
+CATALOG_FOLDER: Final = "_tierfold"
+"""The folder of a tier's catalog, beside the folders of the layout, unless --catalog names another.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,9 @@ class StagedSegment(Protocol):
 
 class RemoteTier(Protocol):
     """A tier; a small value that can be pickled for a Spark worker."""
+
+    def check(self) -> None:
+        """Raise BadSettings if this is no tier, UnreadableObject if the store cannot be read."""
 
     def partitions(self) -> tuple[PartitionKey, ...]:
         """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
@@ -127,6 +136,9 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject.
         """
+
+    def requests(self) -> Requests:
+        """The requests that this process has made to the tier's store so far."""
 
     def listing(self, key: PartitionKey) -> Listing:
         """The partition's listing; raises UnreadableObject."""

@@ -1,0 +1,191 @@
+"""A proxy in front of an S3 emulator: it counts requests, and answers chosen ones wrongly.
+
+Signatures cover the host, so a client signs for the proxy and the emulator must not check them;
+moto does not.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+HOP_BY_HOP: Final = frozenset({"connection", "transfer-encoding", "keep-alive", "content-length"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as the proxy sees it."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+
+    @property
+    def kind(self) -> str:
+        """What it asks for, in the words of `Requests`."""
+        if self.method == "GET" and {"list-type", "uploads"} & self.query.keys():
+            return "lists"
+        if "uploadId" in self.query:
+            return {"PUT": "parts", "POST": "completes", "DELETE": "aborts", "GET": "lists"}[
+                self.method
+            ]
+        if "uploads" in self.query:
+            return "begins"
+        return {"GET": "gets", "HEAD": "heads", "PUT": "puts", "DELETE": "deletes"}[self.method]
+
+Answer = tuple[int, bytes]
+"""A status and a body."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What happens to the next `times` requests of a kind."""
+
+    kind: str
+    times: int = 1
+    answer: Answer | None = None
+    """Answered instead of the emulator."""
+    is_forwarded: bool = False
+    """Whether the emulator receives the request nevertheless: its answer is lost."""
+    cut_after_bytes: int | None = None
+    """Where the connection breaks in the body of the emulator's answer."""
+    silent_s: float = 0.0
+    """How long the proxy waits before its answer."""
+    before: Callable[[], None] | None = None
+    """Done before the request."""
+    seen: int = field(default=0, init=False)
+
+
+def error(status: int, code: str, more: str = "") -> Answer:
+    """An error as S3 answers it."""
+    return status, (
+        f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code>'
+        f"<Message>AKIA-secret in a message</Message>{more}</Error>"
+    ).encode()
+
+
+RESET: Final[Answer] = (0, b"")
+"""The connection is closed without an answer."""
+
+
+class Proxy:
+    """A running proxy; `faults` and `counts` may be read and changed at any time."""
+
+    def __init__(self, target: str) -> None:
+        self.target = urlsplit(target).netloc
+        self.lock = threading.Lock()
+        self.faults: list[Fault] = []
+        self.counts: Counter[str] = Counter()
+        self.requests: list[Request] = []
+
+    def add(self, kind: str, **given: object) -> Fault:
+        """Plan a fault."""
+        fault = Fault(kind, **given)  # type: ignore[arg-type]
+        self.faults.append(fault)
+        return fault
+
+    def received(self, request: Request) -> Fault | None:
+        """Count a request, and return the fault that it meets."""
+        with self.lock:
+            self.counts[request.kind] += 1
+            self.requests.append(request)
+            for fault in self.faults:
+                if fault.kind == request.kind and fault.seen < fault.times:
+                    fault.seen += 1
+                    return fault
+        return None
+
+
+@contextmanager
+def proxied(target: str) -> Iterator[tuple[Proxy, str]]:
+    """A proxy and its endpoint."""
+    proxy = Proxy(target)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            _handle(proxy, self)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield proxy, f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _handle(proxy: Proxy, handler: BaseHTTPRequestHandler) -> None:
+    url = urlsplit(handler.path)
+    query = parse_qs(url.query, keep_blank_values=True)
+    request = Request(handler.command, url.path, query, dict(handler.headers.items()))
+    if handler.headers.get("Expect", "").lower() == "100-continue":
+        handler.send_response_only(100)
+        handler.end_headers()
+    body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+    fault = proxy.received(request)
+    if fault is not None and fault.before is not None:
+        fault.before()
+    if fault is not None and fault.silent_s:
+        time.sleep(fault.silent_s)
+    if fault is not None and fault.answer is not None:
+        if fault.is_forwarded:
+            _forwarded(proxy, handler, body)
+        _send(handler, *fault.answer, {"Content-Type": "application/xml"})
+        return
+    status, headers, found = _forwarded(proxy, handler, body)
+    _send(handler, status, found, headers, None if fault is None else fault.cut_after_bytes)
+
+
+def _forwarded(
+    proxy: Proxy, handler: BaseHTTPRequestHandler, body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(proxy.target, timeout=60)
+    headers = {name: value for name, value in handler.headers.items() if name != "Expect"}
+    connection.request(handler.command, handler.path, body or None, headers)
+    answer = connection.getresponse()
+    found = answer.read()
+    kept = dict(answer.getheaders())
+    connection.close()
+    if handler.command != "HEAD":
+        kept = {name: value for name, value in kept.items() if name.lower() not in HOP_BY_HOP}
+    return answer.status, kept, found
+
+
+def _send(
+    handler: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    headers: dict[str, str],
+    cut_after_bytes: int | None = None,
+) -> None:
+    handler.close_connection = cut_after_bytes is not None or status == 0
+    if status == 0:
+        return
+    handler.send_response_only(status)
+    for name, value in headers.items():
+        if name.lower() not in HOP_BY_HOP - {"content-length"}:
+            handler.send_header(name, value)
+    if handler.command != "HEAD":
+        handler.send_header("Content-Length", str(len(body)))
+    elif "content-length" not in {name.lower() for name in headers}:
+        handler.send_header("Content-Length", "0")
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body[:cut_after_bytes])
