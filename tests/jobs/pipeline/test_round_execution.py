@@ -45,6 +45,7 @@ from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.compact import compact
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -136,7 +137,24 @@ def last_byte_changes(_: Path, sources: list[Path]) -> str:
 def last_batch_vanishes(_: Path, sources: list[Path]) -> str:
     log = sources[-1]
     log.write_bytes(log.read_bytes()[: int(read_segment(log).heads.position[-1])])
-    return ""  # The log is valid; only the counts differ.
+    return str(log)
+
+
+def last_batch_has_one_record(_: Path, sources: list[Path]) -> str:
+    *_, last = read_segment(sources[-1]).batches()
+
+    def batch(value_bytes: int) -> bytes:
+        record = RecordDraft(
+            offset=last.last_offset, timestamp_ms=NOW_MS, key=b"k4", value=b"v" * value_bytes
+        )
+        draft = BatchDraft(
+            base_offset=last.base_offset, records=(record,), leader_epoch=last.leader_epoch
+        )
+        return write_batch(draft)
+
+    whole = next(found for found in map(batch, range(100)) if len(found) == last.size_bytes)
+    sources[-1].write_bytes(sources[-1].read_bytes()[: last.position] + whole)
+    return ""  # The log is valid and as long as before; only the counts differ.
 
 
 def new_log_is_cut(folder: Path, sources: list[Path]) -> str:
@@ -150,7 +168,8 @@ def new_log_is_cut(folder: Path, sources: list[Path]) -> str:
     [
         (second_log_vanishes, False, "it is not there, or no longer"),
         (last_byte_changes, False, "bad CRC"),
-        (last_batch_vanishes, False, "the results contradict each other, nothing was committed"),
+        (last_batch_vanishes, False, "where the catalog says"),
+        (last_batch_has_one_record, False, "the results contradict each other, nothing was"),
         (new_log_is_cut, True, "nothing was committed"),
     ],
 )
