@@ -47,7 +47,7 @@ def restore_verb(
         raise click.UsageError("Missing option '--to'. `tierfold history` lists times and runs.")
     context = opened(given).context
     found = restore(context, partition_name, to, output.progress, is_dry_run=dry_run)
-    finish(output, restore_result(found))
+    finish(output, restore_result(found), context)
 
 
 @click.command("forget")
@@ -76,8 +76,9 @@ def forget_verb(partition_name: str, dry_run: bool, output: Output, **given: Any
     from tierfold.jobs.reports.change_report import forget_result
     from tierfold.jobs.verbs.forget import forget
 
-    found = forget(opened(given).context, partition_name, output.progress, is_dry_run=dry_run)
-    finish(output, forget_result(found))
+    context = opened(given).context
+    found = forget(context, partition_name, output.progress, is_dry_run=dry_run)
+    finish(output, forget_result(found), context)
 
 
 @click.command("vacuum")
@@ -136,4 +137,5 @@ def vacuum_verb(dry_run: bool, output: Output, **given: Any) -> None:
     limits = VacuumLimits(now_ms=context.now_ms, **{name: given[name] for name in names})
     found = vacuum(*tier, limits, progress, is_dry_run=dry_run)
     catalog_files = catalog_cleaned(context, progress, is_dry_run=dry_run)
-    finish(output, vacuum_result(found, catalog_files, run="" if dry_run else context.run))
+    result = vacuum_result(found, catalog_files, run="" if dry_run else context.run)
+    finish(output, result, context)

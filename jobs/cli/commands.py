@@ -71,9 +71,9 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 
     tier = opened_with_remarks(given, output, has_advice=True)
     if partition_name is None:
-        finish(output, plan_result(plan(*tier), "plan"))
+        finish(output, plan_result(plan(*tier), "plan"), tier.context)
     else:
-        finish(output, explained_result(explain(*tier, partition_name)))
+        finish(output, explained_result(explain(*tier, partition_name)), tier.context)
 
 
 @tierfold.command("compact")
@@ -100,11 +100,11 @@ def compact_verb(dry_run: bool, output: Output, **given: Any) -> None:
     run, budget = tier.context.run, budget_of(given)
     if dry_run:
         plans = plan(*tier, budget, local_max_of(given))
-        finish(output, plan_result(plans, "dry run: nothing is changed"))
+        finish(output, plan_result(plans, "dry run: nothing is changed"), tier.context)
     else:
         reports = compact(*tier, output.progress, budget, engine_of(given))
         output.remark(Remarks(warnings=broker_warnings(tier.settings, reports)))
-        finish(output, plan_result(reports, f"run {run}", run=run))
+        finish(output, plan_result(reports, f"run {run}", run=run), tier.context)
 
 
 @tierfold.command("status")
@@ -121,7 +121,8 @@ def status_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.reports.status_report import status_result
     from tierfold.jobs.verbs.status import status
 
-    finish(output, status_result(status(*opened_with_remarks(given, output))))
+    tier = opened_with_remarks(given, output)
+    finish(output, status_result(status(*tier)), tier.context)
 
 
 @tierfold.command("verify")
@@ -151,7 +152,7 @@ def verify_verb(second_opinion: bool, output: Output, **given: Any) -> None:
         raise click.UsageError("--second-opinion needs Spark: leave out --engine local.")
     tier, engine = opened_with_remarks(given, output), engine_of(given)
     found = verify(*tier, output.progress, second_opinion=second_opinion, engine=engine)
-    finish(output, verify_result(found))
+    finish(output, verify_result(found), tier.context)
 
 
 @tierfold.command("history")
@@ -174,7 +175,8 @@ def history_verb(partition_name: str, limit: int | None, output: Output, **given
     from tierfold.jobs.reports.history_report import history_result
     from tierfold.jobs.verbs.history import history
 
-    finish(output, history_result(history(opened(given).context, partition_name, limit)))
+    context = opened(given).context
+    finish(output, history_result(history(context, partition_name, limit)), context)
 
 
 @tierfold.command("dump")

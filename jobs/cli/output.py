@@ -15,6 +15,7 @@ from tierfold.jobs.cli.exit_codes import exit_code_of, leave_broken_pipe
 from tierfold.jobs.context.stopping import under_spark_submit
 
 if TYPE_CHECKING:
+    from tierfold.jobs.context.run_context import RunContext
     from tierfold.jobs.reports.result import Result
     from tierfold.jobs.settings.remarks import Remarks
 
@@ -89,8 +90,12 @@ def output_of(ctx: click.Context) -> Output:
     return output
 
 
-def finish(output: Output, result: Result) -> None:
-    """Print the result, and exit unless the exit code is 0."""
+def finish(output: Output, result: Result, context: RunContext | None = None) -> None:
+    """Print the result, and exit unless the exit code is 0; `context`: of a verb on a tier."""
+    if context is not None:
+        from tierfold.jobs.reports.request_report import with_requests
+
+        result = with_requests(result, context)
     output.show(result)
     code = exit_code_of(result.outcomes)
     if code:

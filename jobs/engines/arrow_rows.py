@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyspark import Accumulator
+from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
+from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.tier_uris import open_tier
 
 _NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
@@ -32,13 +33,27 @@ BATCH_BYTES: Final = 2**20
 """Payload bytes of a batch; this many make its overhead small."""
 
 
+class RequestSum(AccumulatorParam[Requests]):
+    """Adds up requests; those of a task that failed are lost with it."""
+
+    def zero(self, value: Requests) -> Requests:  # noqa: ARG002 - PySpark's signature
+        """See `AccumulatorParam`."""
+        return Requests()
+
+    def addInPlace(self, value1: Requests, value2: Requests) -> Requests:  # noqa: N802
+        """See `AccumulatorParam`."""
+        return value1 + value2
+
+
 def in_worker(
-    stage: Stage, tier_uri: str, bytes_done: Accumulator[int]
+    stage: Stage, tier_uri: str, bytes_done: Accumulator[int], requests: Accumulator[Requests]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker = Worker(tier=open_tier(tier_uri), advance=bytes_done.add)
+        tier = open_tier(tier_uri)
+        before = tier.requests()
+        worker = Worker(tier=tier, advance=bytes_done.add)
         waiting: list[Row] = []
         waiting_bytes = 0
         for row in stage(worker, rows_of(batches)):
@@ -48,6 +63,7 @@ def in_worker(
                 yield as_batch(waiting)
                 waiting, waiting_bytes = [], 0
         yield as_batch(waiting)
+        requests.add(tier.requests() - before)
         _freeze_gc(type(stage).__name__)
 
     return run

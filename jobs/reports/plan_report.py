@@ -64,6 +64,7 @@ def plan_result(reports: Sequence[PartitionReport], title: str, **of_all: str) -
         ),
         print_tables=lambda console: print_reports(console, reports, title),
         outcomes={report.outcome for report in reports},
+        bytes_in=sum(report.bytes_in for report in reports if report.outcome == COMPACTED),
     )
 
 

@@ -41,6 +41,7 @@ from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.kafka import kafka_uuid
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.request_counts import Requests
 
 FAULT_PROFILES: Final = (
     FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
@@ -102,6 +103,7 @@ class Environment:
             Rule(step="commit", before=partial(self._dated, run), after=self._committed),
         )
         return RunContext(
+            requests_before=Requests(),
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
