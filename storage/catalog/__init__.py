@@ -10,5 +10,8 @@
     delta_log       the log of a table: checked, synced, cut
     delta_commits   one commit file, and whether it is whole
     log_boundary    the version below which old commits are deleted
+    opened_files    finds the files of a table by its URI
+    table_files     the interface of a table's files
+    folder_files    a table's files in a local folder
     file_sync       makes files and folders durable
 """

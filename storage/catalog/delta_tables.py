@@ -9,7 +9,7 @@ Arrow data set would leave threads behind that abort the process at exit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -32,10 +32,10 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.delta_commits import REPAIR
-from tierfold.storage.catalog.delta_log import DeltaLog
-from tierfold.storage.catalog.file_sync import make_folder
+from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
+from tierfold.storage.catalog.opened_files import table_files
+from tierfold.storage.catalog.table_files import TableFiles
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.local_paths import local_path
 
 COMMIT_RETRIES: Final = 100
 """How often delta-rs moves a commit without a conflict on to the next version.
@@ -66,10 +66,10 @@ class TableLayout:
 class DeltaVersion:
     """One version of a table: its rows, and a conditional write on top of it."""
 
-    def __init__(self, table: DeltaTable, uri: str, log: DeltaLog) -> None:
+    def __init__(self, table: DeltaTable, log: DeltaLog) -> None:
         self._table = table
-        self._uri = uri
         self._log = log
+        self._uri = log.files.uri
 
     def read(self, predicate: str) -> pa.Table:
         """The rows of this version that meet a predicate over partition columns, in no order."""
@@ -101,7 +101,7 @@ class DeltaVersion:
             except CommitFailedError:
                 return False
             is_written = _completed(self._table, self._log)
-            _keep_commits(self._uri, self._log)
+            _keep_commits(self._log)
             return is_written
 
 
@@ -117,7 +117,8 @@ class DeltaFolder:
     def __init__(self, uri: str, layout: TableLayout) -> None:
         self._uri = uri
         self._layout = layout
-        self._log = DeltaLog(local_path(uri, of="catalog"))
+        self._files = table_files(uri)
+        self._log = DeltaLog(self._files)
 
     @property
     def uri(self) -> str:
@@ -174,7 +175,7 @@ class DeltaFolder:
                     where=self._uri,
                     remedy="Run again.",
                 )
-            _keep_commits(self._uri, self._log)
+            _keep_commits(self._log)
 
     def sync(self) -> None:
         """Make durable what `read` returns, also what another run wrote."""
@@ -192,7 +193,8 @@ class DeltaFolder:
             table = self._open()
             if table is None:
                 return 0
-            due = self._there(_vacuum(table, is_dry_run=True))
+            # delta-rs also lists deleted files until its next checkpoint.
+            due = self._files.existing(_vacuum(table, is_dry_run=True))
             if due and not is_dry_run:
                 # The entry that these files are removed must survive a power cut.
                 self._log.sync()
@@ -201,34 +203,27 @@ class DeltaFolder:
                 with suppress(CommitFailedError):
                     _vacuum(table)
                     _completed(table, self._log)
-            gone = len(due) if is_dry_run else len(due) - len(self._there(due))
+            gone = len(due) if is_dry_run else len(due) - len(self._files.existing(due))
             before_ms = now_ms() - MEMORY_HOURS * _HOUR_MS
             return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
-
-    def _there(self, files: Sequence[str]) -> list[str]:
-        """The files that exist; delta-rs also lists deleted ones until its next checkpoint."""
-        return [file for file in files if (self._log.table / file).exists()]
 
     def exists(self) -> bool:
         """Whether the table was created; perhaps it cannot be read."""
         with _translated_errors(self._uri):
-            return self._has_commits()
+            return self._log.exists()
 
     def newest(self) -> DeltaVersion:
         """Return the newest version; create the table if there is none."""
         with _translated_errors(self._uri):
-            return DeltaVersion(self._open() or self._made(), self._uri, self._log)
+            return DeltaVersion(self._open() or self._made(), self._log)
 
     def _open(self) -> DeltaTable | None:
         # delta-rs would skip an empty commit file as if there had been no commit.
-        self._log.read_tail()
-        try:
-            table = DeltaTable(self._uri)
-        except TableNotFoundError:
-            if not self._has_commits():
-                return None
-            # Another run has just made the table, or its log cannot be read.
-            table = DeltaTable(self._uri)
+        tail = self._log.read_tail()
+        # delta-rs also reports a forbidden table as "not found".
+        if tail.newest < 0 and not self._log.exists():
+            return None
+        table = open_delta(self._files)
         self._refuse_other_layout(table)
         return table
 
@@ -243,13 +238,8 @@ class DeltaFolder:
                 " away instead. Nothing was changed.",
             )
 
-    def _has_commits(self) -> bool:
-        """Look into the folder: delta-rs says "not found" even if it may not enter it."""
-        log = self._log.folder
-        return log.is_dir() and any(path.suffix in _COMMIT_SUFFIXES for path in log.iterdir())
-
     def _made(self) -> DeltaTable:
-        make_folder(self._log.table)
+        self._files.make_table()
         try:
             table = DeltaTable.create(
                 self._uri,
@@ -261,15 +251,16 @@ class DeltaFolder:
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
                 },
+                storage_options=self._files.delta_options(),
                 post_commithook_properties=_NO_HOOKS,
             )
             if _completed(table, self._log):
                 return table
         except DeltaError:
-            if not self._has_commits():
+            if not self._log.exists():
                 raise
         # Another run made it.
-        table = DeltaTable(self._uri)
+        table = open_delta(self._files)
         self._refuse_other_layout(table)
         return table
 
@@ -283,12 +274,17 @@ _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 _HOUR_MS: Final = 3_600_000
 
 
-def _keep_commits(uri: str, log: DeltaLog) -> None:
+def open_delta(files: TableFiles) -> DeltaTable:
+    """The newest version of a table that exists."""
+    return DeltaTable(files.uri, storage_options=files.delta_options())
+
+
+def _keep_commits(log: DeltaLog) -> None:
     """Forbid every Delta writer to delete old commits, in a table that an older tierfold made.
 
     It follows a write, so a refused table stays unchanged. If it fails, the next write tries again.
     """
-    table = DeltaTable(uri)
+    table = open_delta(log.files)
     if _NO_CLEANUP.items() <= table.metadata().configuration.items():
         return
     with suppress(CommitFailedError):
@@ -305,7 +301,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
     """
     version = table.version()
     if not log_boundary.is_kept(version, log.boundary.read()):
-        log.commit_path(version).unlink(missing_ok=True)
+        log.files.delete(commit_name(version))
         return False
     tail = log.sync()
     if len(tail.commits) >= CHECKPOINT_INTERVAL:
@@ -357,8 +353,6 @@ def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
 
 _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os error", "Generic Local")
 """Parts of the messages of delta-rs and its object store about an error of the store."""
-
-_COMMIT_SUFFIXES: Final = (".json", ".parquet")
 
 
 def _first_line(text: str) -> str:
