@@ -24,10 +24,10 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist test check lint pages bench soak clean
+.PHONY: help demo dist emulators test check lint pages bench soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (build/demo)
 	@scripts/require-java
@@ -35,6 +35,12 @@ demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (bui
 
 dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 	@$(BIN)/python scripts/cluster_archive.py dist
+
+emulators: ## install versitygw (Go) and Azurite (npm), for tests (build/emulators)
+	@mkdir -p build/emulators/bin
+	@GOBIN="$(abspath build/emulators/bin)" \
+		go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	@npm install --no-fund --no-audit --prefix build/emulators node@22 azurite@3.37.0
 
 test: $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
 	@scripts/require-java javac

@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
+from tests.storage.emulator_programs import missing_emulators
 from tierfold.jobs.spark.session import tierfold_session
 
 
@@ -32,6 +33,13 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Read by the launcher of every JVM that submits a job; child processes inherit it.
     os.environ["SPARK_SUBMIT_OPTS"] = jvm_options()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests were left out."""
+    if missing := missing_emulators():
+        names = ", ".join(missing)
+        terminalreporter.write_line(f"left out: tests on {names}; `make emulators` installs them")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

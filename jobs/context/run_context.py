@@ -9,20 +9,15 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
-from tierfold.storage.tiers.local_paths import local_path
-from tierfold.storage.tiers.local_tiered_storage import tier_path
-from tierfold.storage.tiers.remote_tier import RemoteTier
+from tierfold.storage.tiers.locations import location_of
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
 from tierfold.storage.tiers.tier_uris import open_tier
-
-CATALOG_FOLDER: Final = "_tierfold"
-"""The folder of a tier's catalog, beside `kafka-tiered-storage`, unless --catalog names another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +27,7 @@ class RunContext:
     tier_uri: str
     tier: RemoteTier
     catalog_uri: str
-    """An absolute path."""
+    """An absolute path, or the URI of a prefix in a bucket."""
     catalog: Catalog
     now_ms: int
     """When the run began; all decisions are made for this time."""
@@ -53,16 +48,19 @@ def run_context(
 ) -> RunContext:
     """Open the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
-    Raises BadSettings if there is no such tier, or if `local_path` refuses a path or URI.
+    Raises BadSettings if there is no such tier, or if `location_of` refuses a path or URI;
+    UnreadableObject if the tier cannot be listed.
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
-    within = tier_path(tier_uri) / CATALOG_FOLDER
-    catalog = within if catalog_uri is None else local_path(catalog_uri, of="catalog")
+    tier = open_tier(tier_uri)
+    within = location_of(tier_uri, of="tier").child(CATALOG_FOLDER)
+    catalog = within if catalog_uri is None else location_of(catalog_uri, of="catalog")
+    tier.check()
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return RunContext(
         tier_uri=tier_uri,
-        tier=open_tier(tier_uri),
+        tier=tier,
         catalog_uri=str(catalog),
         catalog=Catalog(str(catalog)),
         now_ms=time_ms,

@@ -2,8 +2,18 @@
 
     remote_tier            the interface of a tier: its partitions, segments and their parts
     object_store           the interface of an object store
-    local_store            an object store in a folder
+    request_counts         counts the requests to a store
     local_paths            resolves a path or a `file:` URI
+    local_store            an object store in a folder
+    store_options          options of a store that are no secrets
+    store_errors           says why a store refused a request
+    bucket_clients         opens the clients of a bucket: obstore's, boto3's
+    s3_objects             writes objects of S3, and asks for their checksums
+    s3_uploads             streams objects to S3 in parts
+    copied_objects         writes objects of Azure and GCS
+    table_options          options of delta-rs and of Spark's S3A
+    bucket_store           an object store in a bucket
+    locations              names the place of a tier or a catalog, and opens its store
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage
     tier_uris              opens a tier by its path or URI
 """

@@ -38,8 +38,7 @@ def _path_of_uri(text: str, scheme: str, of: str) -> str:
         raise BadSettings(
             f"the {of}'s scheme {scheme} is not supported",
             where=text,
-            remedy="Name a folder: this version supports no object store. Write a relative path"
-            " with a colon as ./a:b.",
+            remedy="Name a folder. Write a relative path with a colon as ./a:b.",
         )
     try:
         uri = urlsplit(text)

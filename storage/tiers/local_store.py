@@ -29,10 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
-from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
-
-STAGED_SUFFIX: Final = ".staged"
-"""The suffix of a hidden file whose object is being written."""
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectEntry,
+    ObjectWriter,
+    as_view,
+    is_staged,
+    staged_name,
+)
+from tierfold.storage.tiers.request_counts import Requests
 
 MAPPED_BYTES_MIN: Final = 1 << 20
 """Objects of this size and above are mapped; a smaller one is copied as fast."""
@@ -97,7 +102,7 @@ class LocalStore:
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""
-        return self._entries(folder, is_staged=False)
+        return self._entries(folder, staged=False)
 
     def list_each(
         self, folders: Sequence[str]
@@ -153,7 +158,7 @@ class LocalStore:
     def open_new(self, key: str) -> Iterator[ObjectWriter]:
         """See `ObjectStore.open_new`."""
         final = self._path(key)
-        staged = final.with_name(f".{final.name}.{uuid.uuid4().hex}{STAGED_SUFFIX}")
+        staged = final.with_name(staged_name(final.name, uuid.uuid4().hex))
         with _translated(final, "create"):
             _make_folders(self.root, final.parent)
             if final.exists():  # The link decides; this only saves a useless write.
@@ -174,9 +179,12 @@ class LocalStore:
         with _translated(final, "create"):
             _sync_folder(final.parent)
 
+    def stored_checksum(self, key: str) -> None:
+        """See `ObjectStore.stored_checksum`: a file system has none."""
+
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.unfinished`: the hidden files of writers that died."""
-        return self._entries(folder, is_staged=True)
+        return self._entries(folder, staged=True)
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`; refuses a folder outside the store, reached through a link.
@@ -207,6 +215,15 @@ class LocalStore:
         """The object's file path."""
         return str(self._path(key))
 
+    def requests(self) -> Requests:
+        """See `ObjectStore.requests`."""
+        return Requests()
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """See `ObjectStore.keeps_empty_folders`."""
+        return True
+
     def _path(self, key: str) -> Path:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
             raise UnreadableObject(
@@ -216,11 +233,11 @@ class LocalStore:
             )
         return self.root / key
 
-    def _entries(self, folder: str, *, is_staged: bool) -> Iterator[ObjectEntry]:
+    def _entries(self, folder: str, *, staged: bool) -> Iterator[ObjectEntry]:
         entries = [
             entry
             for child in self._children(folder)
-            if _is_staged(child.name) is is_staged
+            if is_staged(child.name) is staged
             and (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
         ]
         return iter(sorted(entries, key=lambda entry: entry.key))
@@ -325,10 +342,6 @@ def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
             raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
         at += got
     return data
-
-
-def _is_staged(name: str) -> bool:
-    return name.startswith(".") and name.endswith(STAGED_SUFFIX)
 
 
 def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:

@@ -25,8 +25,15 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
-from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectEntry,
+    ObjectStore,
+    ObjectWriter,
+    StoredChecksum,
+)
 from tierfold.storage.tiers.remote_tier import (
+    CATALOG_FOLDER,
     PARTS,
     Listing,
     Part,
@@ -35,6 +42,7 @@ from tierfold.storage.tiers.remote_tier import (
     StagedSegment,
     address_of,
 )
+from tierfold.storage.tiers.request_counts import Requests
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
 """The folder that Kafka makes in the configured one."""
@@ -64,7 +72,8 @@ def tier_path(text: str) -> Path:
                 remedy="Check the path, and whether the tier's file system is mounted.",
             )
         if not (path / TIER_FOLDER).is_dir():
-            raise _no_tier(str(path), sorted(child.name for child in path.iterdir()))
+            found = sorted(child.name for child in path.iterdir())
+            raise _no_tier(str(path), found, in_bucket=False)
     except OSError as error:
         raise UnreadableObject(
             f"cannot list this folder: {error.strerror}",
@@ -80,11 +89,22 @@ class LocalTieredStorage(RemoteTier):
 
     store: ObjectStore
 
+    def check(self) -> None:
+        """See `RemoteTier.check`.
+
+        On a disk the tier's folder must be there: a file system that is not mounted is no empty
+        tier. A bucket keeps no empty folders, so after the last segment the catalog shows that this
+        is a tier.
+        """
+        top = tuple(self.store.list_folders(""))
+        is_emptied = CATALOG_FOLDER in top and not self.store.keeps_empty_folders
+        if TIER_FOLDER not in top and not is_emptied:
+            where = self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}")
+            raise _no_tier(where, top, in_bucket=not self.store.keeps_empty_folders)
+
     def partitions(self) -> tuple[PartitionKey, ...]:
         """See `RemoteTier.partitions`."""
-        top = tuple(self.store.list_folders(""))
-        if TIER_FOLDER not in top:  # A file system that is not mounted is no empty tier.
-            raise _no_tier(self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"), top)
+        self.check()
         keys = (partition_key(name) for name in self.store.list_folders(TIER_FOLDER))
         return tuple(sorted(key for key in keys if key is not None))
 
@@ -135,6 +155,10 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.read_range`."""
         return self.store.read_range(part_key(address, part), start, length)
 
+    def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
+        """See `RemoteTier.stored_checksum`."""
+        return self.store.stored_checksum(part_key(address, part))
+
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """See `RemoteTier.uri`."""
         return self.store.uri(part_key(address, part))
@@ -142,6 +166,10 @@ class LocalTieredStorage(RemoteTier):
     def free_bytes(self) -> int | None:
         """See `RemoteTier.free_bytes`."""
         return self.store.free_bytes()
+
+    def requests(self) -> Requests:
+        """See `RemoteTier.requests`."""
+        return self.store.requests()
 
 
 @dataclass(slots=True)
@@ -234,11 +262,12 @@ def _leaves(object_key: str, what: str) -> UnreadableObject:
     )
 
 
-def _no_tier(where: str, found: Sequence[str]) -> BadSettings:
+def _no_tier(where: str, found: Sequence[str], *, in_bucket: bool) -> BadSettings:
     what = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}" if found else "nothing"
     return BadSettings(
         f"there is no folder {TIER_FOLDER} in it, but {what}",
         where=where,
         remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
-        " LocalTieredStorage.",
+        " LocalTieredStorage."
+        + in_bucket * f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it.",
     )

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.storage.tiers.request_counts import Requests
+
+STAGED_SUFFIX: Final = ".staged"
+"""The suffix of the hidden name under which an object is written."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Any contiguous buffer of single bytes."""
@@ -25,6 +29,17 @@ def as_view(data: Bytes) -> memoryview:
     return data.data if isinstance(data, np.ndarray) else memoryview(data)
 
 
+def staged_name(key: str, token: str) -> str:
+    """The hidden name, in the same folder, under which an object is written."""
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}.{name}.{token}{STAGED_SUFFIX}"
+
+
+def is_staged(name: str) -> bool:
+    """Whether an object or file of that name, without its folder, is being written."""
+    return name.startswith(".") and name.endswith(STAGED_SUFFIX)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectEntry:
     """An object as a listing shows it."""
@@ -32,6 +47,15 @@ class ObjectEntry:
     key: str
     size_bytes: int
     modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredChecksum:
+    """What the store itself says of an object's bytes."""
+
+    size_bytes: int
+    crc32c: int
+    """Of the whole object."""
 
 
 class ObjectWriter(Protocol):
@@ -80,6 +104,15 @@ class ObjectStore(Protocol):
         If the body raises, nothing appears. A key that is taken is refused.
         """
 
+    def stored_checksum(self, key: str) -> StoredChecksum | None:
+        """The checksum that the store computed of the bytes that it keeps.
+
+        None: it cannot say, so only reading the object back shows what it keeps. Some emulators
+        compute wrong ones; so if one differs, read back before calling the object corrupt.
+
+        Raises UnreadableObject.
+        """
+
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """Files of unfinished writes directly in `folder`, by key; `delete` accepts them."""
 
@@ -91,3 +124,10 @@ class ObjectStore(Protocol):
 
     def uri(self, key: str) -> str:
         """The object's full name, for messages."""
+
+    def requests(self) -> Requests:
+        """The requests that this process has made to the store so far; a folder takes none."""
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """Whether a folder exists without objects: on a disk, not in a bucket."""

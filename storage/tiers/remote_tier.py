@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.object_store import Bytes, ObjectWriter
+from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
+from tierfold.storage.tiers.request_counts import Requests
 
 
 class Part(StrEnum):
@@ -37,6 +38,11 @@ class Part(StrEnum):
 
 PARTS: Final = tuple(Part)
 """All parts, in the order in which they are written."""
+
+
+CATALOG_FOLDER: Final = "_tierfold"
+"""The folder of a tier's catalog, beside the folders of the layout, unless --catalog names another.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,9 @@ class StagedSegment(Protocol):
 class RemoteTier(Protocol):
     """A tier; a small value that can be pickled for a Spark worker."""
 
+    def check(self) -> None:
+        """Raise BadSettings if this is no tier, UnreadableObject if the store cannot be read."""
+
     def partitions(self) -> tuple[PartitionKey, ...]:
         """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
 
@@ -113,6 +122,9 @@ class RemoteTier(Protocol):
         Raises UnreadableObject.
         """
 
+    def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
+        """What the store says of the part's bytes; see `ObjectStore.stored_checksum`."""
+
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """The part's full name, for messages."""
 
@@ -121,6 +133,9 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject.
         """
+
+    def requests(self) -> Requests:
+        """The requests that this process has made to the tier's store so far."""
 
     def listing(self, key: PartitionKey) -> Listing:
         """The partition's listing; raises UnreadableObject."""

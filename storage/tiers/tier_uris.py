@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
+from tierfold.storage.tiers.locations import location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
+from tierfold.storage.tiers.store_options import StoreOptions
+
+_AS_USUAL = StoreOptions()
 
 
-def open_tier(uri: str) -> RemoteTier:
-    """The tier at `uri`: the folder that holds `kafka-tiered-storage`, as a path or `file://` URI.
+def open_tier(uri: str, options: StoreOptions = _AS_USUAL) -> RemoteTier:
+    """The tier at `uri`: a folder or prefix that holds `kafka-tiered-storage` (see `locations`).
 
-    Raises BadSettings where there is none.
+    Raises BadSettings if the text names no location, or a folder without a tier. A bucket is not
+    asked here: every worker opens the tier, and `RemoteTier.check` asks once per run.
     """
-    return LocalTieredStorage(LocalStore(tier_path(uri)))
+    location = location_of(uri, of="tier")
+    if location.is_folder:
+        return LocalTieredStorage(LocalStore(tier_path(uri)))
+    return LocalTieredStorage(open_store(location, options))

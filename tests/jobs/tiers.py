@@ -19,12 +19,11 @@ from tests.storage.live_segments import EPOCHS, NOW_MS, a_tier, data, log_of
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
-from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, partition_folder
-from tierfold.storage.tiers.remote_tier import Part
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
 ROOT: Final = Path(__file__).resolve().parents[2]

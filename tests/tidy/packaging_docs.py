@@ -15,7 +15,7 @@ IMPORTED_AS: Final = {
 }
 """Distributions whose import name differs from their own."""
 
-BROUGHT_BY: Final = {"llvmlite": "numba", "py4j": "pyspark"}
+BROUGHT_BY: Final = {"botocore": "boto3", "llvmlite": "numba", "py4j": "pyspark"}
 """Imports that belong to the interface of another distribution, which pins their version."""
 
 NEVER_IMPORTED: Final = frozenset({"pandas"})

@@ -113,9 +113,9 @@ def test_a_path_that_is_no_tier_is_refused(verb: str, tmp_path: Path) -> None:
     assert tierfold(verb, file).code == 2
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/tier", "S3A://bucket/tier", "hdfs://name/tier"])
-def test_an_object_store_is_refused_by_name(uri: str) -> None:
-    tierfold("plan", uri).refuses(uri, "is not supported", "folder")
+@pytest.mark.parametrize("uri", ["s3n://bucket/tier", "S3A://bucket/tier", "hdfs://name/tier"])
+def test_another_scheme_is_refused_by_name(uri: str) -> None:
+    tierfold("plan", uri).refuses(uri, "is not supported", "s3://bucket/prefix", "folder")
 
 
 def test_a_file_uri_is_the_path(tier: Path) -> None:

@@ -32,7 +32,7 @@ WRONG: Final[dict[str, str]] = {
     "memory:///x": "memory:// is not supported",
     "http:": "http: is not supported",
     "http://host/x": "http:// is not supported",
-    "s3://bucket/x": "s3:// is not supported",
+    "s3a://bucket/x": "s3a:// is not supported",
     "file://host/x": "absolute path on this machine",
     "file:x": "absolute path on this machine",
 }

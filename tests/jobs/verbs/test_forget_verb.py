@@ -32,10 +32,9 @@ from tests.storage.scripted_catalog import rival_claims, unknown
 from tierfold.compaction.commits.commit import FinishDeletion, ReleaseClaim, StartDeletion, proposed
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
-from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.tiers.remote_tier import Part
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part
 
 DETACHED: Final = ("--set", "tier.binding=detached")
 DAY_MS: Final = 86_400_000

@@ -42,10 +42,9 @@ from tests.jobs.vacuum_tiers import (
 )
 from tests.storage.aged_tables import superseded
 from tests.storage.live_segments import data
-from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_tiered_storage import partition_folder
-from tierfold.storage.tiers.remote_tier import Part
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part
 
 PAYMENTS = key_of("payments")
 

@@ -38,7 +38,7 @@ from tests.jobs.vacuum_tiers import (
 from tests.storage.call_scripts import NO_ANSWER, Call, Killed, at, changes, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.jobs.context.run_context import CATALOG_FOLDER
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 PAYMENTS = key_of("payments")
 # Three originals of five objects each, deleted part by part, all six names of each tried.

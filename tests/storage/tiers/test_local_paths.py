@@ -30,7 +30,7 @@ def test_a_path_and_a_file_uri_are_taken(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("", "catalog: the path is empty: ''"),
         (" \t\n", "the path is empty: ' "),
-        ("s3a://bucket/x", "the catalog's scheme s3a:// is not supported. Name a folder:"),
+        ("s3a://bucket/x", "the catalog's scheme s3a:// is not supported. Name a folder."),
         ("GS://bucket", "gs:// is not supported"),
         (" s3://bucket", "s3:// is not supported"),
         ("memory:", "memory: is not supported"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,8 @@ import pytest
 from tests.storage.object_store_contract import MIB, ObjectStoreContract
 from tests.storage.power_cuts import Disk, watched
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.tiers.local_store import STAGED_SUFFIX, LocalStore, stays_below
+from tierfold.storage.tiers.local_store import LocalStore, stays_below
+from tierfold.storage.tiers.object_store import STAGED_SUFFIX
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -23,9 +23,6 @@ class TestLocalStore(ObjectStoreContract):
     @pytest.fixture(autouse=True)
     def _in_a_folder(self, tmp_path: Path) -> None:
         self.store = LocalStore(tmp_path)
-
-    def test_it_travels_to_a_worker(self) -> None:
-        assert pickle.loads(pickle.dumps(self.store)) == self.store  # noqa: S301
 
     def test_a_mapped_object_outlives_its_name(self, tmp_path: Path) -> None:
         self.store.create("object", b"\7" * (2 * MIB))

@@ -281,7 +281,7 @@ def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("s3://bucket/tier", "s3:// is not supported. Name a folder"),
+        ("s3://bucket/tier", "s3:// is not supported. Name a folder."),
         ("/no/such/tier", "there is no such folder"),
     ],
 )

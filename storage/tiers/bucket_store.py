@@ -1,0 +1,339 @@
+"""An object store in a bucket: S3, Azure, GCS; also one in memory, for tests.
+
+Nothing is ever overwritten: every write is conditional. Errors are sentences of
+`store_errors`, and requests are counted per process (`request_counts`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import obstore
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
+from tierfold.storage.tiers.bucket_clients import BucketClients, clients_of, counter_of
+from tierfold.storage.tiers.copied_objects import CopiedObject, new_copied_object
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectEntry,
+    ObjectWriter,
+    StoredChecksum,
+    is_staged,
+)
+from tierfold.storage.tiers.request_counts import RequestCounter, Requests
+from tierfold.storage.tiers.s3_objects import S3Object, S3Requests
+from tierfold.storage.tiers.s3_uploads import UPLOAD_ID, new_s3_object, unfinished_uploads
+from tierfold.storage.tiers.store_errors import (
+    Cause,
+    Failure,
+    RequestFailedError,
+    failures,
+    unreadable,
+)
+from tierfold.storage.tiers.store_options import StoreOptions
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult, ObjectMeta
+
+FOLDERS_LISTED_ALONE: Final = 8
+"""Up to so many folders are listed one by one; more, by one listing of all that is in their parent.
+
+A page of that has 1,000 keys, about 150 segments; a folder of its own costs at least one request.
+"""
+
+_NO_FOLDER: Final = "tierfold-looks-for-the-bucket"
+"""A folder that does not exist: listing it is one request, and fails if the bucket is missing."""
+
+_LISTERS: Final = 8
+_PAGE_KEYS: Final = {"az": 5000}
+_PAGE_KEYS_USUAL: Final = 1000
+_CHUNK_BYTES: Final = 4 << 20
+"""How much of a large object is copied at once into its array."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStore:
+    """The objects below a prefix; a small value that can be pickled for a Spark worker.
+
+    It holds no client and no credentials: each process opens its own when it first needs them.
+    """
+
+    scheme: str
+    """`s3`, `az`, `gs`; `memory` for tests."""
+    bucket: str
+    path: str
+    """The prefix without slashes around it; empty: the whole bucket."""
+    options: StoreOptions
+
+    def list(self, folder: str) -> Iterator[ObjectEntry]:
+        """See `ObjectStore.list`."""
+        return iter(self._sorted(self._in_folder(folder)[0], {folder})[folder])
+
+    def list_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+        """See `ObjectStore.list_each`; many folders are listed with all that is in their parent."""
+        parents = {folder.rpartition("/")[0] for folder in folders}
+        if len(folders) > FOLDERS_LISTED_ALONE and len(parents) == 1:
+            try:
+                found = self._sorted(self._below(parents.pop()), set(folders))
+            except TierfoldError as error:
+                return dict.fromkeys(folders, error)
+            return {folder: found[folder] for folder in folders}
+
+        def listed(folder: str) -> tuple[ObjectEntry, ...] | TierfoldError:
+            try:
+                return tuple(self.list(folder))
+            except TierfoldError as error:
+                return error
+
+        with ThreadPoolExecutor(_LISTERS) as pool:
+            return dict(zip(folders, pool.map(listed, folders), strict=True))
+
+    def list_folders(self, folder: str) -> Iterator[str]:
+        """See `ObjectStore.list_folders`."""
+        prefix = f"{self._prefix(folder)}/".lstrip("/")
+        names = (found.removeprefix(prefix) for found in self._in_folder(folder)[1])
+        return iter(sorted(name for name in names if name))
+
+    def exists(self, key: str) -> bool:
+        """See `ObjectStore.exists`."""
+        name = self._name(key)
+        self._count(heads=1)
+        try:
+            with failures():
+                obstore.head(self._clients.store, name)
+        except RequestFailedError as failed:
+            if failed.failure.cause is not Cause.MISSING:
+                raise self._error(failed.failure, key, "look for") from None
+            self._check_bucket()
+            return False
+        return True
+
+    def read(self, key: str) -> NDArray[np.uint8]:
+        """See `ObjectStore.read`."""
+        name = self._name(key)
+        self._count(gets=1)
+        with self._translated(key, "read"):
+            found = obstore.get(self._clients.store, name)
+            return self._received(found, key)
+
+    def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
+        """See `ObjectStore.read_range`."""
+        name = self._name(key)
+        if length <= 0:
+            return np.empty(0, np.uint8)
+        self._count(gets=1)
+        wanted: GetOptions = {"range": (start, start + length)}
+        try:
+            with failures():
+                found = obstore.get(self._clients.store, name, options=wanted)
+                return self._received(found, key)
+        except RequestFailedError as failed:
+            if self._is_past_end(failed.failure, key, start):
+                return np.empty(0, np.uint8)
+            raise self._error(failed.failure, key, "read") from None
+
+    def create(self, key: str, data: Bytes) -> None:
+        """See `ObjectStore.create`."""
+        if len(data) > self.options.part_bytes:
+            with self.open_new(key) as writer:
+                writer.write(data)
+        else:
+            self._new_object(key).create(data)
+
+    def open_new(self, key: str) -> AbstractContextManager[ObjectWriter]:
+        """See `ObjectStore.open_new`."""
+        target = self._new_object(key)
+        if isinstance(target, S3Object):
+            return new_s3_object(target)
+        return new_copied_object(target)
+
+    def stored_checksum(self, key: str) -> StoredChecksum | None:
+        """See `ObjectStore.stored_checksum`; only S3 has one."""
+        target = self._new_object(key)
+        return target.stored_checksum() if isinstance(target, S3Object) else None
+
+    def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
+        """See `ObjectStore.unfinished`.
+
+        S3 lists all multipart uploads that were neither completed nor aborted, also a broker's.
+        Azure and GCS list none; there, these are temporary objects that were not deleted.
+        """
+        clients = self._clients
+        if clients.s3 is None:
+            found = self._sorted(self._in_folder(folder)[0], {folder}, staged=True)
+            return iter(found[folder])
+        prefix = f"{self._prefix(folder)}/".lstrip("/")
+        requests = S3Requests(clients.s3, self.uri(folder), self._counter)
+        own = f"{self.path}/" if self.path else ""
+        uploads = (
+            ObjectEntry(
+                key=upload.key.removeprefix(own),
+                size_bytes=upload.size_bytes,
+                modified_ms=upload.modified_ms,
+            )
+            for upload in unfinished_uploads(requests, prefix)
+        )
+        return iter(sorted(uploads, key=lambda upload: upload.key))
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`; the key of an unfinished upload aborts that."""
+        key, _, upload_id = key.partition(UPLOAD_ID)
+        if upload_id:
+            target = self._new_object(key)
+            if isinstance(target, S3Object):
+                target.abort(upload_id)
+            return
+        name = self._name(key)
+        self._count(deletes=1)
+        try:
+            with failures():
+                obstore.delete(self._clients.store, name)
+        except RequestFailedError as failed:
+            if failed.failure.cause is not Cause.MISSING:
+                raise self._error(failed.failure, key, "delete") from None
+            self._check_bucket()
+
+    def free_bytes(self) -> None:
+        """See `ObjectStore.free_bytes`: a bucket has no limit."""
+
+    def uri(self, key: str) -> str:
+        """The object's URI."""
+        return "/".join(part for part in (f"{self.scheme}://{self.bucket}", self.path, key) if part)
+
+    def requests(self) -> Requests:
+        """See `ObjectStore.requests`."""
+        return self._counter.requests
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """See `ObjectStore.keeps_empty_folders`."""
+        return False
+
+    @property
+    def _clients(self) -> BucketClients:
+        return clients_of(self.scheme, self.bucket, self.options)
+
+    @property
+    def _counter(self) -> RequestCounter:
+        return counter_of(self.uri(""))
+
+    def _count(self, **counts: int) -> None:
+        self._counter.add(**counts)
+
+    def _prefix(self, folder: str) -> str:
+        if folder:
+            return self._name(folder)
+        return self.path
+
+    def _name(self, key: str) -> str:
+        """The full key of an object; raises UnreadableObject if it is not below the prefix."""
+        if not key.isprintable() or any(part in {"", ".", ".."} for part in key.split("/")):
+            raise UnreadableObject(
+                f"the key {key!r} leaves the store or names nothing in it",
+                where=self.uri(""),
+                remedy="Keys are relative paths without empty parts, `.` and `..`.",
+            )
+        return f"{self.path}/{key}" if self.path else key
+
+    def _new_object(self, key: str) -> S3Object | CopiedObject:
+        name, where, clients = self._name(key), self.uri(key), self._clients
+        if clients.s3 is not None:
+            return S3Object(S3Requests(clients.s3, where, self._counter), name)
+        return CopiedObject(clients.store, name, where, self._counter, self.options.part_bytes)
+
+    def _below(self, folder: str) -> Iterator[ObjectMeta]:
+        """All objects below a folder, at any depth."""
+        found = 0
+        with self._translated(folder, "list"):
+            pages = obstore.list(
+                self._clients.store, self._prefix(folder) or None, chunk_size=_PAGE_KEYS_USUAL
+            )
+            for page in pages:
+                found += len(page)
+                yield from page
+        self._count_pages(found)
+
+    def _in_folder(self, folder: str) -> tuple[Sequence[ObjectMeta], Sequence[str]]:
+        """The objects and the folders directly in a folder."""
+        with self._translated(folder, "list"):
+            found = obstore.list_with_delimiter(self._clients.store, self._prefix(folder) or None)
+        self._count_pages(len(found["objects"]) + len(found["common_prefixes"]))
+        return found["objects"], found["common_prefixes"]
+
+    def _count_pages(self, keys: int) -> None:
+        page = _PAGE_KEYS.get(self.scheme, _PAGE_KEYS_USUAL)
+        self._count(lists=max(1, -(-keys // page)))
+
+    def _sorted(
+        self, objects: Iterable[ObjectMeta], folders: set[str], *, staged: bool = False
+    ) -> defaultdict[str, tuple[ObjectEntry, ...]]:
+        """The objects that are directly in one of the folders, by folder and key."""
+        own = f"{self.path}/" if self.path else ""
+        found: defaultdict[str, list[ObjectEntry]] = defaultdict(list)
+        for meta in objects:
+            key = meta["path"].removeprefix(own)
+            folder, _, name = key.rpartition("/")
+            if folder in folders and name and is_staged(name) is staged and key != self.path:
+                found[folder].append(
+                    ObjectEntry(
+                        key=key,
+                        size_bytes=meta["size"],
+                        modified_ms=int(meta["last_modified"].timestamp() * 1000),
+                    )
+                )
+        return defaultdict(
+            tuple,
+            {
+                folder: tuple(sorted(entries, key=lambda entry: entry.key))
+                for folder, entries in found.items()
+            },
+        )
+
+    def _is_past_end(self, failure: Failure, key: str, start: int) -> bool:
+        """Whether a range could not be read because it begins at the end of the object or later."""
+        if failure.cause is Cause.OTHER:
+            # Azurite's answer to a range that begins at the end is one that obstore cannot parse.
+            self._count(heads=1)
+            with self._translated(key, "read"):
+                return obstore.head(self._clients.store, self._name(key))["size"] <= start
+        return failure.cause is Cause.RANGE
+
+    def _received(self, found: GetResult, key: str) -> NDArray[np.uint8]:
+        """The bytes of an answer, in an array of their own."""
+        first, end = found.range
+        data = np.empty(end - first, np.uint8)
+        got = 0
+        for chunk in found.stream(_CHUNK_BYTES):
+            data[got : got + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            got += len(chunk)
+        self._count(received_bytes=got)
+        if got != len(data):
+            raise self._error(Failure(Cause.CUT), key, "read")
+        return data
+
+    def _check_bucket(self) -> None:
+        """Raise UnreadableObject if the bucket itself is missing: a HEAD does not say."""
+        self._in_folder(_NO_FOLDER)
+
+    @contextmanager
+    def _translated(self, key: str, doing: str) -> Iterator[None]:
+        try:
+            with failures():
+                yield
+        except RequestFailedError as failed:
+            raise self._error(failed.failure, key, doing) from None
+
+    def _error(self, failure: Failure, key: str, doing: str) -> UnreadableObject:
+        self._count(retries=failure.retries)
+        return unreadable(failure, self.uri(key), doing)
+
+

@@ -1,0 +1,171 @@
+"""Names the place of a tier or a catalog, and opens the object store there.
+
+    s3://bucket/prefix    Amazon S3, or a store that speaks its protocol
+    az://container/prefix Azure Blob Storage; AZURE_STORAGE_ACCOUNT_NAME names the account
+    gs://bucket/prefix    Google Cloud Storage
+    /a/folder             a folder; also a relative path, or file:///a/folder
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.local_paths import local_path
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.object_store import ObjectStore
+from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.table_options import delta_rs_options, s3a_conf
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
+
+_BUCKETS: Final = {
+    "s3": (re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), "bucket"),
+    "az": (re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"), "container"),
+    "gs": (re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"), "bucket"),
+}
+"""By scheme: what a bucket may be called, and what the provider calls a bucket."""
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._=+@,~-]+(/[A-Za-z0-9._=+@,~-]+)*")
+"""Characters that URIs, Spark and delta-rs leave as they are."""
+
+_INSTEAD: Final = {
+    "s3a": "Write s3://bucket/prefix.",
+    "s3n": "Write s3://bucket/prefix.",
+    "gcs": "Write gs://bucket/prefix.",
+    "azure": "Write az://container/prefix.",
+    "abfs": "Write az://container/prefix, and the account in AZURE_STORAGE_ACCOUNT_NAME.",
+    "abfss": "Write az://container/prefix, and the account in AZURE_STORAGE_ACCOUNT_NAME.",
+    "wasb": "Write az://container/prefix, and the account in AZURE_STORAGE_ACCOUNT_NAME.",
+    "wasbs": "Write az://container/prefix, and the account in AZURE_STORAGE_ACCOUNT_NAME.",
+    "http": "Name the bucket, and the URL of the service in AWS_ENDPOINT_URL or the settings.",
+    "https": "Name the bucket, and the URL of the service in AWS_ENDPOINT_URL or the settings.",
+}
+"""What to write instead of a scheme that other programs know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A folder, or a prefix in a bucket; `str` gives it as `location_of` takes it."""
+
+    scheme: str
+    """`file`, `s3`, `az` or `gs`."""
+    bucket: str
+    """The bucket or container; empty for a folder."""
+    path: str
+    """An absolute path; in a bucket the prefix, without slashes around it."""
+
+    def __str__(self) -> str:
+        """The absolute path of a folder, or the URI."""
+        if self.scheme == "file":
+            return self.path
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.path}" if self.path else "")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is on this machine's file system."""
+        return self.scheme == "file"
+
+    @property
+    def folder(self) -> Path:
+        """The path of a folder; raises ValueError for a bucket."""
+        if not self.is_folder:
+            raise ValueError(f"{self} is no folder")
+        return Path(self.path)
+
+    def child(self, name: str) -> Location:
+        """The location of that name below this one."""
+        if self.is_folder:
+            return Location("file", "", str(self.folder / name))
+        return Location(self.scheme, self.bucket, f"{self.path}/{name}" if self.path else name)
+
+
+def location_of(text: str, *, of: str) -> Location:
+    """The location that `text` names; it need not exist. `of` is "tier" or "catalog".
+
+    Raises BadSettings, which repeats nothing that may be a secret.
+    """
+    found = _URI.fullmatch(text.strip())
+    scheme = "" if found is None else found[1].lower()
+    if found is None or scheme == "file":
+        return Location("file", "", str(local_path(text, of=of)))
+    if scheme not in _BUCKETS or found[2] is None:
+        raise _not_supported(text, scheme + (":" if found[2] is None else "://"), of)
+    return _bucket_location(scheme, found[3], of)
+
+
+def open_store(location: Location, options: StoreOptions) -> ObjectStore:
+    """The store at a location; nothing is read yet."""
+    if location.is_folder:
+        return LocalStore(location.folder)
+    return BucketStore(location.scheme, location.bucket, location.path, options)
+
+
+def delta_options(location: Location, options: StoreOptions) -> dict[str, str]:
+    """The `storage_options` of delta-rs for a table at a location; empty for a folder.
+
+    They hold credentials as they are now: resolve them again for every table that is opened, and
+    never put them in a task or a message. Raises BadSettings and UnreadableObject.
+    """
+    if location.is_folder:
+        return {}
+    return delta_rs_options(location.scheme, str(location), options)
+
+
+def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:
+    """Spark's settings to read a bucket of S3 through S3A; empty for another location.
+
+    They hold no credentials: each executor finds its own. Raises BadSettings and UnreadableObject.
+    """
+    return s3a_conf(location.bucket, options) if location.scheme == "s3" else {}
+
+
+def _not_supported(text: str, scheme: str, of: str) -> BadSettings:
+    usual = "Write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix."
+    return BadSettings(
+        f"the {of}'s scheme {scheme} is not supported",
+        where=text,
+        remedy=_INSTEAD.get(scheme.rstrip(":/"), usual)
+        + " Or name a folder; write a relative path with a colon as ./a:b.",
+    )
+
+
+def _bucket_location(scheme: str, rest: str, of: str) -> Location:
+    pattern, called = _BUCKETS[scheme]
+    bucket, _, path = rest.partition("/")
+    path = path.rstrip("/")
+
+    def refused(what: str, remedy: str) -> BadSettings:
+        return BadSettings(what, where=f"{of} {scheme}://…", remedy=remedy)
+
+    if "@" in bucket or ":" in rest:
+        raise refused(
+            "the URI has a user, a password or a port in it",
+            f"Write {scheme}://{called}/prefix; credentials come from the environment, a profile or"
+            " a role, and an endpoint from the settings.",
+        )
+    if "?" in rest or "#" in rest:
+        raise refused(
+            "the URI has a query or a fragment",
+            f"Write {scheme}://{called}/prefix; options and credentials come from the environment"
+            " or the settings.",
+        )
+    if not bucket:
+        raise refused(f"the URI names no {called}", f"Write {scheme}://{called}/prefix.")
+    if not pattern.fullmatch(bucket):
+        raise refused(
+            f"this is no name of a {called}",
+            "It has 3 to 63 characters: lower-case letters, digits, hyphens"
+            + (", dots." if called == "bucket" else "."),
+        )
+    parts = path.split("/")
+    if path and (not _PREFIX.fullmatch(path) or {".", ".."} & set(parts)):
+        raise refused(
+            "the prefix is empty in the middle, or has a character that is not allowed",
+            "Use letters, digits and - _ . = + @ , ~ between single slashes.",
+        )
+    return Location(scheme, bucket, path)

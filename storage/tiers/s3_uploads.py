@@ -1,0 +1,141 @@
+"""Streams objects to S3 in parts, and finds uploads that never ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+from uuid import uuid4
+
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
+from tierfold.storage.tiers.s3_objects import S3Object, S3Requests
+
+PARTS_IN_FLIGHT: Final = 3
+"""Parts that are uploaded while the caller fills the next one."""
+
+UPLOAD_ID: Final = "?uploadId="
+"""Between key and id in the name of an unfinished upload; no key of ours contains a `?`."""
+
+
+@contextmanager
+def new_s3_object(target: S3Object) -> Iterator[ObjectWriter]:
+    """See `ObjectStore.open_new`: parts are uploaded while the caller fills the next one."""
+    upload = _S3Upload(target)
+    try:
+        yield upload
+        upload.finish()
+    except BaseException:
+        upload.abandon()
+        raise
+    finally:
+        upload.close()
+
+
+class _S3Upload(ObjectWriter):
+    """An object being written; one that fits in a part is written by a single request."""
+
+    def __init__(self, target: S3Object) -> None:
+        self._target = target
+        self._part_bytes = target.requests.s3.options.part_bytes
+        self._token = uuid4().hex
+        self._size_bytes = 0
+        self._buffer = bytearray()
+        self._upload_id: str | None = None
+        self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="upload")
+        self._running: deque[Future[dict[str, object]]] = deque()
+        self._parts: list[dict[str, object]] = []
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def write(self, data: Bytes) -> None:
+        view = as_view(data)
+        at = 0
+        while at < len(view):
+            took = min(len(view) - at, self._part_bytes - len(self._buffer))
+            self._buffer += view[at : at + took]
+            at += took
+            if len(self._buffer) == self._part_bytes:
+                self._send()
+        self._size_bytes += len(view)
+
+    def finish(self) -> None:
+        """Write what is left, and make the object appear; raises UnreadableObject."""
+        if self._upload_id is None:
+            self._target.create(self._buffer)
+            return
+        if self._buffer:
+            self._send()
+        while self._running:
+            self._parts.append(self._running.popleft().result())
+        self._target.complete(self._token, self._upload_id, self._parts)
+
+    def abandon(self) -> None:
+        """Discard the upload; if that fails, it stays listed as unfinished."""
+        self._threads.shutdown(cancel_futures=True)
+        if self._upload_id is not None:
+            with suppress(TierfoldError):
+                self._target.abort(self._upload_id)
+
+    def close(self) -> None:
+        """Wait for the threads."""
+        self._threads.shutdown()
+
+    def _send(self) -> None:
+        if self._upload_id is None:
+            self._upload_id = self._target.begin(self._token)
+        if len(self._running) == PARTS_IN_FLIGHT:
+            self._parts.append(self._running.popleft().result())
+        number = len(self._parts) + len(self._running) + 1
+        sent = self._threads.submit(self._target.send, self._upload_id, number, self._buffer)
+        self._running.append(sent)
+        self._buffer = bytearray()
+
+
+def unfinished_uploads(requests: S3Requests, prefix: str) -> Iterator[ObjectEntry]:
+    """The unfinished uploads of keys directly below a prefix, by full key and upload id.
+
+    Their time is that of the last part: an upload that makes progress is not old.
+    """
+    marker: dict[str, object] = {}
+    while True:
+        page = requests.try_to(
+            "list", "lists", "list_multipart_uploads", Prefix=prefix, Delimiter="/", **marker
+        )
+        for upload in page.get("Uploads", ()):
+            yield _entry(requests, upload)
+        if not page.get("IsTruncated"):
+            return
+        marker = {
+            "KeyMarker": page["NextKeyMarker"],
+            "UploadIdMarker": page["NextUploadIdMarker"],
+        }
+
+
+def _entry(requests: S3Requests, upload: dict[str, Any]) -> ObjectEntry:
+    times, size_bytes = [upload["Initiated"]], 0
+    marker: dict[str, object] = {}
+    while True:
+        page = requests.try_to(
+            "list",
+            "lists",
+            "list_parts",
+            Key=upload["Key"],
+            UploadId=upload["UploadId"],
+            **marker,
+        )
+        for part in page.get("Parts", ()):
+            times.append(part["LastModified"])
+            size_bytes += part["Size"]
+        if not page.get("IsTruncated"):
+            break
+        marker = {"PartNumberMarker": page["NextPartNumberMarker"]}
+    return ObjectEntry(
+        key=f"{upload['Key']}{UPLOAD_ID}{upload['UploadId']}",
+        size_bytes=size_bytes,
+        modified_ms=int(max(times).timestamp() * 1000),
+    )

@@ -1,0 +1,155 @@
+"""Servers that speak the protocols of S3 and Azure, started once per test process.
+
+moto comes from PyPI and always runs. The tests on versitygw and Azurite are left out where these
+are not installed (`emulator_programs`), and the end of the run says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import email.utils
+import functools
+import hmac
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+
+import boto3
+from botocore.config import Config
+
+from tests.storage.emulator_programs import AZURITE, NODE, VERSITYGW
+
+IDENTITY: Final = {
+    "AWS_ACCESS_KEY_ID": "AKIATIERFOLDTEST",
+    "AWS_SECRET_ACCESS_KEY": "a-planted/secret+of-S3",
+    "AWS_REGION": "us-east-1",
+}
+AZURE_ACCOUNT: Final = "devstoreaccount1"
+AZURE_KEY: Final = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+"""Azurite's well-known account and key."""
+
+_NUMBERS: Final = itertools.count()
+_STARTED_WITHIN_S: Final = 60
+
+
+def new_name() -> str:
+    """A bucket's name that no other test uses."""
+    return f"bucket-{os.getpid()}-{next(_NUMBERS)}"
+
+
+def new_bucket(endpoint: str) -> str:
+    """Create a bucket on an S3 emulator."""
+    name = new_name()
+    s3_client(endpoint).create_bucket(Bucket=name)
+    return name
+
+
+@functools.cache
+def s3_client(endpoint: str) -> Any:
+    """A client that sets up what a test needs."""
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=IDENTITY["AWS_REGION"],
+        aws_access_key_id=IDENTITY["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=IDENTITY["AWS_SECRET_ACCESS_KEY"],
+        config=Config(s3={"addressing_style": "path"}),
+    )
+
+
+def new_container(endpoint: str) -> str:
+    """Create a container on Azurite: a request signed with the account's key."""
+    name = new_name()
+    date = email.utils.formatdate(usegmt=True)
+    lines = [
+        "PUT", *[""] * 11, f"x-ms-date:{date}", "x-ms-version:2021-08-06",
+        f"/{AZURE_ACCOUNT}/{AZURE_ACCOUNT}/{name}", "restype:container",
+    ]  # fmt: skip
+    key = base64.b64decode(AZURE_KEY)
+    digest = hmac.digest(key, "\n".join(lines).encode(), "sha256")
+    request = urllib.request.Request(
+        f"{endpoint}/{name}?restype=container",
+        method="PUT",
+        headers={
+            "Authorization": f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}",
+            "x-ms-date": date,
+            "x-ms-version": "2021-08-06",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=_STARTED_WITHIN_S):
+        return name
+
+
+@functools.cache
+def moto() -> str:
+    """The endpoint of moto."""
+    return _started(
+        lambda port: [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    )
+
+
+@functools.cache
+def versitygw() -> str:
+    """The endpoint of versitygw."""
+    return _started(
+        lambda port: [
+            str(VERSITYGW), "--port", f"127.0.0.1:{port}", "--quiet", "posix", _new_folder(),
+        ],
+        ROOT_ACCESS_KEY=IDENTITY["AWS_ACCESS_KEY_ID"],
+        ROOT_SECRET_KEY=IDENTITY["AWS_SECRET_ACCESS_KEY"],
+    )  # fmt: skip
+
+
+@functools.cache
+def azurite() -> str:
+    """The endpoint of Azurite's account."""
+    endpoint = _started(
+        lambda port: [
+            str(NODE), str(AZURITE), "--blobPort", str(port), "--blobHost", "127.0.0.1",
+            "--location", _new_folder(), "--silent", "--skipApiVersionCheck",
+        ]
+    )  # fmt: skip
+    return f"{endpoint}/{AZURE_ACCOUNT}"
+
+
+def _new_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="emulator-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _started(command: Callable[[int], list[str]], **environment: str) -> str:
+    """Start a server on a free port, wait until it listens, and stop it with this process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        command(port),
+        env=os.environ | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def stop() -> None:
+        server.kill()
+        server.wait()
+
+    atexit.register(stop)
+    deadline = time.monotonic() + _STARTED_WITHIN_S
+    while time.monotonic() < deadline and server.poll() is None:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return f"http://127.0.0.1:{port}"
+        time.sleep(0.05)
+    raise RuntimeError(f"{command(port)[0]} did not start within {_STARTED_WITHIN_S} s")
