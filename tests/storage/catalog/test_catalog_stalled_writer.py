@@ -129,7 +129,7 @@ def held_between_check_and_put(uri: str, meanwhile: Event) -> Catalog:
         thread.start()
 
     script = Script(at("replace 1", held_up), at("replace 1", thread.join, is_done=True))
-    return Catalog(uri, partial(ScriptedTable, script))
+    return Catalog(uri, open_table=partial(ScriptedTable, script))
 
 
 @pytest.fixture
