@@ -34,7 +34,6 @@ _FAILURES: Final = (DeltaError, SchemaMismatchError, OSError, ValueError, pa.Arr
 _OF_STORE: Final = (
     "Object Store error",
     "Object at location",
-    "Error performing",
     "Os {",
     "os error",
     "Generic Local",
@@ -107,7 +106,7 @@ def _failure_in(text: str) -> Failure:
 def _of_bucket(failure: Failure, uri: str) -> UnreadableObject:
     what, remedy = failure.cause.value
     if failure.cause is Cause.MISSING:
-        what, remedy = "an object of the table is not there, or no longer", _LOST
+        what, remedy = "a file of the table is not there, or no longer", _LOST
     if failure.cause in {Cause.OTHER, Cause.BROKEN} and failure.status is not None:
         what += f" (HTTP {failure.status})"
     retries = f", after {failure.retries} retries" if failure.retries else ""

@@ -23,7 +23,6 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
 from tierfold.storage.catalog.delta_tables import (
-    CHECKPOINT_INTERVAL,
     MEMORY_HOURS,
     DeltaFolder,
     TableLayout,
@@ -216,8 +215,11 @@ class TestHeldPuts:
 
 
 class TestCleaningUp:
-    def test_versions_of_the_last_month_stay_and_older_ones_go(self, place: Place) -> None:
-        claims(place.catalog, KEY, CHECKPOINT_INTERVAL + 1)
+    def test_versions_of_the_last_month_stay_and_older_ones_go(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tierfold.storage.catalog.delta_tables.CHECKPOINT_INTERVAL", 4)
+        claims(place.catalog, KEY, 5)
         (kept,) = place.checkpoints()
         assert place.names(suffix="_last_checkpoint")
         rows = tuple(place.catalog.history(KEY))
