@@ -27,7 +27,13 @@ from tierfold.compaction.model.errors import (
     UnreadableObject,
 )
 from tierfold.storage.catalog.delta_commits import REPAIR
-from tierfold.storage.tiers.store_errors import Cause, Failure, RequestFailedError, failures
+from tierfold.storage.tiers.store_errors import (
+    Cause,
+    Failure,
+    RequestFailedError,
+    failures,
+    unreadable,
+)
 
 _FAILURES: Final = (DeltaError, SchemaMismatchError, OSError, ValueError, pa.ArrowException)
 
@@ -45,8 +51,6 @@ _OF_BUCKET: Final = "Error performing"
 
 _GONE: Final = "File not found"
 """What delta-rs reports, without a reason, of a log file that it listed and then did not find."""
-
-_LOST: Final = "Run again. If that does not help, restore the catalog from a backup."
 
 _NEXT_LINE: Final = re.compile(r"\s*\n\s*(?:\x1b\[[0-9;]*m)?↳(?:\x1b\[[0-9;]*m)?\s*")
 """How delta-rs begins the line of a cause."""
@@ -104,14 +108,12 @@ def _failure_in(text: str) -> Failure:
 
 
 def _of_bucket(failure: Failure, uri: str) -> UnreadableObject:
-    what, remedy = failure.cause.value
-    if failure.cause is Cause.MISSING:
-        what, remedy = "a file of the table is not there, or no longer", _LOST
-    if failure.cause in {Cause.OTHER, Cause.BROKEN} and failure.status is not None:
-        what += f" (HTTP {failure.status})"
-    retries = f", after {failure.retries} retries" if failure.retries else ""
+    if failure.cause is not Cause.MISSING:
+        return unreadable(failure, uri, "read or write")
     return UnreadableObject(
-        f"the table cannot be read or written: {what}{retries}", where=uri, remedy=remedy
+        "a file of the table is not there, or no longer",
+        where=uri,
+        remedy="Run again. If that does not help, restore the catalog from a backup.",
     )
 
 

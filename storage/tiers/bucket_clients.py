@@ -273,7 +273,7 @@ def retry_config(options: StoreOptions) -> RetryConfig:
     return {
         "max_retries": options.retries,
         "backoff": {
-            "init_backoff": timedelta(milliseconds=500),
+            "init_backoff": timedelta(milliseconds=100),
             "max_backoff": timedelta(seconds=15),
             "base": 2,
         },

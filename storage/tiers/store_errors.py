@@ -152,6 +152,10 @@ _UNDECIDED: Final = frozenset(
     }
 )
 
+_RETRIED: Final = frozenset(
+    {Cause.UNREACHABLE, Cause.TIMEOUT, Cause.BUSY, Cause.BROKEN, Cause.CUT}
+)
+
 _BY_CODE: Final[Mapping[str, Cause]] = {
     code: cause
     for cause, codes in {
@@ -291,8 +295,8 @@ def unreadable(failure: Failure, where: str, doing: str) -> UnreadableObject:
         what += f", {failure.region}"
     if failure.cause in {Cause.OTHER, Cause.BROKEN} and failure.status is not None:
         what += f" (HTTP {failure.status})"
-    if failure.retries:
-        what += f", after {failure.retries} retries"
+    if failure.retries and failure.cause in _RETRIED:
+        what += f", after {failure.retries} {'retry' if failure.retries == 1 else 'retries'}"
     return UnreadableObject(f"cannot {doing} this: {what}", where=where, remedy=remedy)
 
 

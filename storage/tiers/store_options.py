@@ -113,6 +113,13 @@ class StoreOptions:
 
 def _check_endpoint(text: str) -> None:
     """Raise BadSettings, without repeating a user or a query, which may be secrets."""
+    if {"@", "?", "#"} & set(text):
+        raise BadSettings(
+            "the endpoint has a user, a query or a fragment",
+            where="store.endpoint",
+            remedy="Write only https://host:port; credentials come from the environment, a profile"
+            " or a role.",
+        )
     try:
         url = urlsplit(text)
         port = url.port
@@ -123,13 +130,6 @@ def _check_endpoint(text: str) -> None:
             "the endpoint is no URL",
             where="store.endpoint",
             remedy="Write it as https://host or https://host:port, without a bucket.",
-        )
-    if "@" in url.netloc or url.query or url.fragment:
-        raise BadSettings(
-            "the endpoint has a user, a query or a fragment",
-            where="store.endpoint",
-            remedy="Write only https://host:port; credentials come from the environment, a profile"
-            " or a role.",
         )
 
 

@@ -25,7 +25,7 @@ def delta_rs_options(scheme: str, where: str, options: StoreOptions) -> dict[str
     common = {
         "max_retries": str(full.retries),
         "retry_timeout": "180s",
-        "backoff_config.init_backoff": "500ms",
+        "backoff_config.init_backoff": "100ms",
         "connect_timeout": f"{full.connect_timeout_ms}ms",
         "timeout": f"{full.timeout_ms}ms",
     }

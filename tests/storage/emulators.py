@@ -26,7 +26,7 @@ from typing import Any, Final
 import boto3
 from botocore.config import Config
 
-from tests.storage.emulator_programs import AZURITE, NODE, VERSITYGW
+from tests.storage.emulator_programs import AZURITE, NODE, ROOT, VERSITYGW
 
 IDENTITY: Final = {
     "AWS_ACCESS_KEY_ID": "AKIATIERFOLDTEST",
@@ -95,7 +95,7 @@ def new_container(endpoint: str) -> str:
 def moto() -> str:
     """The endpoint of moto."""
     return _started(
-        lambda port: [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        lambda port: [sys.executable, "-m", "tests.storage.moto_server", str(port)]
     )
 
 
@@ -136,6 +136,7 @@ def _started(command: Callable[[int], list[str]], **environment: str) -> str:
         port = free.getsockname()[1]
     server = subprocess.Popen(
         command(port),
+        cwd=ROOT,
         env=os.environ | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

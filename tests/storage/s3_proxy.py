@@ -1,185 +1,197 @@
-"""A proxy in front of an S3 server: it counts requests, and makes some of them fail or wait."""
+"""A proxy in front of an S3 emulator: it counts requests, and answers chosen ones wrongly.
+
+Signatures cover the host, so a client signs for the proxy and the emulator must not check them;
+moto does not.
+"""
 
 from __future__ import annotations
 
 import http.client
-import socket
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-_HOP_BY_HOP: Final = frozenset({"connection", "content-length", "transfer-encoding", "date"})
-
-Forward = Callable[[], tuple[int, list[tuple[str, str]], bytes]]
-"""Sends the request on, and returns the server's status, headers and body."""
+HOP_BY_HOP: Final = frozenset({"connection", "transfer-encoding", "keep-alive", "content-length"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as a rule sees it."""
+    """A request as the proxy sees it."""
 
     method: str
     path: str
-    """With the query."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """The answer of a store that refuses a request."""
-
-    status: int
-    code: str
-    headers: tuple[tuple[str, str], ...] = ()
+    query: dict[str, list[str]]
+    headers: dict[str, str]
 
     @property
-    def body(self) -> bytes:
-        """As S3 writes it."""
-        return (
-            f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{self.code}</Code>'
-            f"<Message>{self.code} it is</Message><RequestId>4442587FB7D0A2F9</RequestId></Error>"
-        ).encode()
+    def kind(self) -> str:
+        """What it asks for, in the words of `Requests`."""
+        if self.method == "GET" and {"list-type", "uploads"} & self.query.keys():
+            return "lists"
+        if "uploadId" in self.query:
+            return {"PUT": "parts", "POST": "completes", "DELETE": "aborts", "GET": "lists"}[
+                self.method
+            ]
+        if "uploads" in self.query:
+            return "begins"
+        return {"GET": "gets", "HEAD": "heads", "PUT": "puts", "DELETE": "deletes"}[self.method]
 
-
-class AnswerIsLost(Exception):
-    """The connection breaks after the server has done what was asked."""
-
-
-Rule = Callable[[Request, Forward], Fault | None]
-"""Returns the answer of a refused request; None: the request is forwarded.
-
-It may forward the request itself, wait, or raise `AnswerIsLost`.
-"""
+Answer = tuple[int, bytes]
+"""A status and a body."""
 
 
 @dataclass(slots=True)
-class S3Proxy:
-    """A running proxy."""
+class Fault:
+    """What happens to the next `times` requests of a kind."""
 
-    url: str
-    requests: list[Request] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    kind: str
+    times: int = 1
+    text: str = ""
+    """Only to requests with this text in their path or query."""
+    answer: Answer | None = None
+    """Answered instead of the emulator."""
+    is_forwarded: bool = False
+    """Whether the emulator receives the request nevertheless: its answer is lost."""
+    cut_after_bytes: int | None = None
+    """Where the connection breaks in the body of the emulator's answer."""
+    silent_s: float = 0.0
+    """How long the proxy waits before its answer."""
+    before: Callable[[], None] | None = None
+    """Done before the request."""
+    seen: int = field(default=0, init=False)
 
-    def fail(self, fault: Fault, *, method: str = "", path: str = "") -> None:
-        """From now on refuse requests with this method, and this text in the path."""
-        self.rules.append(lambda request, _: fault if _is_for(request, method, path) else None)
-
-    def lose_answer(self, *, method: str, path: str) -> list[Request]:
-        """Break the connection once after such a request was done; returns where it is noted."""
-        lost: list[Request] = []
-
-        def rule(request: Request, forward: Forward) -> None:
-            if not lost and _is_for(request, method, path):
-                lost.append(request)
-                forward()
-                raise AnswerIsLost
-
-        self.rules.append(rule)
-        return lost
-
-    def hold(self, *, method: str, path: str) -> Held:
-        """Let the first such request wait until it is released."""
-        held = Held()
-
-        def rule(request: Request, _forward: Forward) -> None:
-            if not held.has_come.is_set() and _is_for(request, method, path):
-                held.request = request
-                held.has_come.set()
-                assert held.may_go.wait(timeout=100)
-
-        self.rules.append(rule)
-        return held
+    def is_for(self, request: Request) -> bool:
+        """Whether the request is of its kind and has its text."""
+        return self.kind == request.kind and self.text in f"{request.path} {request.query}"
 
 
-@dataclass(slots=True)
-class Held:
-    """A request that waits in the proxy."""
+def error(status: int, code: str, more: str = "") -> Answer:
+    """An error as S3 answers it."""
+    return status, (
+        f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code>'
+        f"<Message>AKIA-secret in a message</Message>{more}</Error>"
+    ).encode()
 
-    has_come: threading.Event = field(default_factory=threading.Event)
-    may_go: threading.Event = field(default_factory=threading.Event)
-    request: Request | None = None
+
+RESET: Final[Answer] = (0, b"")
+"""The connection is closed without an answer."""
+
+
+class Proxy:
+    """A running proxy; `faults` and `counts` may be read and changed at any time."""
+
+    def __init__(self, target: str) -> None:
+        self.target = urlsplit(target).netloc
+        self.lock = threading.Lock()
+        self.faults: list[Fault] = []
+        self.counts: Counter[str] = Counter()
+        self.requests: list[Request] = []
+
+    def add(self, kind: str, **given: object) -> Fault:
+        """Plan a fault."""
+        fault = Fault(kind, **given)  # type: ignore[arg-type]
+        self.faults.append(fault)
+        return fault
+
+    def received(self, request: Request) -> Fault | None:
+        """Count a request, and return the fault that it meets."""
+        with self.lock:
+            self.counts[request.kind] += 1
+            self.requests.append(request)
+            for fault in self.faults:
+                if fault.is_for(request) and fault.seen < fault.times:
+                    fault.seen += 1
+                    return fault
+        return None
 
 
 @contextmanager
-def s3_proxy(server_url: str) -> Iterator[S3Proxy]:
-    """Run a proxy in front of the server at a URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+def proxied(target: str) -> Iterator[tuple[Proxy, str]]:
+    """A proxy and its endpoint."""
+    proxy = Proxy(target)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            _handle(proxy, self)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    proxy = S3Proxy(f"http://127.0.0.1:{server.server_port}")
-    target = urlsplit(server_url)
-
-    class Handler(_Handler):
-        state = proxy
-        host, port = target.hostname or "", target.port or 80
-
-    server.RequestHandlerClass = Handler
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield proxy
+        yield proxy, f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    state: S3Proxy
-    host: str
-    port: int
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def handle_one_request(self) -> None:
-        """Serve any method."""
-        self.raw_requestline = self.rfile.readline(1 << 16)
-        if not self.raw_requestline or not self.parse_request():
-            self.close_connection = True
-            return
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        request = Request(self.command, self.path)
-        self.state.requests.append(request)
-        try:
-            self._serve(request, body)
-        except (AnswerIsLost, OSError):
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self, request: Request, body: bytes) -> None:
-        def forward() -> tuple[int, list[tuple[str, str]], bytes]:
-            connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
-            try:
-                connection.request(self.command, self.path, body, dict(self.headers))
-                answer = connection.getresponse()
-                return answer.status, answer.getheaders(), answer.read()
-            finally:
-                connection.close()
-
-        for rule in tuple(self.state.rules):
-            fault = rule(request, forward)
-            if fault is not None:
-                self._answer(fault.status, list(fault.headers), fault.body)
-                return
-        self._answer(*forward())
-
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.send_response_only(status)
-        is_head = self.command == "HEAD"
-        for name, value in headers:
-            if name.lower() not in _HOP_BY_HOP or (is_head and name.lower() == "content-length"):
-                self.send_header(name, value)
-        if not is_head:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if not is_head:
-            self.wfile.write(body)
-        self.wfile.flush()
+def _handle(proxy: Proxy, handler: BaseHTTPRequestHandler) -> None:
+    url = urlsplit(handler.path)
+    query = parse_qs(url.query, keep_blank_values=True)
+    request = Request(handler.command, url.path, query, dict(handler.headers.items()))
+    if handler.headers.get("Expect", "").lower() == "100-continue":
+        handler.send_response_only(100)
+        handler.end_headers()
+    body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+    fault = proxy.received(request)
+    if fault is not None and fault.before is not None:
+        fault.before()
+    if fault is not None and fault.silent_s:
+        time.sleep(fault.silent_s)
+    if fault is not None and fault.answer is not None:
+        if fault.is_forwarded:
+            _forwarded(proxy, handler, body)
+        _send(handler, *fault.answer, {"Content-Type": "application/xml"})
+        return
+    status, headers, found = _forwarded(proxy, handler, body)
+    _send(handler, status, found, headers, None if fault is None else fault.cut_after_bytes)
 
 
-def _is_for(request: Request, method: str, path: str) -> bool:
-    return method in {"", request.method} and path in request.path
+def _forwarded(
+    proxy: Proxy, handler: BaseHTTPRequestHandler, body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(proxy.target, timeout=60)
+    headers = {name: value for name, value in handler.headers.items() if name != "Expect"}
+    connection.request(handler.command, handler.path, body or None, headers)
+    answer = connection.getresponse()
+    found = answer.read()
+    kept = dict(answer.getheaders())
+    connection.close()
+    if handler.command != "HEAD":
+        kept = {name: value for name, value in kept.items() if name.lower() not in HOP_BY_HOP}
+    return answer.status, kept, found
+
+
+def _send(
+    handler: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    headers: dict[str, str],
+    cut_after_bytes: int | None = None,
+) -> None:
+    handler.close_connection = cut_after_bytes is not None or status == 0
+    if status == 0:
+        return
+    handler.send_response_only(status)
+    for name, value in headers.items():
+        if name.lower() not in HOP_BY_HOP - {"content-length"}:
+            handler.send_header(name, value)
+    if handler.command != "HEAD":
+        handler.send_header("Content-Length", str(len(body)))
+    elif "content-length" not in {name.lower() for name in headers}:
+        handler.send_header("Content-Length", "0")
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body[:cut_after_bytes])

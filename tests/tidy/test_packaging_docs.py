@@ -16,7 +16,7 @@ RUNTIME = packaging_docs.requirements(SETUP, "options", "install_requires")
 TESTING = packaging_docs.requirements(SETUP, "options.extras_require", "test")
 NOTEBOOK = packaging_docs.requirements(SETUP, "options.extras_require", "notebook")
 # Run as commands, and imported by no file.
-TOOLS = {"moto", "ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
+TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
 
 @pytest.mark.parametrize("verb", sorted(tierfold.commands))

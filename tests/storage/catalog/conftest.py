@@ -12,7 +12,7 @@ import pytest
 
 from tests.storage import emulators
 from tests.storage.emulator_programs import missing_emulators
-from tests.storage.s3_proxy import S3Proxy, s3_proxy
+from tests.storage.s3_proxy import Proxy, proxied
 
 collect_ignore = [f"test_catalog_{emulator}.py" for emulator in missing_emulators()]
 
@@ -27,9 +27,9 @@ def bucket_uri(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def proxy() -> Iterator[S3Proxy]:
-    """A proxy in front of moto's server."""
-    with s3_proxy(emulators.moto()) as running:
+def proxy() -> Iterator[tuple[Proxy, str]]:
+    """A proxy in front of moto's server, and its endpoint."""
+    with proxied(emulators.moto()) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY
 from tests.storage.catalog_contract import A_RUN, claim, committed, fresh, keys, swap, topics
-from tests.storage.s3_proxy import S3Proxy
+from tests.storage.s3_proxy import RESET, Fault, Proxy
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.outcomes import Committed, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -42,6 +42,7 @@ class Place:
 
     uri: str
     proxied: StoreOptions
+    proxy: Proxy
 
     @property
     def catalog(self) -> Catalog:
@@ -54,6 +55,10 @@ class Place:
     @property
     def log(self) -> DeltaLog:
         return DeltaLog(table_files(f"{self.uri}/partitions", StoreOptions()))
+
+    def lose_answer(self, name: str) -> Fault:
+        """Break the connection once, after an object of this name was stored."""
+        return self.proxy.add("puts", text=name, answer=RESET, is_forwarded=True)
 
     def names(self, folder: str = "_delta_log", suffix: str = "") -> list[str]:
         """The names of the files in a folder of the partitions table."""
@@ -68,8 +73,9 @@ class Place:
 
 
 @pytest.fixture
-def place(bucket_uri: str, proxy: S3Proxy) -> Place:
-    return Place(f"{bucket_uri}/tier/_tierfold", StoreOptions(endpoint=proxy.url))
+def place(bucket_uri: str, proxy: tuple[Proxy, str]) -> Place:
+    running, endpoint = proxy
+    return Place(f"{bucket_uri}/tier/_tierfold", StoreOptions(endpoint=endpoint), running)
 
 
 def claims(catalog: Catalog, key: PartitionKey, number: int) -> PartitionState:
@@ -88,13 +94,13 @@ class TestLostAnswers:
     """The proxy breaks the connection after the server stored the object; delta-rs puts again."""
 
     def test_an_own_commit_that_is_refused_the_second_time_is_recognised(
-        self, place: Place, proxy: S3Proxy
+        self, place: Place
     ) -> None:
         state = claims(place.catalog, KEY, 1)
-        lost = proxy.lose_answer(method="PUT", path=f"_delta_log/{2:020d}.json")
+        lost = place.lose_answer(f"_delta_log/{2:020d}.json")
         proposal = swap(state, "merged")
         outcome = place.through_proxy.commit([proposal])[KEY]
-        assert lost
+        assert lost.seen
         assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
         row = place.catalog.read()[KEY]
         assert row.commit_id == proposal.commit_id
@@ -103,64 +109,67 @@ class TestLostAnswers:
             state.commit_id,
         ]
 
-    def test_so_is_a_claim(self, place: Place, proxy: S3Proxy) -> None:
+    def test_so_is_a_claim(self, place: Place) -> None:
         state = claims(place.catalog, KEY, 1)
-        lost = proxy.lose_answer(method="PUT", path=f"_delta_log/{2:020d}.json")
+        lost = place.lose_answer(f"_delta_log/{2:020d}.json")
         found = claim(place.through_proxy, state, "b")
-        assert lost
+        assert lost.seen
         assert found.outcome == Committed(epoch=2, commit_id=found.state.commit_id)
         assert place.catalog.read() == {KEY: found.state}
 
-    def test_a_first_claim_whose_table_is_made_twice(self, place: Place, proxy: S3Proxy) -> None:
+    def test_a_first_claim_whose_table_is_made_twice(self, place: Place) -> None:
         lost = [
-            proxy.lose_answer(method="PUT", path=f"_delta_log/{version:020d}.json")
+            place.lose_answer(f"_delta_log/{version:020d}.json")
             for version in (0, 1)
         ]
         found = claim(place.through_proxy, fresh(), "a")
-        assert all(lost)
+        assert all(fault.seen for fault in lost)
         assert isinstance(found.outcome, Committed)
         assert place.catalog.read() == {KEY: found.state}
 
-    def test_a_runs_record_is_there_once(self, place: Place, proxy: S3Proxy) -> None:
+    def test_a_runs_record_is_there_once(self, place: Place) -> None:
         RunsTable(place.uri).append([A_RUN])
-        lost = proxy.lose_answer(method="PUT", path=f"_delta_log/{2:020d}.json")
+        lost = place.lose_answer(f"_delta_log/{2:020d}.json")
         RunsTable(place.uri, place.proxied).append([replace(A_RUN, chunk=1)])
-        assert lost
+        assert lost.seen
         assert RunsTable(place.uri).read() == (A_RUN, replace(A_RUN, chunk=1))
 
-    def test_a_checkpoint_and_a_boundary_are_there(self, place: Place, proxy: S3Proxy) -> None:
+    def test_a_checkpoint_and_a_boundary_are_there(self, place: Place) -> None:
         lost = [
-            proxy.lose_answer(method="PUT", path=".checkpoint.parquet"),
-            proxy.lose_answer(method="PUT", path="_last_checkpoint"),
-            proxy.lose_answer(method="PUT", path="_tierfold_log_boundary"),
+            place.lose_answer(".checkpoint.parquet"),
+            place.lose_answer("_last_checkpoint"),
+            place.lose_answer("_tierfold_log_boundary"),
         ]
         claims(place.catalog, KEY, 3)
         log = DeltaLog(table_files(f"{place.uri}/partitions", place.proxied))
         log.checkpoint(log.sync())
         assert place.checkpoints() == [3]
         assert log.cut(older_than_ms=now_ms() + HOUR_MS) == 3
-        assert all(lost)
+        assert all(fault.seen for fault in lost)
         assert log.boundary.read() == 3
         assert place.versions() == [3]
 
 
 def held_commit(
-    place: Place, proxy: S3Proxy, state: PartitionState, meanwhile: Any
+    place: Place, state: PartitionState, meanwhile: Any
 ) -> tuple[Any, Any]:
     """Commit, with the put of the commit file held until `meanwhile` is done."""
     version = place.log.read_tail().newest + 1
-    held = proxy.hold(method="PUT", path=f"_delta_log/{version:020d}.json")
+    has_come, may_go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        has_come.set()
+        assert may_go.wait(timeout=100)
+
+    place.proxy.add("puts", text=f"_delta_log/{version:020d}.json", before=wait)
     proposal = swap(state, "late")
-    outcomes: list[Any] = []
-    thread = threading.Thread(
-        target=lambda: outcomes.append(place.through_proxy.commit([proposal])[state.key])
-    )
-    thread.start()
-    assert held.has_come.wait(timeout=60)
-    meanwhile()
-    held.may_go.set()
-    thread.join()
-    return proposal, outcomes[0]
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(place.through_proxy.commit, [proposal])
+        assert has_come.wait(timeout=60)
+        meanwhile()
+        may_go.set()
+        outcome = late.result()[state.key]
+    return proposal, outcome
 
 
 def cut(place: Place, key: PartitionKey) -> int:
@@ -176,7 +185,7 @@ class TestHeldPuts:
     """A put is held on its way; others commit, and clean-up deletes the log below it."""
 
     def test_a_late_commit_that_was_fenced_is_not_reported_as_committed(
-        self, place: Place, proxy: S3Proxy
+        self, place: Place
     ) -> None:
         mine, other = topics(2)
         state = claims(place.catalog, mine, 1)
@@ -185,7 +194,7 @@ class TestHeldPuts:
             claims(place.catalog, mine, 1)
             cut(place, other)
 
-        proposal, outcome = held_commit(place, proxy, state, meanwhile)
+        proposal, outcome = held_commit(place, state, meanwhile)
         assert isinstance(outcome, Unknown)
         assert "is based on is gone" in outcome.cause
         assert place.catalog.resolve([proposal]) == {mine: outcome}
@@ -193,21 +202,20 @@ class TestHeldPuts:
         assert place.catalog.read([mine])[mine].epoch == 2
 
     def test_a_late_commit_whose_row_is_unchanged_is_written_again(
-        self, place: Place, proxy: S3Proxy
+        self, place: Place
     ) -> None:
         mine, other = topics(2)
         state = claims(place.catalog, mine, 1)
-        proposal, outcome = held_commit(place, proxy, state, lambda: cut(place, other))
+        proposal, outcome = held_commit(place, state, lambda: cut(place, other))
         assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
         assert place.catalog.read([mine])[mine].commit_id == proposal.commit_id
         assert min(place.versions()) == place.log.boundary.read()
 
-    def test_a_held_commit_loses_to_one_of_its_bucket(self, place: Place, proxy: S3Proxy) -> None:
+    def test_a_held_commit_loses_to_one_of_its_bucket(self, place: Place) -> None:
         state = claims(place.catalog, KEY, 1)
         rivals: list[str] = []
         _, outcome = held_commit(
             place,
-            proxy,
             state,
             lambda: rivals.extend(place.catalog.commit([swap(state, "first")])[KEY].commit_id),
         )
@@ -326,7 +334,7 @@ def contended(uri: str, run: str, partitions: int, count: int) -> tuple[int, int
 
 def contention(uri: str, pool: Executor, runs: str, count: int) -> tuple[int, int, int]:
     """Let runs claim and commit at once; check that nothing is lost or doubled."""
-    every = keys(10)
+    every = keys(20)
     Catalog(uri).claim([fresh(key) for key in every], "first", at_ms=1)
     running = [pool.submit(contended, uri, run, len(every), count) for run in runs]
     results = [run.result() for run in running]
