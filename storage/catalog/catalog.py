@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from tierfold.storage.catalog.attempts import (
     overlaid,
     row_id_of,
 )
-from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import (
     RowsRead,
     impossible_rows,
@@ -45,6 +46,8 @@ from tierfold.storage.catalog.rows import (
     table_of,
 )
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
+from tierfold.storage.tiers.locations import Location
+from tierfold.storage.tiers.store_options import StoreOptions
 
 ATTEMPTS: Final = 100
 """How often one call tries to write. A conflict means that another run's commit succeeded; so many
@@ -61,7 +64,7 @@ class Claim:
 
 
 class Catalog:
-    """The `partitions` table of the catalog at a folder or object store URI.
+    """The `partitions` table of the catalog at a path or URI, in a folder or an object store.
 
     Every method raises:
         UnreadableObject: the catalog exists and cannot be read.
@@ -70,10 +73,15 @@ class Catalog:
     """
 
     def __init__(
-        self, uri: str, open_table: Callable[[str, TableLayout], DeltaFolder] = DeltaFolder
+        self,
+        place: Location | str,
+        options: StoreOptions = ENVIRONMENT,
+        *,
+        open_table: Callable[[str, TableLayout], DeltaFolder] | None = None,
     ) -> None:
         layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
-        self._table = open_table(f"{uri.rstrip('/')}/partitions", layout)
+        opened = open_table or partial(DeltaFolder, options=options)
+        self._table = opened(f"{str(place).rstrip('/')}/partitions", layout)
 
     def exists(self) -> bool:
         """Whether the table exists; the first claim creates it, reading does not."""
