@@ -24,7 +24,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist emulators test check lint pages bench soak clean
+.PHONY: help demo dist emulators test check lint pages bench soak clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,9 +42,11 @@ emulators: ## install versitygw (Go) and Azurite (npm), for tests (build/emulato
 		go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 	@npm install --no-fund --no-audit --prefix build/emulators node@22 azurite@3.37.0
 
-test: $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
-	@scripts/require-java javac
+test: jdk $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
 	@$(BIN)/python -m pytest --numprocesses 3
+
+# Empty: Python keeps its bytecode, so that each of the tests' many processes need not compile it.
+test: export PYTHONDONTWRITEBYTECODE :=
 
 check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
 	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \
@@ -59,12 +61,11 @@ lint: $(TESTING) ## only the linters: style, types, and which package may import
 pages: $(RUNTIME) ## write the generated pages and transcripts again (scripts/pages.py)
 	@$(BIN)/python -m scripts.pages
 
-bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; docs/performance.md)
-	@scripts/require-java javac
+bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/performance.md)
 	@$(BIN)/python -m tests.bench.run
+	@$(BIN)/python -m tests.bench.memory
 
-soak: $(TESTING) ## search for bugs all night (docs/reliability.md)
-	@scripts/require-java javac
+soak: jdk $(TESTING) ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
@@ -75,10 +76,14 @@ clean: ## delete the environment, builds and caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-build/spark_classes.jsa: $(TESTING)
+jdk:
 	@scripts/require-java javac
+
+# Meanwhile the other core compiles the kernels, once for all processes of the tests.
+build/spark_classes.jsa: $(TESTING) | jdk
 	@echo "archiving the classes of Spark's JVM, so that the tests start it faster"
-	@$(BIN)/python -m tests.spark_classes
+	@$(BIN)/python -m tierfold.jobs.verbs.kernel_warmup & kernels=$$!; \
+		$(BIN)/python -m tests.spark_classes && wait $$kernels
 
 $(RUNTIME): $(PACKAGING)
 	@scripts/require-python $(PYTHON)

@@ -36,7 +36,7 @@ _PICTURE: Final = """\
 <text class="small" x="90" y="96">cleanup.policy=delete</text>
 
 <rect class="box" x="245" y="15" width="330" height="125" fill="#f5f5f5"/>
-<text class="name" x="410" y="36">bucket: the remote tier</text>
+<text class="name" x="410" y="36">bucket or folder: the remote tier</text>
 <rect x="262" y="50" width="62" height="30" fill="#b5c4db" stroke="#777"/>
 <rect x="328" y="50" width="62" height="30" fill="#b5c4db" stroke="#777"/>
 <rect x="394" y="50" width="62" height="30" fill="#b5c4db" stroke="#777"/>

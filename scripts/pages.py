@@ -1,7 +1,7 @@
 """Writes the generated pages again: `make pages`. A test fails if one of them is not current.
 
-They are docs/settings.md, docs/overview.svg, the parts between `<!-- make pages: NAME -->` and
-`<!-- end -->` of other pages, and what the commands in their transcripts print.
+They are docs/overview.svg, the parts of other pages between `<!-- make pages: NAME -->` and
+`<!-- end -->`, and what the commands in their transcripts print.
 """
 
 from __future__ import annotations
@@ -12,21 +12,17 @@ from typing import Final
 
 from scripts import overview, reference_tables, transcripts
 from scripts.transcripts import ROOT
-from tierfold.jobs.settings import reference_page
 
 PAGES: Final = tuple(
     path.relative_to(ROOT).as_posix()
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "docs/overview.svg"])
 )
 
-_WHOLE: Final[Mapping[str, Callable[[], str]]] = {
-    "docs/settings.md": reference_page.page,
-    "docs/overview.svg": overview.picture,
-}
 _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "verbs": reference_tables.verbs,
     "columns": reference_tables.columns,
     "options": reference_tables.options,
+    "settings": reference_tables.settings,
 }
 _PART: Final = re.compile(
     r"(?<=<!-- make pages: )(\w+)( -->\n).*?(?=^<!-- end -->)", re.MULTILINE | re.DOTALL
@@ -35,8 +31,8 @@ _PART: Final = re.compile(
 
 def current(page: str) -> str:
     """Return what a page should hold now; `page` is its path below the repository."""
-    if page in _WHOLE:
-        return _WHOLE[page]()
+    if page == "docs/overview.svg":
+        return overview.picture()
     text = (ROOT / page).read_text(encoding="utf-8")
     return transcripts.refreshed(
         _PART.sub(lambda part: part[1] + part[2] + _PARTS[part[1]](), text)

@@ -1,4 +1,4 @@
-"""Generates the reference of verbs, of DataFrame columns and options, from their definitions."""
+"""Generates the reference of verbs, settings, DataFrame columns and options from their code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from tierfold.jobs.cli.commands import tierfold
+from tierfold.jobs.settings.definitions import BY_BROKER_NAME, SETTINGS, Setting
 from tierfold.jobs.sources.segment_options import COLUMNS, OPTIONS
 
 _Row = tuple[str, str]
@@ -16,14 +17,36 @@ _Row = tuple[str, str]
 
 def columns() -> str:
     """Return the table of the columns of `kafka-segments`."""
-    rows = ((f"`{of.name}`", f"`{of.kind.simpleString()}`", of.doc) for of in COLUMNS)
+    rows = (
+        (f"`{of.name}`", f"`{of.dataType.simpleString()}`", of.metadata["comment"])
+        for of in COLUMNS
+    )
     return _table(("column", "type", "what it is"), rows)
 
 
 def options() -> str:
     """Return the table of the options of `kafka-segments`."""
-    rows = ((f"`{of.name}`", of.default or "none", of.doc) for of in OPTIONS)
+    rows = ((f"`{name}`", default or "none", doc) for name, (default, doc) in OPTIONS.items())
     return _table(("option", "default", "what it does"), rows)
+
+
+def settings() -> str:
+    """Return the table of all settings."""
+    head = ("setting", "default", "unit", "allowed", "broker's name", "source", "what it does")
+    return _table(head, map(_setting, SETTINGS))
+
+
+def _setting(setting: Setting) -> tuple[str, ...]:
+    units = ((name, BY_BROKER_NAME[name].kind.unit) for name in setting.broker_names)
+    return (
+        f"`{setting.name}`",
+        setting.default or "none",
+        setting.unit,
+        setting.kind.allowed,
+        ", ".join(f"`{name}`{f' ({unit})' * (unit != setting.unit)}" for name, unit in units),
+        setting.source,
+        setting.doc,
+    )
 
 
 def verbs() -> str:

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,7 @@ OMITTED: Final = "…"
 
 _BLOCK: Final = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 _COMMAND: Final = re.compile(r"^\$ (?:.*\\\n)*.*\n", re.MULTILINE)
+_RUN: Final = re.compile(r"\d{8}T\d{6}-([\w-]{8})")
 _DIFFERS: Final = re.compile(
     r"\d{8}T\d{6}-[\w-]{8}"  # a run's name
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -97,6 +99,7 @@ class _Session:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._now_ms = NOW_MS
+        self._shown: dict[str, str] = {}
         (folder / "build").mkdir()
         for name in ("sample", "conf"):
             shutil.copytree(ROOT / name, folder / name)
@@ -116,16 +119,25 @@ class _Session:
         return today
 
     def _output(self, command: str) -> str:
+        for name, shown in self._shown.items():
+            command = command.replace(shown, name)
         words = shlex.split(command.removeprefix("$ "), comments=True)
+        if words[0] == ".":  # The page activates the environment that this process runs in.
+            return ""
         if words[0] != "tierfold":
             shell = ["bash", "-c", command.removeprefix("$ ")]
             return subprocess.check_output(shell, cwd=self._folder, text=True)
         if any("--now" in param.opts for param in tierfold.commands[words[1]].params):
             words += ["--now", str(self._now_ms)]
-        lines = [line.rstrip() for line in ran(words[1:], self._folder).splitlines()]
+        printed = _RUN.sub(self._on_clock, ran(words[1:], self._folder))
         if words[1] in CHANGING:
             self._now_ms += STEP_MS
-        return "\n".join(lines).strip("\n")
+        return "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
+
+    def _on_clock(self, run: re.Match[str]) -> str:
+        """A run's name with the time of the page's clock: the real one would be hours away."""
+        begun = datetime.fromtimestamp(self._now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+        return self._shown.setdefault(run[0], f"{begun}-{run[1]}")
 
 
 def _steps(block: str) -> list[Step]:

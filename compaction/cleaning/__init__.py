@@ -1,15 +1,12 @@
 """cleaning: which records and batches are kept.
 
-    key_hash                 a 64-bit hash of a key, in numba kernels
-    key_columns              the keys of many records as columns
-    key_blocks               a block of keys per segment and bucket: the unit of the shuffle
-    offset_map               the distributed offset map: which records are superseded
-    transactions             aborted data and markers: which are kept, which may be removed
-    undecided_transactions   transactions without a marker: which are open, which stop a round
-    rounds                   one pass over one partition: what it reads and keeps, its groups
-    record_retention         which records, tombstones and markers stay, and delete horizons
-    emptied_batches          which batches are already emptied
-    group_outcome            whether and why a group is rewritten
-    keyless_records          how many records without a key may be dropped
-    counts                   how many records were kept or removed, by reason
+    key_hash           a 64-bit hash of a key, in numba kernels
+    key_columns        the keys of many records as columns
+    key_blocks         a block of keys per segment and bucket: the unit of the shuffle
+    offset_map         the distributed offset map: which records are superseded
+    transactions       aborted data and markers: which are kept; which transactions are undecided
+    rounds             one pass over one partition: what it reads and keeps, its groups
+    record_retention   which records, tombstones and markers stay, and delete horizons
+    group_outcome      whether and why a group is rewritten
+    counts             how many records were kept or removed, by reason
 """

@@ -132,11 +132,9 @@ def reason_after_reading(
 ) -> RewriteReason | None:
     """Why a single segment is rewritten although all its batches are copied; None: it is not.
 
-    Args:
-        segment: the only source.
-        indexed: the aborted transactions that its transaction index lists.
-        listed: those that it must list (Kafka's `CleanedTransactionMetadata`).
-        due_ms: the earliest delete horizon of its batches (KIP-534); None: none is set.
+    `indexed` are the aborted transactions that its transaction index lists, `listed` those that it
+    must list (Kafka's `CleanedTransactionMetadata`). `due_ms` is the earliest delete horizon of its
+    batches (KIP-534).
     """
     if indexed != listed:
         return RewriteReason.TRANSACTION_INDEX

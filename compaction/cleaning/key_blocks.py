@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, taken
+from tierfold.compaction.cleaning.key_columns import NO_VERSIONS, KeyColumns, Versions, taken
 
 HEADER: Final = struct.Struct("<qqqq")
 
@@ -46,19 +46,11 @@ class KeyBlock:
 
 def serialize(block: KeyBlock) -> bytes:
     """The block as bytes for a shuffle."""
-    columns, versions = block.columns, block.columns.versions
-    has_versions = versions is not None
-    return b"".join(
-        (
-            HEADER.pack(len(columns), len(columns.keys), block.competes_from, has_versions),
-            columns.hash.tobytes(),
-            b"" if versions is None else versions.value.tobytes(),
-            columns.ordinal.tobytes(),
-            columns.key_bytes.tobytes(),
-            b"" if versions is None else versions.is_known.tobytes(),
-            columns.keys.tobytes(),
-        )
-    )
+    columns, has_versions = block.columns, block.columns.versions is not None
+    versions = columns.versions or NO_VERSIONS
+    arrays = (columns.hash, versions.value, columns.ordinal, columns.key_bytes, versions.is_known)
+    header = HEADER.pack(len(columns), len(columns.keys), block.competes_from, has_versions)
+    return b"".join((header, *(array.tobytes() for array in (*arrays, columns.keys))))
 
 
 def deserialize(data: bytes) -> KeyBlock:

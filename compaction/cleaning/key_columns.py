@@ -32,6 +32,9 @@ class Versions:
         return Versions(value=self.value[rows], is_known=self.is_known[rows])
 
 
+NO_VERSIONS: Final = Versions(value=np.empty(0, np.int64), is_known=np.empty(0, np.bool_))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumns:
     """`n` keyed records, one entry each."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,15 @@ from tierfold.compaction.cleaning.counts import (
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import (
+    BATCH_HEADER_BYTES,
     NO_HORIZON,
     NO_PRODUCER_ID,
     NO_TIMESTAMP_MS,
     TIMESTAMP_MS_MAX,
 )
+
+_NO_CODEC: Final = 0
+"""Kafka's `CompressionType.NONE`."""
 
 
 class BatchRetention(IntEnum):
@@ -56,7 +61,7 @@ class BatchColumns:
     is_legacy: NDArray[np.bool_]
     """Shape (b,): of magic 0 or 1, and converted if anything of it is kept."""
     is_emptied: NDArray[np.bool_]
-    """Shape (b,): already emptied (see `emptied_batches`), so it need not be rewritten."""
+    """Shape (b,): from the function `is_emptied`; such a batch need not be rewritten."""
     horizon_ms: NDArray[np.int64]
     """Shape (b,): the delete horizon (KIP-534), or `NO_HORIZON`."""
     record_batch: NDArray[np.int32]
@@ -250,3 +255,27 @@ def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRul
     is_due = holds & (~had_passed | holds_tombstone) & (retention.horizon_ms != NO_HORIZON)
     horizons_ms = retention.horizon_ms[is_due]
     return int(horizons_ms.min()) if len(horizons_ms) else None
+
+
+def is_emptied(
+    *,
+    is_legacy: NDArray[np.bool_],
+    size_bytes: NDArray[np.int64],
+    codec: NDArray[np.int8],
+    has_delete_horizon: NDArray[np.bool_],
+    base_timestamp_ms: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Shape (b,), as the arguments: batches that are already emptied.
+
+    Kafka's `DefaultRecordBatch.writeEmptyHeader` writes magic 2, a header without records, no
+    codec, no delete horizon (KIP-534) and no base timestamp. A batch without records in another
+    form is emptied again.
+    """
+    return np.asarray(
+        ~is_legacy
+        & (size_bytes == BATCH_HEADER_BYTES)
+        & (codec == _NO_CODEC)
+        & ~has_delete_horizon
+        & (base_timestamp_ms == NO_TIMESTAMP_MS),
+        np.bool_,
+    )

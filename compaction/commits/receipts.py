@@ -5,7 +5,7 @@ A worker returns receipts, never rows: the driver checks them and commits them a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -28,7 +28,7 @@ class GroupResult(Enum):
     UNCHANGED = "unchanged"
     """The group is one segment that loses nothing; it stays live as it is."""
     EMPTY = "empty"
-    """No batch is kept, and nothing is written: see `compaction.planning.empty_groups`."""
+    """No batch is kept, and nothing is written: see `compaction.planning.grouping`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +80,10 @@ def receipt_violations(
 
     `receipts` are in the order of `groups`; bytes are uncompressed, as in `Counts`.
     """
-    found: list[str] = []
     if len(groups) != len(receipts):
         return (f"{len(groups)} groups were planned, {len(receipts)} receipts came back",)
-    for group, receipt in zip(groups, receipts, strict=True):
-        found.extend(_group_violations(group, receipt))
+    pairs = zip(groups, receipts, strict=True)
+    found = [what for group, receipt in pairs for what in _group_violations(group, receipt)]
     records_in = sum(receipt.counts.records_in for receipt in receipts)
     if records_in != records_scanned:
         found.append(f"the scan counted {records_scanned} records, the rewrite {records_in}")
@@ -96,41 +95,35 @@ def receipt_violations(
     return tuple(found)
 
 
-def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
-    found: list[str] = []
+def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> Iterator[str]:
     name = f"group [{group.start_offset}, {group.end_offset}]"
     if not receipt.counts.adds_up:
-        found.append(f"{name}: the counts do not add up: {receipt.counts}")
+        yield f"{name}: the counts do not add up: {receipt.counts}"
     if receipt.result is GroupResult.UNCHANGED and (
         len(group.segments) != 1 or receipt.counts.removed
     ):
-        found.append(f"{name}: reported as unchanged, but records were removed or segments merged")
+        yield f"{name}: reported as unchanged, but records were removed or segments merged"
     if receipt.result is GroupResult.EMPTY:
-        found.append(f"{name}: no segment was written for its offsets")
+        yield f"{name}: no segment was written for its offsets"
     if receipt.result is not GroupResult.WRITTEN:
-        return found
+        return
     segment = receipt.segment
     if segment is None:
-        return [*found, f"{name}: written, but no segment is named"]
+        yield f"{name}: written, but no segment is named"
+        return
     if (segment.start_offset, segment.end_offset) != (group.start_offset, group.end_offset):
-        found.append(
-            f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
-        )
+        yield f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
     if receipt.records_written != receipt.counts.kept:
-        found.append(
-            f"{name}: {receipt.counts.kept} records were kept, {receipt.records_written} written"
-        )
-    found.extend(f"{name}: {violation}" for violation in _size_violations(segment, receipt))
+        yield f"{name}: {receipt.counts.kept} records were kept, {receipt.records_written} written"
+    yield from (f"{name}: {violation}" for violation in _size_violations(segment, receipt))
     if segment.segment_id in {source.segment_id for source in group.segments}:
-        found.append(f"{name}: the new segment has the id of a source")
-    return found
+        yield f"{name}: the new segment has the id of a source"
 
 
-def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
+def _size_violations(segment: Segment, receipt: GroupReceipt) -> Iterator[str]:
     """How the segment of a receipt differs from the objects that were written."""
-    found: list[str] = []
     if segment.size_bytes <= 0 or segment.size_bytes != receipt.bytes_written:
-        found.append(f"{receipt.bytes_written} bytes written, {segment.size_bytes} named")
+        yield f"{receipt.bytes_written} bytes written, {segment.size_bytes} named"
     named = {
         LOG_PART: segment.size_bytes,
         "index": segment.offset_index_bytes,
@@ -138,16 +131,13 @@ def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
     }
     staged = {entry.part: entry.size_bytes for entry in receipt.staged}
     if not staged:
-        found.append("no objects were written")
+        yield "no objects were written"
     if (TRANSACTION_INDEX_PART in staged) is not segment.has_transaction_index:
         promised = "a" if segment.has_transaction_index else "no"
-        found.append(f"objects {sorted(staged)} were written, {promised} transaction index named")
-    found.extend(
-        f".{part} of {staged[part]} bytes was written, {size_bytes} named"
-        for part, size_bytes in named.items()
-        if staged.get(part, size_bytes) != size_bytes
-    )
-    return found
+        yield f"objects {sorted(staged)} were written, {promised} transaction index named"
+    for part, size_bytes in named.items():
+        if staged.get(part, size_bytes) != size_bytes:
+            yield f".{part} of {staged[part]} bytes was written, {size_bytes} named"
 
 
 def listing_violations(

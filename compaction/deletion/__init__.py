@@ -1,6 +1,5 @@
 """deletion: what may be deleted.
 
-    expiry            which live segments are past `retention.ms` or `retention.bytes`
-    deletion_plan     which retired, orphaned and expired segments `vacuum` may delete
-    deletion_checks   whether it still may, right before the deletion
+    expiry          which live segments are past `retention.ms` or `retention.bytes`
+    deletion_plan   which retired, orphaned and expired segments `vacuum` may delete, and still may
 """

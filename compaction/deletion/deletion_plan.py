@@ -1,4 +1,4 @@
-"""What `vacuum` may delete of a partition.
+"""What `vacuum` may delete of a partition, and whether it still may right before the deletion.
 
     live      -> retired   it has expired; its objects stay for the grace period
     retired   -> marked    (`starting`) the grace period is over; its objects are deleted
@@ -14,11 +14,12 @@ orphan is.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tierfold.compaction.commits.commit import (
+    CommitProposal,
     FinishDeletion,
     MoveLogStart,
     ReleaseClaim,
@@ -28,10 +29,13 @@ from tierfold.compaction.commits.commit import (
     SegmentsAreRetired,
     StartDeletion,
     Update,
+    lost,
+    outcome_of,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.wording import counted
@@ -157,10 +161,13 @@ def deletion_plan_of(
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
     set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
+    uploads = () if state is None else _old(incomplete_uploads, times)
+    ended = tuple(upload for upload in uploads if rules.is_detached or upload.is_own)
     stay = {
         "expired": 0 if is_refused else len(due) - len(expired),
         "retired": len(past_grace) - len(may_go),
         "orphaned": 0 if rules.is_detached else len(view.orphans),
+        "in upload": len(uploads) - len(ended),
         "set apart": 0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     }
     return DeletionPlan(
@@ -171,13 +178,8 @@ def deletion_plan_of(
         going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
         orphans=orphans,
         set_apart=set_apart,
-        incomplete_uploads=() if state is None else _old(incomplete_uploads, times),
-        notes=(
-            *_everything_expires(view, expired),
-            *_without(view.notes, set_apart),
-            *_kept(len(may_go) - len(starting)),
-            *_stay(stay),
-        ),
+        incomplete_uploads=ended,
+        notes=(*_on_view(view, expired, set_apart), *_on_kept(len(may_go) - len(starting), stay)),
     )
 
 
@@ -200,14 +202,27 @@ def waits_until(
     return {what: ends for what, ends in to_come.items() if ends}
 
 
-def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
-    """The notes except those on segments that are deleted now."""
-    return tuple(note for note in notes if not any(segment.segment_id in note for segment in going))
+def _on_view(
+    view: PartitionView, expired: Sequence[Expired], going: Sequence[ListedSegment]
+) -> Iterator[str]:
+    """The view's notes, except those on segments that are deleted now."""
+    if expired and len(expired) == len(view.segments):  # A setting may be mistyped.
+        yield "every live segment is past retention"
+    for note in view.notes:
+        if not any(segment.segment_id in note for segment in going):
+            yield note
 
 
-def _kept(count: int) -> tuple[str, ...]:
-    """A note on originals that stay, so that a nightly `vacuum` leaves a restore possible."""
-    return (f"{counted(count, 'retired original')} kept for `tierfold restore`",) if count else ()
+def _on_kept(originals: int, stay: Mapping[str, int]) -> Iterator[str]:
+    """What stays for a restore, and what stays because a broker may still name it."""
+    if originals:
+        yield f"{counted(originals, 'retired original')} kept for `tierfold restore`"
+    listed = ", ".join(f"{count} {what}" for what, count in stay.items() if count)
+    if listed:
+        yield (
+            f"a broker may still name these segments, so they stay: {listed}. If no broker serves"
+            " this tier, set tier.binding=detached"
+        )
 
 
 _Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)
@@ -234,18 +249,56 @@ def _is_ours(entry: RetiredSegment) -> bool:
     return bool(entry.segment.written_by_run)
 
 
-def _everything_expires(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
-    """A note if every live segment expires, in case a setting is mistyped."""
-    is_all = expired and len(expired) == len(view.segments)
-    return ("every live segment is past retention",) if is_all else ()
+def rechecked(
+    deletion: DeletionPlan,
+    row: PartitionState | None,
+    *,
+    held: PartitionState,
+    unanswered: CommitProposal | None,
+) -> PartitionState | Fenced | LostRace | Unknown | tuple[str, ...]:
+    """The row, if it allows the deletion; else an outcome, or violations, a phrase each.
+
+    `row` is the row as it is now; None: it is gone. `held` is the row that this run's claim wrote,
+    or the commit after it; `unanswered` is that commit, if it got no answer.
+    """
+    if row is None:
+        return LostRace(found_commit_id="")
+    if (row.epoch, row.owner_run) != (held.epoch, held.owner_run):
+        return lost(held.epoch, row)
+    if unanswered is not None and not isinstance(outcome_of(unanswered, row), Committed):
+        return Unknown(commit_id=unanswered.commit_id, cause="it may still take effect")
+    return deletion_violations(deletion, row) or row
 
 
-def _stay(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """A note on the segments that stay because a broker may still name them."""
-    listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    if not listed:
-        return ()
+def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
+    """Why the present row forbids the deletion, a phrase each; empty: it does not.
+
+    Live segments are never deleted, and retired ones only once the row marks them.
+    """
+    live = {segment.segment_id for segment in row.segments}
+    retired = {entry.segment.segment_id for entry in row.retired}
+    marked = retired - {entry.segment.segment_id for entry in row.whole_retired}
+    orphans = {orphan.segment_id for orphan in (*deletion.orphans, *deletion.set_apart)}
+    to_be_marked = set(deletion.marked_ids)
     return (
-        f"a broker may still name these segments, so they stay: {listed}. If no broker serves this"
-        " tier, set tier.binding=detached",
+        *(f"segment {name} is live" for name in sorted((orphans | to_be_marked) & live)),
+        *(f"segment {name} is retired, not an orphan" for name in sorted(orphans & retired)),
+        *(
+            f"segment {name} is not marked as being deleted"
+            for name in sorted(to_be_marked - marked - live)
+        ),
+    )
+
+
+def changed_ids(deletion: DeletionPlan, listing: Iterable[ListedSegment]) -> frozenset[str]:
+    """Ids of orphans that changed after the first listing, so that they stay.
+
+    An ongoing copy may have added a `.log`. An orphan that is no longer listed has not changed.
+    """
+    listed = frozenset(listing)
+    listed_ids = {segment.segment_id for segment in listed}
+    return frozenset(
+        orphan.segment_id
+        for orphan in (*deletion.orphans, *deletion.set_apart)
+        if orphan.segment_id in listed_ids and orphan not in listed
     )

@@ -66,6 +66,8 @@ class IncompleteUpload:
     """Its key in the store, by which it is deleted."""
     size_bytes: int
     modified_ms: int
+    is_own: bool
+    """Whether tierfold began it; otherwise a broker may still be at it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

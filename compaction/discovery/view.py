@@ -85,11 +85,6 @@ class PartitionView:
         return self.segments[-1].next_offset if self.segments else self.log_start_offset
 
     @property
-    def live_bytes(self) -> int:
-        """Bytes of all live `.log`s."""
-        return sum(segment.size_bytes for segment in self.segments)
-
-    @property
     def cleaner_offset(self) -> int | None:
         """The newest epoch's cleaner offset; None: no round was committed."""
         return None if self.state is None else self.state.cleaner_offset

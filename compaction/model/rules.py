@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 DAY_MS: Final = 86_400_000
 LONG_MAX: Final = 2**63 - 1
@@ -96,8 +97,7 @@ def outlasting(rules: Rules) -> tuple[str, ...]:
     return tuple(field for field in waits if getattr(rules, field) >= rules.delete_retention_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingViolation:
+class SettingViolation(NamedTuple):
     """Two settings that contradict each other; names are fields of `Rules`."""
 
     first: str
@@ -107,28 +107,14 @@ class SettingViolation:
     remedy: str
 
 
-def setting_violations(rules: Rules) -> tuple[SettingViolation, ...]:
-    """The settings that contradict each other; empty: none."""
-    found = []
+def setting_violations(rules: Rules) -> Iterator[SettingViolation]:
+    """The settings that contradict each other."""
     # KIP-354, Kafka's `LogConfig.validateValues`.
     if rules.max_compaction_lag_ms < rules.min_compaction_lag_ms:
-        found.append(
-            SettingViolation(
-                first="max_compaction_lag_ms",
-                says="is below",
-                second="min_compaction_lag_ms",
-                remedy="Raise the former or lower the latter.",
-            )
-        )
+        remedy = "Raise the former or lower the latter."
+        yield SettingViolation("max_compaction_lag_ms", "is below", "min_compaction_lag_ms", remedy)
     # KIP-280 falls back to `offset` without a word, and the user asked for something else.
     is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
     if is_by_header and not rules.compaction_strategy_header:
-        found.append(
-            SettingViolation(
-                first="compaction_strategy",
-                says="needs",
-                second="compaction_strategy_header",
-                remedy="Name the header that holds a record's version.",
-            )
-        )
-    return tuple(found)
+        remedy = "Name the header that holds a record's version."
+        yield SettingViolation("compaction_strategy", "needs", "compaction_strategy_header", remedy)

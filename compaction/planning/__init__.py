@@ -8,6 +8,4 @@
     plan_check       a check of the plan, by separate code
     chunks           how much of a plan is done at once: limits of bytes, space and partitions
     explanation      the plan, explained segment by segment
-    empty_groups     groups that keep no record: a neighbour takes over their offsets
-    load_balancing   how work is divided among tasks, evenly by bytes
 """

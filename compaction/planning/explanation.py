@@ -105,15 +105,7 @@ class _Case:
 def explained(
     view: PartitionView, rules: Rules, regions: Regions, choice: Choice, now_ms: int
 ) -> tuple[ExplainedSegment, ...]:
-    """Explain every live segment, in offset order.
-
-    Args:
-        view: the partition.
-        rules: the topic's settings.
-        regions: from `regions_of`.
-        choice: from `propose`, or its first chunk.
-        now_ms: the time, epoch milliseconds.
-    """
+    """Explain every live segment, in offset order; `choice`: from `propose`, or its first chunk."""
     case = _Case(view=view, rules=rules, regions=regions, choice=choice, now_ms=now_ms)
     groups = choice.groups if isinstance(choice, Compact) else ()
     placed = {

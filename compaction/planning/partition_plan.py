@@ -53,13 +53,6 @@ class PartitionPlan:
         return self.choice
 
 
-def left_as_it_is(
-    key: PartitionKey, rules: Rules, choice: Choice, epoch: int = 0
-) -> PartitionPlan:
-    """The plan of a partition that was not inspected, or could not be."""
-    return PartitionPlan(key=key, rules=rules, choice=choice, epoch=epoch)
-
-
 def needs_producers(view: PartitionView, now_ms: int, *, is_forced: bool) -> bool:
     """Whether the newest producer snapshot matters: some segment is dirty or due."""
     is_clean = not is_forced and view.cleaner_offset == view.next_offset
@@ -84,7 +77,7 @@ def partition_plan(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
     )
     if isinstance(regions, Refusal):
-        return replace(left_as_it_is(view.key, rules, regions), view=view)
+        return PartitionPlan(key=view.key, rules=rules, choice=regions, view=view)
     return PartitionPlan(
         key=view.key,
         rules=rules,

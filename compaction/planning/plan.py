@@ -112,7 +112,7 @@ def rest_by_policy(rules: Rules) -> Rest | None:
     This is checked before anything of the partition is read.
     """
     if not rules.cleanup_policy:
-        detail = "no cleanup.policy is set for the topic: it is left alone"
+        detail = "no cleanup.policy is set for the topic; give it with --set or --config"
         return Rest(reason=RestReason.NO_POLICY, detail=detail)
     if not rules.is_compacted:
         policy = ",".join(sorted(rules.cleanup_policy))

@@ -50,14 +50,9 @@ def violations(
     rules: Rules,
     now_ms: int,
 ) -> tuple[PlanViolation, ...]:
-    """The violations of `plan` against `view`; empty: it may be carried out.
+    """The violations of `plan`, which may be from an older view; empty: it may be carried out.
 
-    Args:
-        plan: what was proposed, from this view or an older one.
-        view: the partition as it is now.
-        last_stable: the oldest open transaction in view; None: none is open.
-        rules: the topic's settings.
-        now_ms: the time, epoch milliseconds.
+    `view` is the partition as it is now; `last_stable`: its oldest open transaction, if any.
     """
     sources = plan.sources
     if plan.key != view.key:

@@ -123,13 +123,9 @@ def regions_of(
 ) -> Regions | Refusal:
     """Divide a partition into its regions.
 
-    Args:
-        view: the partition.
-        last_stable: from `last_stable_of`, or from batch headers where there is no snapshot.
-        rules: the topic's settings.
-        now_ms: the time, epoch milliseconds.
-        forced_first_dirty: `--first-dirty`, used instead of the stored cleaner offset. Below the
-            log start it means the log start, so that 0 cleans the whole log again.
+    `last_stable` is from `last_stable_of`, or from batch headers where there is no snapshot.
+    `forced_first_dirty` is `--first-dirty`, used instead of the stored cleaner offset. Below the
+    log start it means the log start, so that 0 cleans the whole log again.
     """
     end = view.next_offset
     if forced_first_dirty is not None and forced_first_dirty > end:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST, arrays_in
 from tierfold.compaction.cleaning.key_columns import (
+    NO_VERSIONS,
     KeyColumns,
     Versions,
     gathered,
@@ -130,20 +131,11 @@ def serialize_latest(latest: LatestValues) -> bytes:
     columns key hash (uint64), offset (int64), digest (two uint64), version (int64), key length
     (int32), value length (int32), whether the version is known (bool), and the keys.
     """
-    keys, versions = latest.keys, latest.keys.versions
-    return b"".join(
-        (
-            HEADER.pack(len(keys), len(keys.keys), versions is not None),
-            keys.hash.tobytes(),
-            latest.offset.tobytes(),
-            latest.digest.tobytes(),
-            b"" if versions is None else versions.value.tobytes(),
-            keys.key_bytes.tobytes(),
-            latest.value_bytes.tobytes(),
-            b"" if versions is None else versions.is_known.tobytes(),
-            keys.keys.tobytes(),
-        )
-    )
+    keys, versions = latest.keys, latest.keys.versions or NO_VERSIONS
+    by_key = (keys.hash, latest.offset, latest.digest, versions.value)
+    rest = (keys.key_bytes, latest.value_bytes, versions.is_known, keys.keys)
+    header = HEADER.pack(len(keys), len(keys.keys), keys.versions is not None)
+    return b"".join((header, *(array.tobytes() for array in (*by_key, *rest))))
 
 
 def deserialize_latest(data: bytes) -> LatestValues:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,16 +13,15 @@ from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
-from tierfold.jobs.settings.remarks import remarks_on_plan, remarks_on_tier
+from tierfold.jobs.settings.remarks import remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
-    """The arguments of a verb about a tier."""
+class Arguments(NamedTuple):
+    """The first arguments of a verb about a tier, in their order."""
 
-    settings: Settings
     context: RunContext
+    settings: Settings
     scope: Scope
 
 
@@ -43,7 +41,7 @@ def opened(given: dict[str, Any]) -> Arguments:
         first_dirty=given.get("first_dirty"),
     )
     context = run_context(given["tier"], given["catalog"], given["now_ms"])
-    return Arguments(settings=settings, context=context, scope=scope)
+    return Arguments(context, settings, scope)
 
 
 def opened_with_remarks(
@@ -51,12 +49,8 @@ def opened_with_remarks(
 ) -> Arguments:
     """As `opened`, and report probable mistakes; `has_advice`: also on the topics' settings."""
     arguments = opened(given)
-    settings, context, scope = arguments.settings, arguments.context, arguments.scope
-    output.remark(
-        remarks_on_plan(settings, context, scope)
-        if has_advice
-        else remarks_on_tier(settings, context)
-    )
+    context, settings, scope = arguments
+    output.remark(remarks_on_tier(settings, context, scope if has_advice else None))
     return arguments
 
 

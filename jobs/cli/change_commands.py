@@ -16,7 +16,6 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 @click.argument("partition_name", metavar="PARTITION")
 @click.option(
     "--to",
-    required=True,
     metavar="TIME|RUN",
     help="A time, in ISO 8601 (UTC without an offset) or epoch milliseconds: the state at that"
     " time. Or a run's name, or a prefix of it: the state after that run.",
@@ -24,7 +23,9 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @JSON_OPTION
 @clock_options
-def restore_verb(partition_name: str, to: str, dry_run: bool, output: Output, **given: Any) -> None:
+def restore_verb(
+    partition_name: str, to: str | None, dry_run: bool, output: Output, **given: Any
+) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
     Segments that brokers have uploaded since then stay. Segments that come back are read and
@@ -42,9 +43,11 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, output: Output, **
     from tierfold.jobs.reports.change_report import restore_result
     from tierfold.jobs.verbs.restore import restore
 
+    if to is None:
+        raise click.UsageError("Missing option '--to'. `tierfold history` lists times and runs.")
     context = opened(given).context
     found = restore(context, partition_name, to, output.progress, is_dry_run=dry_run)
-    finish(output, restore_result(found))
+    finish(output, restore_result(found), context)
 
 
 @click.command("forget")
@@ -73,8 +76,9 @@ def forget_verb(partition_name: str, dry_run: bool, output: Output, **given: Any
     from tierfold.jobs.reports.change_report import forget_result
     from tierfold.jobs.verbs.forget import forget
 
-    found = forget(opened(given).context, partition_name, output.progress, is_dry_run=dry_run)
-    finish(output, forget_result(found))
+    context = opened(given).context
+    found = forget(context, partition_name, output.progress, is_dry_run=dry_run)
+    finish(output, forget_result(found), context)
 
 
 @click.command("vacuum")
@@ -127,10 +131,11 @@ def vacuum_verb(dry_run: bool, output: Output, **given: Any) -> None:
     from tierfold.jobs.reports.vacuum_report import vacuum_result
     from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 
-    asked = opened_with_remarks(given, output)
-    context, progress = asked.context, output.progress
+    tier = opened_with_remarks(given, output)
+    context, progress = tier.context, output.progress
     names = ("grace_ms", "orphan_age_ms", "takes_set_apart")
     limits = VacuumLimits(now_ms=context.now_ms, **{name: given[name] for name in names})
-    found = vacuum(context, asked.settings, asked.scope, limits, progress, is_dry_run=dry_run)
+    found = vacuum(*tier, limits, progress, is_dry_run=dry_run)
     catalog_files = catalog_cleaned(context, progress, is_dry_run=dry_run)
-    finish(output, vacuum_result(found, catalog_files, run="" if dry_run else context.run))
+    result = vacuum_result(found, catalog_files, run="" if dry_run else context.run)
+    finish(output, result, context)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, vacuum_verb
 from tierfold.jobs.cli.exit_codes import EXIT_BUG, exit_code_of_error, replace_unprintable
 from tierfold.jobs.cli.options import (
@@ -69,12 +69,11 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
     from tierfold.jobs.reports.plan_report import plan_result
     from tierfold.jobs.verbs.plan import explain, plan
 
-    asked = opened_with_remarks(given, output, has_advice=True)
-    tier = (asked.context, asked.settings, asked.scope)
+    tier = opened_with_remarks(given, output, has_advice=True)
     if partition_name is None:
-        finish(output, plan_result(plan(*tier), "plan"))
+        finish(output, plan_result(plan(*tier), "plan"), tier.context)
     else:
-        finish(output, explained_result(explain(*tier, partition_name)))
+        finish(output, explained_result(explain(*tier, partition_name)), tier.context)
 
 
 @tierfold.command("compact")
@@ -91,27 +90,21 @@ def compact_verb(dry_run: bool, output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
     """
-    from tierfold.jobs.cli.arguments import (
-        budget_of,
-        engine_of,
-        local_max_of,
-        opened_with_remarks,
-    )
+    from tierfold.jobs.cli.arguments import budget_of, engine_of, local_max_of, opened_with_remarks
     from tierfold.jobs.reports.plan_report import plan_result
     from tierfold.jobs.settings.remarks import Remarks
     from tierfold.jobs.verbs.compact import broker_warnings, compact
     from tierfold.jobs.verbs.plan import plan
 
-    asked = opened_with_remarks(given, output, has_advice=dry_run)
-    settings, run, budget = asked.settings, asked.context.run, budget_of(given)
-    tier = (asked.context, settings, asked.scope)
+    tier = opened_with_remarks(given, output, has_advice=dry_run)
+    run, budget = tier.context.run, budget_of(given)
     if dry_run:
         plans = plan(*tier, budget, local_max_of(given))
-        finish(output, plan_result(plans, "dry run: nothing is changed"))
+        finish(output, plan_result(plans, "dry run: nothing is changed"), tier.context)
     else:
         reports = compact(*tier, output.progress, budget, engine_of(given))
-        output.remark(Remarks(warnings=broker_warnings(settings, reports)))
-        finish(output, plan_result(reports, f"run {run}", run=run))
+        output.remark(Remarks(warnings=broker_warnings(tier.settings, reports)))
+        finish(output, plan_result(reports, f"run {run}", run=run), tier.context)
 
 
 @tierfold.command("status")
@@ -128,8 +121,8 @@ def status_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.reports.status_report import status_result
     from tierfold.jobs.verbs.status import status
 
-    asked = opened_with_remarks(given, output)
-    finish(output, status_result(status(asked.context, asked.settings, asked.scope)))
+    tier = opened_with_remarks(given, output)
+    finish(output, status_result(status(*tier)), tier.context)
 
 
 @tierfold.command("verify")
@@ -157,16 +150,9 @@ def verify_verb(second_opinion: bool, output: Output, **given: Any) -> None:
 
     if second_opinion and given["engine"] == "local":
         raise click.UsageError("--second-opinion needs Spark: leave out --engine local.")
-    asked = opened_with_remarks(given, output)
-    found = verify(
-        asked.context,
-        asked.settings,
-        asked.scope,
-        output.progress,
-        second_opinion=second_opinion,
-        engine=engine_of(given),
-    )
-    finish(output, verify_result(found))
+    tier, engine = opened_with_remarks(given, output), engine_of(given)
+    found = verify(*tier, output.progress, second_opinion=second_opinion, engine=engine)
+    finish(output, verify_result(found), tier.context)
 
 
 @tierfold.command("history")
@@ -189,7 +175,8 @@ def history_verb(partition_name: str, limit: int | None, output: Output, **given
     from tierfold.jobs.reports.history_report import history_result
     from tierfold.jobs.verbs.history import history
 
-    finish(output, history_result(history(opened(given).context, partition_name, limit)))
+    context = opened(given).context
+    finish(output, history_result(history(context, partition_name, limit)), context)
 
 
 @tierfold.command("dump")
@@ -221,10 +208,16 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     from tierfold.jobs.cli.arguments import settings_of
     from tierfold.jobs.reports.status_report import config_result
     from tierfold.jobs.settings.remarks import remarks_on_topic
-    from tierfold.jobs.verbs.config import settings_of_topic
+    from tierfold.storage.kafka.topic_names import is_topic
 
     settings = settings_of(given)
-    found = settings_of_topic(settings, topic)
+    if not is_topic(topic):
+        raise BadSettings(
+            f"{topic!r} is not a valid topic name",
+            where="TOPIC",
+            remedy="A topic name has only letters, digits, dots, dashes and underscores.",
+        )
+    found = settings.effective(topic)
     output.remark(remarks_on_topic(settings, topic))
     finish(output, config_result(topic, found))
 

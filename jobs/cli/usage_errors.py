@@ -11,12 +11,17 @@ from typing import Any, Final
 import click
 
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
-from tierfold.compaction.model.redaction import HIDDEN, printable, redacted, without_secrets
+from tierfold.compaction.model.redaction import printable, redacted, without_secrets
 from tierfold.jobs.cli.exit_codes import leave_broken_pipe
 from tierfold.jobs.cli.output import output_of
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Extra arguments that click quotes, for example after `--set NAME VALUE` without `=`."""
+
+_NOT_REPEATED: Final = (
+    r"\1, which may hold a secret and are not repeated here. Write a setting as --set NAME=VALUE,"
+    " without spaces around the sign"
+)
 
 
 class Verbs(click.Group):
@@ -50,7 +55,7 @@ def _without_secrets() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        message = redacted(_EXTRA_ARGUMENTS.sub(rf"\1 ({HIDDEN})", error.message))
+        message = redacted(_EXTRA_ARGUMENTS.sub(_NOT_REPEATED, error.message))
         error.message = message  # type: ignore[misc]  # click shows it with usage and hints
         raise
 

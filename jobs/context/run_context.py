@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tierfold.compaction.model.rules import LONG_MAX
@@ -17,6 +17,7 @@ from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
+from tierfold.storage.tiers.request_counts import RequestCounter, Requests
 from tierfold.storage.tiers.tier_uris import open_tier
 
 
@@ -35,8 +36,17 @@ class RunContext:
     """Returns the time of a write in epoch milliseconds; `now_ms` at first."""
     run: str
     """This run's name: its start time and a part of a random id."""
+    requests_before: Requests
+    """The requests that this process had made to the tier's store when the run began."""
+    workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
+    """The requests of the run's other processes."""
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""
+
+    @property
+    def requests(self) -> Requests:
+        """The requests of the run to the tier's store so far, without those to the catalog."""
+        return self.tier.requests() - self.requests_before + self.workers.requests
 
     def place(self, key: PartitionKey) -> str:
         """Return the arguments of a verb that name this tier, its catalog and the partition."""
@@ -54,6 +64,7 @@ def run_context(
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
     tier = open_tier(tier_uri)
+    requests_before = tier.requests()
     within = location_of(tier_uri, of="tier").child(CATALOG_FOLDER)
     catalog = within if catalog_uri is None else location_of(catalog_uri, of="catalog")
     tier.check()
@@ -65,6 +76,7 @@ def run_context(
         catalog=Catalog(str(catalog)),
         now_ms=time_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
+        requests_before=requests_before,
         run=f"{begun}-{new_segment_id()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),
     )

@@ -5,15 +5,16 @@ A worker imports this module and what its stage needs, but nothing that only the
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyspark import Accumulator
+from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
-from tierfold.jobs.spark.worker_memory import freeze_gc
+from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.tier_uris import open_tier
 
 _NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
@@ -26,17 +27,33 @@ _ARROW: Final = pa.schema(
 ROW_SCHEMA: Final = from_arrow_schema(_ARROW)
 """The columns of `Row`."""
 
+_frozen_stages: Final[set[str]] = set()
+
 BATCH_BYTES: Final = 2**20
 """Payload bytes of a batch; this many make its overhead small."""
 
 
+class RequestSum(AccumulatorParam[Requests]):
+    """Adds up requests; those of a task that failed are lost with it."""
+
+    def zero(self, value: Requests) -> Requests:  # noqa: ARG002 - PySpark's signature
+        """See `AccumulatorParam`."""
+        return Requests()
+
+    def addInPlace(self, value1: Requests, value2: Requests) -> Requests:  # noqa: N802
+        """See `AccumulatorParam`."""
+        return value1 + value2
+
+
 def in_worker(
-    stage: Stage, tier_uri: str, bytes_done: Accumulator[int]
+    stage: Stage, tier_uri: str, bytes_done: Accumulator[int], requests: Accumulator[Requests]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker = Worker(tier=open_tier(tier_uri), advance=bytes_done.add)
+        tier = open_tier(tier_uri)
+        before = tier.requests()
+        worker = Worker(tier=tier, advance=bytes_done.add)
         waiting: list[Row] = []
         waiting_bytes = 0
         for row in stage(worker, rows_of(batches)):
@@ -46,9 +63,23 @@ def in_worker(
                 yield as_batch(waiting)
                 waiting, waiting_bytes = [], 0
         yield as_batch(waiting)
-        freeze_gc(type(stage).__name__)
+        requests.add(tier.requests() - before)
+        _freeze_gc(type(stage).__name__)
 
     return run
+
+
+def _freeze_gc(stage: str) -> None:
+    """Freeze all loaded objects for the garbage collector, once per process and stage.
+
+    After every task PySpark's daemon collects garbage and walks all objects of numba and pyarrow,
+    which takes 60 ms, as long as a small segment. At the end of a task of `stage`, its kernels are
+    loaded.
+    """
+    if stage not in _frozen_stages:
+        _frozen_stages.add(stage)
+        gc.collect()
+        gc.freeze()
 
 
 def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:

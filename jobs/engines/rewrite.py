@@ -28,6 +28,8 @@ BIT_OF: Final = {
 }
 """The rows of earlier stages that the rewrite needs, and the bit of `offset_map` that each sets."""
 
+_BITMAPS: Final = frozenset({RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStage:
@@ -70,8 +72,8 @@ def _rewritten(tier: RemoteTier, order: Row, task: GroupTask, bit_rows: BitRows)
         for segment, place in zip(task.group.segments, task.places, strict=True)
     }
 
-    def bits(segment: Segment, records: int) -> NDArray[np.uint8]:
-        return record_bits(bit_rows[place_of[segment.segment_id]], records)
+    def bits(segment: Segment) -> NDArray[np.uint8]:
+        return record_bits(bit_rows[place_of[segment.segment_id]])
 
     try:
         kind = RowKind.RECEIPT
@@ -82,12 +84,16 @@ def _rewritten(tier: RemoteTier, order: Row, task: GroupTask, bit_rows: BitRows)
     return replace(order, kind=kind, payload=payload)
 
 
-def record_bits(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
-    """Shape (records,): the superseded and superseding bits of a segment's records."""
-    bits = np.zeros(records, np.uint8)
+def record_bits(rows: Sequence[Row]) -> NDArray[np.uint8]:
+    """The superseded and superseding bits of a segment's records, then up to seven zeros.
+
+    Raises IndexError for an ordinal beyond the bitmaps.
+    """
+    maps = [row.payload for row in rows if row.kind in _BITMAPS]
+    bits = np.zeros(8 * max(map(len, maps), default=0), np.uint8)
     for row in rows:
-        if row.kind in {RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING}:
-            is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=records)
+        if row.kind in _BITMAPS:
+            is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=len(bits))
             bits |= is_set * BIT_OF[row.kind]
         else:
             bits[np.frombuffer(row.payload, np.uint32)] |= BIT_OF[row.kind]

@@ -14,6 +14,7 @@ from tierfold.compaction.cleaning.transactions import TransactionBatches, joined
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, pickled
+from tierfold.storage.segments.log_windows import live_log
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
@@ -58,13 +59,12 @@ class ScanStage(SegmentStage):
 
     def found(self, tier: RemoteTier, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and another segment for its transaction batches."""
-        where = tier.log_name(task.key, task.segment)
-        log = tier.read_log(task.key, task.segment)
+        log = live_log(tier, task.key, task.segment)
         if task.order is None:
-            summary = ScanSummary(txn_batches=scan_transactions(log, where=where))
+            summary = ScanSummary(txn_batches=scan_transactions(log))
             yield RowKind.SCANNED, 0, pickled(summary)
             return
-        scanned = scan_segment(log, task.aborted, task.order, where=where)
+        scanned = scan_segment(log, task.aborted, task.order)
         for bucket, block in scanned.blocks:
             yield RowKind.KEYS, bucket, serialize(block)
         # The reduce stage passes these on unchanged; its tasks share them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Stage
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
@@ -36,10 +38,10 @@ WORKER_DIED: Final = (
 class SparkExecutor(StageExecutor[DataFrame]):
     """Runs the stages on the executors of one Spark session."""
 
-    def __init__(self, spark: SparkSession, tier_uri: str, console: Console) -> None:
+    def __init__(self, spark: SparkSession, context: RunContext, console: Console) -> None:
         super().__init__(spark.sparkContext.defaultParallelism)
         self._spark = spark
-        self._tier_uri = tier_uri
+        self._context = context
         self._progress = SparkProgress(spark, console)
         self._persisted: list[DataFrame] = []
 
@@ -50,7 +52,8 @@ class SparkExecutor(StageExecutor[DataFrame]):
     def run(self, stage: Stage, rows: DataFrame, tasks: int | None) -> DataFrame:
         """Repartition the rows by `task`, and map the stage over them."""
         sent = rows if tasks is None else rows.repartitionById(tasks, "task")
-        run = in_worker(stage, self._tier_uri, self._progress.bytes_done)
+        done = self._progress
+        run = in_worker(stage, self._context.tier_uri, done.bytes_done, done.requests)
         return sent.mapInArrow(run, ROW_SCHEMA)
 
     def kept(self, rows: DataFrame) -> DataFrame:
@@ -68,7 +71,11 @@ class SparkExecutor(StageExecutor[DataFrame]):
 
     def taken(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:
         """Collect the rows as Arrow batches, with a bar."""
-        table: pa.Table = self._progress.watched(title, size_bytes, rows.toArrow)
+        before = self._progress.requests.value
+        try:
+            table: pa.Table = self._progress.watched(title, size_bytes, rows.toArrow)
+        finally:
+            self._context.workers.add(**asdict(self._progress.requests.value - before))
         return list(rows_of(table.to_batches()))
 
     def release(self) -> None:

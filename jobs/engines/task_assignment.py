@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,6 @@ from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.model.aborted_transactions import reaching
-from tierfold.compaction.planning.load_balancing import assigned, task_count
 from tierfold.jobs.engines.rows import Row, RowKind, pickled
 from tierfold.jobs.engines.scan import ScanTask
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -56,6 +56,29 @@ def bucket_sizes(sizes: Sequence[int]) -> list[int]:
     return [
         size // buckets for size in sizes for buckets in [buckets_of(size)] for _ in range(buckets)
     ]
+
+
+def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
+    """Return the number of tasks for items of these `sizes` in bytes.
+
+    One task per `task_bytes`, at least `tasks_min`, and no more tasks than items.
+    """
+    if not sizes:
+        return 0
+    by_bytes = -(-sum(sizes) // task_bytes)
+    return max(1, min(len(sizes), max(by_bytes, tasks_min)))
+
+
+def assigned(sizes: Sequence[int], tasks: int) -> list[int]:
+    """Return the task of each item; the largest goes first, each to the least loaded task."""
+    loads = [(0, task) for task in range(tasks)]
+    placed = [0] * len(sizes)
+    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        load, task = heapq.heappop(loads)
+        placed[item] = task
+        # One byte more per item, or all empty items would go to one task.
+        heapq.heappush(loads, (load + sizes[item] + 1, task))
+    return placed
 
 
 def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:

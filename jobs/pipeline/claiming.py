@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from tierfold.compaction.cleaning.rounds import Round
-from tierfold.compaction.cleaning.undecided_transactions import transactions_end
+from tierfold.compaction.cleaning.transactions import transactions_end
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
@@ -17,11 +17,12 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.partition_plan import PartitionPlan, plan_violations
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.rows import REPORT_BUG
+from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.partition_report import claim_report, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.storage.catalog.catalog import Claim
-from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
+from tierfold.storage.segments.segment_metadata import read_snapshot
 
 
 def begun_rounds(
@@ -74,13 +75,8 @@ def _aborted(context: RunContext, run: PartitionRun) -> tuple[AbortedTransaction
     first_dirty = run.plan.compact.first_dirty
     is_first = not run.chunks
     beyond = () if is_first else (t for t in run.aborted if t.last_offset >= first_dirty)
-    below = (
-        transaction
-        for segment in _segments(run.plan)
-        if is_first or segment.start_offset < first_dirty
-        for transaction in read_aborted(context.tier, run.key, segment)
-    )
-    return (*below, *beyond)
+    below = [one for one in _segments(run.plan) if is_first or one.start_offset < first_dirty]
+    return (*aborted_in(context, run.key, below), *beyond)
 
 
 def _transactions_end(context: RunContext, chunk: PartitionPlan) -> int | None:

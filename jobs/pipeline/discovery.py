@@ -3,28 +3,34 @@
     facts_of    reads the listing, and the ends and leader epochs of unknown segments
     view_from   compares overlaps, and returns the decision of `compaction.discovery`
 
+`aborted_in` and `last_stable_in` read what segments say about transactions.
+
 Nothing is written. Each run compares an overlap until a claim stores in the row that the segments
 agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from tierfold.compaction.discovery.listing import ListedSegment, classify
+from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.planning.regions import LastStable, last_stable_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.segments.segment_inspection import inspected
+from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
+from tierfold.storage.tiers.remote_tier import Listing
 
 
 def facts_of(
     context: RunContext,
     key: PartitionKey,
     state: PartitionState | None,
-    listed: Sequence[ListedSegment] | None = None,
+    listed: Listing | None = None,
 ) -> PartitionFacts:
     """Read all facts about a partition; raises TierfoldError. `listed`: its listing, if known."""
     classified = classify(context.tier.listing(key) if listed is None else listed, state)
@@ -37,10 +43,34 @@ def facts_of(
 
 
 def viewed(
-    context: RunContext, key: PartitionKey, state: PartitionState | None
+    context: RunContext,
+    key: PartitionKey,
+    state: PartitionState | None,
+    listed: Listing | None = None,
 ) -> PartitionView | Refusal:
-    """Return the partition's view from the tier and the catalog's row; raises TierfoldError."""
-    return view_from(context, facts_of(context, key, state))
+    """Return the partition's view from the tier and the catalog's row; raises TierfoldError.
+
+    `listed`: its listing, if known.
+    """
+    return view_from(context, facts_of(context, key, state, listed))
+
+
+def aborted_in(
+    context: RunContext, key: PartitionKey, segments: Iterable[Segment]
+) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions in the segments' indexes; raises TierfoldError."""
+    return tuple(
+        transaction
+        for segment in segments
+        for transaction in read_aborted(context.tier, key, segment)
+    )
+
+
+def last_stable_in(
+    context: RunContext, key: PartitionKey, segments: Sequence[Segment]
+) -> LastStable | None:
+    """Return the oldest open transaction in the newest segment's snapshot; raises TierfoldError."""
+    return last_stable_of(read_snapshot(context.tier, key, segments[-1])) if segments else None
 
 
 def view_from(context: RunContext, facts: PartitionFacts) -> PartitionView | Refusal:

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tierfold.compaction.discovery.view import PartitionView, first_break
-from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.jobs.context.run_context import RunContext
-from tierfold.storage.tiers.remote_tier import Part
+from tierfold.compaction.model.segments import Segment
+from tierfold.storage.tiers.remote_tier import Listing, Part
 
 
-def originals_of(context: RunContext, view: PartitionView) -> tuple[Segment, ...] | str:
+def originals_of(view: PartitionView, listed: Listing) -> tuple[Segment, ...] | str:
     """Return the originals in offset order, or why they do not cover the live range.
 
-    Raises UnreadableObject if the partition cannot be listed.
+    `listed` is the partition's listing.
     """
     originals = _originals(view)
-    is_there = _whole_segments(context, view.key)
+    is_there = _whole_segments(listed)
     gone = sum(not is_there(segment) for segment in originals)
     if gone:
         return f"{gone} of {len(originals)} original segments are gone"
@@ -47,12 +46,12 @@ def _originals(view: PartitionView) -> list[Segment]:
     return sorted(originals, key=lambda segment: segment.start_offset)
 
 
-def _whole_segments(context: RunContext, key: PartitionKey) -> Callable[[Segment], bool]:
-    """Whether a segment has every object that is needed to read its keys, by one listing."""
-    listed = {found.segment_id: found for found in context.tier.listing(key)}
+def _whole_segments(listed: Listing) -> Callable[[Segment], bool]:
+    """Whether a segment has every object that is needed to read its keys."""
+    by_id = {found.segment_id: found for found in listed}
 
     def is_there(segment: Segment) -> bool:
-        found = listed.get(segment.segment_id)
+        found = by_id.get(segment.segment_id)
         needed = [Part.LOG, *([Part.TRANSACTION_INDEX] if segment.has_transaction_index else [])]
         return found is not None and all(found.part_bytes(part) is not None for part in needed)
 

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from tierfold.compaction.cleaning.keyless_records import too_many_keyless
-from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
-from tierfold.compaction.cleaning.transactions import TransactionStatus, transaction_status
-from tierfold.compaction.cleaning.undecided_transactions import (
+from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks, too_many_keyless
+from tierfold.compaction.cleaning.transactions import (
+    TransactionStatus,
+    transaction_status,
     unexplained_transaction,
     with_unindexed,
 )
@@ -24,7 +24,7 @@ from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.planning.empty_groups import merge_empty
+from tierfold.compaction.planning.grouping import merge_empty
 from tierfold.jobs.engines.rows import sentence_of
 from tierfold.jobs.engines.scan import ScanSummary, summed
 from tierfold.jobs.engines.stage_executor import StageExecutor

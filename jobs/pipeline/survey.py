@@ -19,7 +19,6 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
-    left_as_it_is,
     needs_producers,
     partition_plan,
     with_row_notes,
@@ -32,6 +31,7 @@ from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
+from tierfold.storage.tiers.remote_tier import Listing
 
 READERS: Final = 16
 """Threads that read metadata in parallel; they mostly wait for storage."""
@@ -55,6 +55,8 @@ class KnownPartition:
     """The catalog's row; None: no row."""
     refusal: Refusal | None
     """Why it must not be inspected."""
+    listed: Listing
+    """Its listing, newer than the row; empty if that failed, which is the refusal."""
 
 
 def survey_of(
@@ -81,7 +83,7 @@ def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:
     """
     everywhere = context.tier.partitions()
     keys = scope.chosen(everywhere)
-    return known_among(everywhere, keys, context.catalog.look(keys))
+    return known_among(context, everywhere, keys, context.catalog.look(keys))
 
 
 def known_by_name(
@@ -90,14 +92,19 @@ def known_by_name(
     """Return the partition in scope with that name; raises as `named` and `known_partitions`."""
     everywhere = context.tier.partitions()
     key = named(scope.chosen(everywhere), name, where=where)
-    (known,) = known_among(everywhere, [key], context.catalog.look([key]))
+    (known,) = known_among(context, everywhere, [key], context.catalog.look([key]))
     return known
 
 
 def known_among(
-    everywhere: Sequence[PartitionKey], keys: Sequence[PartitionKey], rows: RowsRead
+    context: RunContext,
+    everywhere: Sequence[PartitionKey],
+    keys: Sequence[PartitionKey],
+    rows: RowsRead,
 ) -> list[KnownPartition]:
-    """Return each of `keys` with its row; `everywhere`: the partitions that the tier lists.
+    """Return each of `keys` with its row and listing; `everywhere`: the tier's partitions.
+
+    All are listed at once, after the rows were read: an older listing would lack a live segment.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
     same partition, so both are refused. A partition with an invalid row is refused, too.
@@ -106,20 +113,24 @@ def known_among(
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
     for key in (*everywhere, *states):
         names[key.topic_id, key.partition].add(str(key))
-    return [
-        KnownPartition(
+
+    listings = context.tier.listings(keys)
+
+    def known(key: PartitionKey) -> KnownPartition:
+        listed = listings[key]
+        refused = rows.refused.get((key.topic_id, key.partition))
+        refusal = _shared_id(key, names[key.topic_id, key.partition])
+        for error in (listed, refused):
+            if isinstance(error, Exception):
+                refusal = refusal_of(error, str(key))
+        return KnownPartition(
             key=key,
             state=states.get(key),
-            refusal=_refused_row(rows, key)
-            or _shared_id(key, names[key.topic_id, key.partition]),
+            refusal=refusal,
+            listed=() if isinstance(listed, Exception) else listed,
         )
-        for key in keys
-    ]
 
-
-def _refused_row(rows: RowsRead, key: PartitionKey) -> Refusal | None:
-    error = rows.refused.get((key.topic_id, key.partition))
-    return None if error is None else refusal_of(error, str(key))
+    return [known(key) for key in keys]
 
 
 def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
@@ -139,7 +150,7 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
     An error in reading or decoding becomes the partition's refusal.
     """
     try:
-        return known.refusal or viewed(context, known.key, known.state)
+        return known.refusal or viewed(context, known.key, known.state, known.listed)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return refusal_of(error, str(known.key))
 
@@ -148,21 +159,17 @@ def _surveyed(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionPlan:
     epoch = 0 if known.state is None else known.state.epoch
-    rest = rest_by_policy(rules)
-    if rest is not None:
-        return left_as_it_is(known.key, rules, rest, epoch)
-    view = inspected(context, known)
-    if isinstance(view, Refusal):
-        return left_as_it_is(known.key, rules, view, epoch)
+    found = rest_by_policy(rules) or inspected(context, known)
+    if not isinstance(found, PartitionView):
+        return PartitionPlan(key=known.key, rules=rules, choice=found, epoch=epoch)
     try:
         is_forced = first_dirty is not None
-        is_needed = needs_producers(view, context.now_ms, is_forced=is_forced)
-        producers = (read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ())
-        view = with_row_notes(view, known.state, rules)
+        is_needed = needs_producers(found, context.now_ms, is_forced=is_forced)
+        producers = read_snapshot(context.tier, found.key, found.segments[-1]) if is_needed else ()
+        view = with_row_notes(found, known.state, rules)
         plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        refusal = refusal_of(error, str(known.key))
-        return left_as_it_is(known.key, rules, refusal, epoch)
+        plan = PartitionPlan(key=known.key, rules=rules, choice=refusal_of(error, str(known.key)))
     return replace(plan, epoch=epoch)
 
 

@@ -24,6 +24,7 @@ from tierfold.compaction.planning.explanation import (
     Region,
     SegmentAction,
     SegmentRun,
+    decision,
     folded,
 )
 from tierfold.compaction.planning.regions import Regions
@@ -57,11 +58,11 @@ def explained_result(found: Explained) -> Result:
 
 
 def _entry(found: Explained) -> dict[str, Any]:
-    lags = fields(found.plan.rules, "min_compaction_lag_ms", "max_compaction_lag_ms")
     return {
         **found.report.as_json(),
-        **fields(found, "decision", "now_ms"),
-        **lags,
+        "decision": decision(found.plan.choice),
+        "now_ms": found.now_ms,
+        **fields(found.plan.rules, "min_compaction_lag_ms", "max_compaction_lag_ms"),
         "regions": None if found.regions is None else asdict(found.regions),
         "segments": list(map(_segment_entry, found.segments)),
     }
@@ -217,7 +218,7 @@ def _why(run: SegmentRun) -> str:
 
 def _sentences(found: Explained) -> list[str]:
     """The decision first, then its inputs."""
-    lines = [f"Decision: {found.decision}."]
+    lines = [f"Decision: {decision(found.plan.choice)}."]
     ratio, regions = found.report.ratio, found.regions
     if ratio is not None:
         lines.append(

@@ -105,4 +105,4 @@ def _is_back(line: HistoryLine) -> str | Text:
         return "current"
     if not line.is_restorable:
         return Text("no", style="dim")
-    return "same" if line.is_same_as_current else "yes"
+    return "as now" if line.is_same_as_current else "yes"

@@ -64,6 +64,7 @@ def plan_result(reports: Sequence[PartitionReport], title: str, **of_all: str) -
         ),
         print_tables=lambda console: print_reports(console, reports, title),
         outcomes={report.outcome for report in reports},
+        bytes_in=sum(report.bytes_in for report in reports if report.outcome == COMPACTED),
     )
 
 
@@ -124,8 +125,8 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     outcomes = [report.outcome for report in reports]
     if PLANNED in outcomes:
         console.print(
-            "Records without a key are dropped. How many is unknown until scanned;"
-            " compact.keyless.max limits them.",
+            "Records without a key will be dropped; their number is not known before the scan."
+            " To refuse a partition with more than N of them, set compact.keyless.max=N.",
             style="dim",
         )
     console.print(outcomes_line(outcomes, _AS_DONE))

@@ -21,6 +21,8 @@ class Result:
     """Prints the tables, for people."""
     outcomes: Collection[str] = ()
     """The partitions' outcomes, by which the exit code is chosen."""
+    bytes_in: int = 0
+    """Bytes of the logs that were compacted, by which the cost of requests is divided."""
 
 
 def document(entries: Iterable[dict[str, Any]], **of_all: int | str) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """settings: a topic's settings, and where each value comes from.
 
-    definitions      every setting: Kafka's name, its kind, what it does
-    kinds            the allowed values
-    layers           reads defaults, the user's file, `--set`
-    resolution       decides which layer takes effect
-    broker_names     names that only brokers use
-    remarks          settings that are probably a mistake
-    reference_page   generates docs/settings.md
+    definitions   every setting: Kafka's name, its kind, what it does
+    kinds         the allowed values
+    layers        reads defaults, the user's file, `--set`; knows the names that only brokers use
+    resolution    decides which layer takes effect
+    remarks       settings that are probably a mistake
 """

@@ -2,7 +2,7 @@
 
 A broker's name for a topic's setting is Kafka's (`ServerTopicConfigSynonyms`). If a broker has
 several names, the first one given takes effect. The defaults are in `conf/defaults.toml`.
-`docs/settings.md` is generated from this table.
+The table in `docs/settings.md` is generated from this one.
 """
 
 from __future__ import annotations
@@ -35,25 +35,14 @@ TIERFOLD: Final = "tierfold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerName:
-    """A broker's name for a topic's setting; its value applies to all topics."""
-
-    name: str
-    kind: SettingKind | None = None
-    """The allowed values under this name, if they differ from the setting's."""
-    unit_ms: int = 1
-    """Milliseconds in one unit of `kind`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One setting: Kafka's name and the allowed values."""
 
     name: str
     kind: SettingKind
     doc: str
-    broker_names: tuple[BrokerName, ...]
-    """The first one given takes effect."""
+    broker_names: tuple[str, ...]
+    """A broker's names for it, whose values apply to all topics; the first given takes effect."""
     is_for_topics: bool = True
     """A topic may have its own value; False: the broker has one value for all topics."""
     source: str = KAFKA
@@ -90,6 +79,7 @@ class Spelling:
     name: str
     kind: SettingKind
     unit_ms: int = 1
+    """Milliseconds in one unit of `kind`."""
 
     @property
     def allowed(self) -> str:
@@ -106,14 +96,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="cleanup.policy",
         kind=POLICY_LIST,
-        broker_names=(BrokerName(name="log.cleanup.policy"),),
+        broker_names=("log.cleanup.policy",),
         doc="Only topics whose policy includes compact are compacted. A topic without a policy is "
         "left unchanged.",
     ),
     Setting(
         name="compaction.strategy",
         kind=one_of(CompactionStrategy, empty=CompactionStrategy.OFFSET),
-        broker_names=(BrokerName(name="log.cleaner.compaction.strategy"),),
+        broker_names=("log.cleaner.compaction.strategy",),
         source=KIP_280,
         doc="Which record of a key stays: the one with the highest offset, the latest timestamp, "
         "or the highest version in a header.",
@@ -121,41 +111,41 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="compaction.strategy.header",
         kind=HEADER_NAME,
-        broker_names=(BrokerName(name="log.cleaner.compaction.strategy.header"),),
+        broker_names=("log.cleaner.compaction.strategy.header",),
         source=KIP_280,
         doc="The header that holds a record's version. The strategy header needs it.",
     ),
     Setting(
         name="min.cleanable.dirty.ratio",
         kind=RATIO,
-        broker_names=(BrokerName(name="log.cleaner.min.cleanable.ratio"),),
+        broker_names=("log.cleaner.min.cleanable.ratio",),
         doc="A partition is compacted when the dirty share of its bytes exceeds this.",
     ),
     Setting(
         name="min.compaction.lag.ms",
         kind=whole_number(0, LONG_MAX, "milliseconds"),
-        broker_names=(BrokerName(name="log.cleaner.min.compaction.lag.ms"),),
+        broker_names=("log.cleaner.min.compaction.lag.ms",),
         doc="A segment with a record younger than this is not compacted yet, and neither are the "
         "segments after it.",
     ),
     Setting(
         name="max.compaction.lag.ms",
         kind=whole_number(1, LONG_MAX, "milliseconds"),
-        broker_names=(BrokerName(name="log.cleaner.max.compaction.lag.ms"),),
+        broker_names=("log.cleaner.max.compaction.lag.ms",),
         doc="A partition with uncompacted records older than this is compacted first, whatever "
         "its dirty ratio. It cannot be below min.compaction.lag.ms.",
     ),
     Setting(
         name="delete.retention.ms",
         kind=whole_number(0, LONG_MAX, "milliseconds"),
-        broker_names=(BrokerName(name="log.cleaner.delete.retention.ms"),),
+        broker_names=("log.cleaner.delete.retention.ms",),
         doc="How long a tombstone or a transaction marker stays after the first pass that reads "
         "it.",
     ),
     Setting(
         name="producer.id.expiration.ms",
         kind=whole_number(1, INT_MAX, "milliseconds"),
-        broker_names=(BrokerName(name="producer.id.expiration.ms"),),
+        broker_names=("producer.id.expiration.ms",),
         is_for_topics=False,
         doc="A producer that is silent for this long is forgotten. Its last batch may then be "
         "removed.",
@@ -163,34 +153,21 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="retention.ms",
         kind=whole_number(-1, LONG_MAX, "milliseconds"),
-        broker_names=(
-            BrokerName(name="log.retention.ms", kind=limit(1, LONG_MAX, "milliseconds")),
-            BrokerName(
-                name="log.retention.minutes", kind=limit(1, INT_MAX, "minutes"), unit_ms=MINUTE_MS
-            ),
-            BrokerName(
-                name="log.retention.hours", kind=limit(1, INT_MAX, "hours"), unit_ms=HOUR_MS
-            ),
-        ),
+        broker_names=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         doc="If the policy includes delete: a segment expires when its newest record is older "
         "than this. -1: no segment expires by age.",
     ),
     Setting(
         name="retention.bytes",
         kind=limit(0, LONG_MAX, "bytes"),
-        broker_names=(BrokerName(name="log.retention.bytes"),),
+        broker_names=("log.retention.bytes",),
         doc="If the policy includes delete: the oldest segment expires while the log without it "
         "is still at least this large. -1: no segment expires by size.",
     ),
     Setting(
         name="segment.ms",
         kind=whole_number(1, LONG_MAX, "milliseconds"),
-        broker_names=(
-            BrokerName(name="log.roll.ms"),
-            BrokerName(
-                name="log.roll.hours", kind=whole_number(1, INT_MAX, "hours"), unit_ms=HOUR_MS
-            ),
-        ),
+        broker_names=("log.roll.ms", "log.roll.hours"),
         doc="After this time a broker should have rolled its active segment, unless "
         "max.compaction.lag.ms is shorter.",
     ),
@@ -198,25 +175,25 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         name="segment.bytes",
         # Kafka's minimum is 1 MiB. Smaller merges are safe, and show more on a small log.
         kind=whole_number(1, INT_MAX, "bytes"),
-        broker_names=(BrokerName(name="log.segment.bytes"),),
+        broker_names=("log.segment.bytes",),
         doc="Neighbouring segments are merged into segments of at most this many log bytes.",
     ),
     Setting(
         name="segment.index.bytes",
         kind=whole_number(4, INT_MAX, "bytes"),
-        broker_names=(BrokerName(name="log.index.size.max.bytes"),),
+        broker_names=("log.index.size.max.bytes",),
         doc="Neighbouring segments are merged while each index stays within this size.",
     ),
     Setting(
         name="index.interval.bytes",
         kind=whole_number(0, INT_MAX, "bytes"),
-        broker_names=(BrokerName(name="log.index.interval.bytes"),),
+        broker_names=("log.index.interval.bytes",),
         doc="How many bytes of log lie between two entries of an index.",
     ),
     Setting(
         name="chunk.bytes",
         kind=whole_number(1, LONG_MAX, "bytes"),
-        broker_names=(BrokerName(name="chunk.bytes"),),
+        broker_names=("chunk.bytes",),
         source=TIERFOLD,
         doc="A commit cleans at most this many bytes of dirty segments, but at least one segment. "
         "If not set, one commit cleans all of them.",
@@ -224,7 +201,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="compact.keyless.max",
         kind=whole_number(0, LONG_MAX, "records"),
-        broker_names=(BrokerName(name="compact.keyless.max"),),
+        broker_names=("compact.keyless.max",),
         source=TIERFOLD,
         doc="How many records without a key a commit may drop. If it would drop more, the "
         "partition fails and is left unchanged. If not set, there is no limit.",
@@ -232,7 +209,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="tier.binding",
         kind=one_of(TierBinding),
-        broker_names=(BrokerName(name="tier.binding"),),
+        broker_names=("tier.binding",),
         is_for_topics=False,
         source=TIERFOLD,
         doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded. "
@@ -240,15 +217,22 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
 )
 
+_OTHER_KINDS: Final = {
+    "log.retention.ms": (limit(1, LONG_MAX, "milliseconds"), 1),
+    "log.retention.minutes": (limit(1, INT_MAX, "minutes"), MINUTE_MS),
+    "log.retention.hours": (limit(1, INT_MAX, "hours"), HOUR_MS),
+    "log.roll.hours": (whole_number(1, INT_MAX, "hours"), HOUR_MS),
+}
+"""A broker's names that allow other values than the setting, and milliseconds in one unit."""
+
 BY_TOPIC_NAME: Final[Mapping[str, Spelling]] = {
     setting.name: Spelling(setting=setting, name=setting.name, kind=setting.kind)
     for setting in SETTINGS
     if setting.is_for_topics
 }
 BY_BROKER_NAME: Final[Mapping[str, Spelling]] = {
-    known.name: Spelling(
-        setting=setting, name=known.name, kind=known.kind or setting.kind, unit_ms=known.unit_ms
-    )
+    name: Spelling(setting=setting, name=name, kind=kind, unit_ms=unit_ms)
     for setting in SETTINGS
-    for known in setting.broker_names
+    for name in setting.broker_names
+    for kind, unit_ms in [_OTHER_KINDS.get(name, (setting.kind, 1))]
 }

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
-from tierfold.jobs.settings.broker_names import is_of_brokers
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.kinds import POLICY_LIST
 
@@ -181,13 +182,27 @@ def command_line(overrides: Sequence[str]) -> Given:
     return Given(broker=_broker_layer(broker), topics=topics, tables=(), unused=tuple(unused))
 
 
+@cache
+def broker_names() -> frozenset[str]:
+    """Return every name that a broker's server.properties may contain, from `conf/`.
+
+    A prefix ends in `*` and covers names of listeners and plugins.
+    """
+    text = resources.files("tierfold.conf").joinpath("broker_names.txt").read_text("utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
 def _is_unused(name: str, value: object) -> bool:
     """Whether the name is known to brokers but has no effect here.
 
     A table is not a broker's setting: it comes from a dotted name without quotes.
     """
-    is_known = name in BY_BROKER_NAME or name in BY_TOPIC_NAME
-    return not is_known and is_of_brokers(name) and not isinstance(value, dict)
+    if name in BY_BROKER_NAME or name in BY_TOPIC_NAME or isinstance(value, dict):
+        return False
+    known = broker_names()
+    prefixes = (pattern.removesuffix("*") for pattern in known if pattern.endswith("*"))
+    return name in known or any(name.startswith(prefix) and name != prefix for prefix in prefixes)
 
 
 def _broker_layer(by_name: Layer) -> Layer:
@@ -205,7 +220,7 @@ def _broker_value(name: str, value: object, where: str) -> SettingValue:
         return SettingValue(value=parsed, source=f"{where} {name}")
     if name not in BY_TOPIC_NAME:
         raise _unknown_in_table(name, value, BY_BROKER_NAME, where)
-    names = " or ".join(known.name for known in BY_TOPIC_NAME[name].setting.broker_names)
+    names = " or ".join(BY_TOPIC_NAME[name].setting.broker_names)
     raise BadSettings(
         f"{name} is a topic's setting",
         where=where,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
@@ -16,7 +16,6 @@ from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.rules import outlasting
-from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.resolution import Settings
@@ -34,10 +33,6 @@ class Remarks:
     notes: tuple[str, ...] = ()
     """Settings that have no effect here, one sentence per place."""
 
-    def as_json(self) -> dict[str, list[str]]:
-        """Return both lists of the `--json` document, also if they are empty."""
-        return {"warnings": list(self.warnings), "notes": list(self.notes)}
-
     def print_to(self, console: Console) -> None:
         """Print one line for each remark."""
         for kind, style, sentences in (
@@ -49,30 +44,23 @@ class Remarks:
                 console.print(line, soft_wrap=True)
 
 
-def remarks_on_tier(settings: Settings, context: RunContext) -> Remarks:
-    """Return the remarks of every verb that reads a tier; raises BadSettings if there is none."""
+def remarks_on_tier(
+    settings: Settings, context: RunContext, advised: Scope | None = None
+) -> Remarks:
+    """Return the remarks of a verb that reads a tier, with advice for the topics in `advised`.
+
+    Raises BadSettings if there is no tier, or no topic of a name in `advised`.
+    """
     has_exact = any(table.is_exact for table in settings.tables)
-    return _on_tier(settings, context.tier.partitions() if has_exact else ())
-
-
-def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
+    keys = context.tier.partitions() if has_exact or advised is not None else []
     topics = {key.topic for key in keys}
-    return Remarks(
-        warnings=tuple(
-            f"{table.where}: the tier has no topic of that name. {nearest(table.pattern, topics)}"
-            for table in settings.tables
-            if table.is_exact and table.pattern not in topics
-        ),
-        notes=settings.notes,
-    )
-
-
-def remarks_on_plan(settings: Settings, context: RunContext, scope: Scope) -> Remarks:
-    """Return `remarks_on_tier` and advice for the topics in scope. Raises BadSettings."""
-    keys = context.tier.partitions()
-    found = _on_tier(settings, keys)
-    topics = [key.topic for key in scope.chosen(keys)]
-    return replace(found, warnings=(*found.warnings, *_advice(settings, topics)))
+    unknown = [
+        f"{table.where}: the tier has no topic of that name. {nearest(table.pattern, topics)}"
+        for table in settings.tables
+        if table.is_exact and table.pattern not in topics
+    ]
+    in_scope = [] if advised is None else [key.topic for key in advised.chosen(keys)]
+    return Remarks(warnings=(*unknown, *_advice(settings, in_scope)), notes=settings.notes)
 
 
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:

@@ -1,9 +1,11 @@
 """The catalog as DataFrames, for notebooks and reports; Spark reads it and never writes it.
 
-    spark = tierfold_session(with_delta(SparkSession.builder))
-    segments(spark, "/tier/_tierfold").groupBy("topic").sum("size_bytes")
+    catalog = "s3://bucket/tier/_tierfold"
+    spark = tierfold_session(with_delta(SparkSession.builder, catalog))
+    segments(spark, catalog).groupBy("topic").sum("size_bytes")
 
-`storage.catalog.schema` documents the columns.
+Spark reads a folder itself, and S3 through S3A. The driver reads a catalog on another store through
+delta-rs. `storage.catalog.schema` documents the columns.
 """
 
 from __future__ import annotations
@@ -18,8 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, SEGMENT
-from tierfold.storage.tiers.local_paths import local_path
+from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
+from tierfold.storage.catalog.schema import (
+    PARTITION_COLUMNS,
+    PARTITIONS,
+    RUNS,
+    RUNS_RENAMED,
+    SEGMENT,
+)
+from tierfold.storage.tiers.locations import Location, location_of, s3a_options
+from tierfold.storage.tiers.store_options import StoreOptions
 
 _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
 
@@ -31,27 +41,74 @@ _DELTA: Final[dict[str, bool | float | int | str | None]] = {
 }
 
 
-def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Return `builder` with Delta's jars, from Maven, and Delta's settings."""
-    delta: SparkSession.Builder = configure_spark_with_delta_pip(builder.config(map=_DELTA))
+HADOOP: Final = "3.5.0"
+"""The version of Spark's own Hadoop jars, which S3A must have, too."""
+
+AWS_SDK: Final = "2.35.4"
+"""The version that this S3A was built with."""
+
+S3A_PACKAGES: Final = (
+    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
+    *(
+        f"software.amazon.awssdk:{name}:{AWS_SDK}"
+        for name in ("s3", "s3-transfer-manager", "apache-client", "netty-nio-client", "sts")
+    ),
+)
+"""S3A and the parts of the AWS SDK that it uses, 26 MB."""
+
+_S3A: Final[dict[str, bool | float | int | str | None]] = {
+    "spark.jars.excludes": ",".join(
+        (
+            # The whole AWS SDK, hundreds of MB.
+            "software.amazon.awssdk:bundle",
+            # Spark has them.
+            "org.apache.hadoop:hadoop-client-api",
+            "org.apache.hadoop:hadoop-client-runtime",
+        )
+    )
+}
+
+_LAYOUTS: Final = {
+    "partitions": TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS),
+    "runs": TableLayout(schema=RUNS),
+}
+
+
+def with_delta(
+    builder: SparkSession.Builder, catalog: Location | str | None = None
+) -> SparkSession.Builder:
+    """Return `builder` with Delta's jars, from Maven, and Delta's settings.
+
+    For a catalog on S3, S3A's jars are added. Raises BadSettings if `catalog` is no valid place.
+    """
+    packages: Sequence[str] = ()
+    if catalog is not None and location_of(str(catalog), of="catalog").scheme == "s3":
+        builder, packages = builder.config(map=_S3A), S3A_PACKAGES
+    delta: SparkSession.Builder = configure_spark_with_delta_pip(
+        builder.config(map=_DELTA), [*packages]
+    )
     return delta
 
 
-def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
+def partitions(
+    spark: SparkSession, catalog: Location | str, options: StoreOptions = ENVIRONMENT
+) -> DataFrame:
     """Return one row per partition that was ever claimed, with the columns of `PARTITIONS`.
 
     Raises UnreadableObject if there is no catalog or the session has no Delta, and BadSettings if
-    `catalog_uri` is neither a path nor a `file:` URI of this machine.
+    `catalog` is no valid place.
     """
-    return _table(spark, catalog_uri, "partitions", PARTITIONS.names)
+    return _table(spark, location_of(str(catalog), of="catalog").child("partitions"), options)
 
 
-def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
+def segments(
+    spark: SparkSession, catalog: Location | str, options: StoreOptions = ENVIRONMENT
+) -> DataFrame:
     """Return one row per live segment: its partition, its place in offset order, then `SEGMENT`.
 
     `position` counts from 0. Raises as `partitions` does.
     """
-    live = partitions(spark, catalog_uri).select(
+    live = partitions(spark, catalog, options).select(
         *_OF_THE_PARTITION, F.posexplode("segments").alias("position", "segment")
     )
     return live.select(
@@ -59,26 +116,38 @@ def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
     )
 
 
-def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
+def runs(
+    spark: SparkSession, catalog: Location | str, options: StoreOptions = ENVIRONMENT
+) -> DataFrame:
     """Return one row per run, partition and chunk: the columns of `RUNS`, by `RUNS_RENAMED`.
 
     Raises as `partitions` does.
     """
-    found = _table(spark, catalog_uri, "runs", RUNS.names)
-    return found.withColumnsRenamed(RUNS_RENAMED)
+    place = location_of(str(catalog), of="catalog").child("runs")
+    return _table(spark, place, options).withColumnsRenamed(RUNS_RENAMED)
 
 
-def _table(spark: SparkSession, catalog_uri: str, name: str, columns: Sequence[str]) -> DataFrame:
+def _table(spark: SparkSession, place: Location, options: StoreOptions) -> DataFrame:
+    layout = _LAYOUTS[place.path.rpartition("/")[2]]
+    if not place.is_folder and place.scheme != "s3":
+        rows = DeltaFolder(str(place), layout, options).read().select(layout.schema.names)
+        return spark.createDataFrame(rows)
     # Spark resolves a bare path on its default file system, HDFS on many clusters.
-    uri = f"file://{local_path(catalog_uri, of='catalog')}/{name}"
+    uri = f"file://{place.path}" if place.is_folder else f"s3a://{place.bucket}/{place.path}"
+    given = {
+        name.removeprefix("spark.hadoop."): value
+        for name, value in s3a_options(place, options).items()
+    }
     try:
-        return spark.read.format("delta").load(uri).select(*columns)
+        table = spark.read.format("delta").options(**given).load(uri)
+        return table.select(*layout.schema.names)
     except (PySparkException, Py4JJavaError) as error:
         raise UnreadableObject(
             f"Spark cannot read the table: {_reason(error)}",
-            where=uri,
+            where=str(place),
             remedy="The first run of `tierfold compact` creates it, and a session needs"
-            " `with_delta`. If a column is missing, another version of tierfold wrote the table.",
+            " `with_delta`, on S3 with the catalog as its argument. If a column is missing, another"
+            " version of tierfold wrote the table.",
         ) from error
 
 

@@ -40,131 +40,96 @@ ORIGINAL: Final = "original"
 _STRATEGIES: Final = tuple(strategy.value for strategy in CompactionStrategy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderColumn:
-    """A column that can be read."""
-
-    name: str
-    kind: DataType
-    doc: str
-    is_nullable: bool = True
-    is_extra: bool = False
-    """Read only if a query names it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderOption:
-    """An option of `spark.read.format("kafka-segments")`; the case of names does not matter."""
-
-    name: str
-    default: str
-    """Empty: none."""
-    doc: str
+def _column(name: str, kind: DataType, doc: str, *, is_nullable: bool = True) -> StructField:
+    return StructField(name, kind, is_nullable, {"comment": doc})
 
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
-COLUMNS: Final = (
-    ReaderColumn(name="topic", kind=StringType(), doc="The topic.", is_nullable=False),
-    ReaderColumn(name="partition", kind=IntegerType(), doc="Its number.", is_nullable=False),
-    ReaderColumn(
-        name="offset",
-        kind=LongType(),
-        doc="The record's offset; compaction leaves gaps.",
-        is_nullable=False,
-    ),
-    ReaderColumn(
-        name="timestamp",
-        kind=TimestampType(),
-        doc="The producer's time or, under LogAppendTime, the broker's, in milliseconds. Null: the"
-        " record has none.",
-    ),
-    ReaderColumn(name="key", kind=BinaryType(), doc="The key, as its producer serialized it."),
-    ReaderColumn(name="value", kind=BinaryType(), doc="The value; null: a tombstone."),
-    ReaderColumn(
-        name="headers",
-        kind=ArrayType(_HEADER),
-        doc="In their order; a name can occur twice. Null: there are none.",
-    ),
-    ReaderColumn(
-        name="leader_epoch",
-        kind=IntegerType(),
-        doc="The leader epoch of the record's batch. Null in legacy batches, converted or not.",
-    ),
-    ReaderColumn(
-        name="value_digest",
-        kind=BinaryType(),
-        doc="16 bytes that identify the value, computed where it is read. Null: a tombstone. Read"
-        " only if named. Another version of tierfold may compute other digests.",
-        is_extra=True,
-    ),
-    ReaderColumn(
-        name="version",
-        kind=LongType(),
-        doc="The value that `compaction.strategy` compares: the offset, the timestamp in ms, or the"
-        " header's version. Null: the header has none. Read only if named.",
-        is_extra=True,
-    ),
+COLUMNS: Final = StructType(
+    [
+        _column("topic", StringType(), "The topic.", is_nullable=False),
+        _column("partition", IntegerType(), "Its number.", is_nullable=False),
+        _column(
+            "offset",
+            LongType(),
+            "The record's offset; compaction leaves gaps.",
+            is_nullable=False,
+        ),
+        _column(
+            "timestamp",
+            TimestampType(),
+            "The producer's time or, under LogAppendTime, the broker's, in milliseconds. Null: the"
+            " record has none.",
+        ),
+        _column("key", BinaryType(), "The key, as its producer serialized it."),
+        _column("value", BinaryType(), "The value; null: a tombstone."),
+        _column(
+            "headers",
+            ArrayType(_HEADER),
+            "In their order; a name can occur twice. Null: there are none.",
+        ),
+        _column(
+            "leader_epoch",
+            IntegerType(),
+            "The leader epoch of the record's batch. Null in legacy batches, converted or not.",
+        ),
+        _column(
+            "value_digest",
+            BinaryType(),
+            "16 bytes that identify the value, computed where it is read. Null: a tombstone. Read"
+            " only if named. Another version of tierfold may compute other digests.",
+        ),
+        _column(
+            "version",
+            LongType(),
+            "The value that `compaction.strategy` compares: the offset, the timestamp in ms, or"
+            " the header's version. Null: the header has none. Read only if named.",
+        ),
+    ]
 )
 """All columns, in their default order."""
 
-USUAL_COLUMNS: Final = tuple(column.name for column in COLUMNS if not column.is_extra)
-"""The columns that are read by default."""
+USUAL_COLUMNS: Final = tuple(COLUMNS.names[:-2])
+"""The columns that are read by default: all but `value_digest` and `version`."""
 
-OPTIONS: Final = (
-    ReaderOption(
-        name="path",
-        default="",
-        doc="The tier: the folder that contains `kafka-tiered-storage`; the argument of `load(…)`.",
+OPTIONS: Final = {
+    "path": (
+        "",
+        "The tier: the folder that contains `kafka-tiered-storage`; the argument of `load(…)`.",
     ),
-    ReaderOption(
-        name="catalog",
-        default="_tierfold in the tier",
-        doc="The catalog, which lists the live segments.",
+    "catalog": ("_tierfold in the tier", "The catalog, which lists the live segments."),
+    "topics": (
+        "*",
+        "Shell patterns, separated by commas. A name without wildcards must exist.",
     ),
-    ReaderOption(
-        name="topics",
-        default="*",
-        doc="Shell patterns, separated by commas. A name without wildcards must exist.",
+    "partitions": ("*", "Shell patterns for the number, separated by commas."),
+    "isolation.level": (
+        READ_COMMITTED,
+        "`read_committed` omits aborted records, and all records from the first open transaction"
+        " on; `read_uncommitted` reads them.",
     ),
-    ReaderOption(
-        name="partitions", default="*", doc="Shell patterns for the number, separated by commas."
+    "assign": (
+        "",
+        "Instead of `topics` and `partitions`: the exact partitions, as in Spark's Kafka source,"
+        ' `{"orders":[0,1],"payments":[4]}`.',
     ),
-    ReaderOption(
-        name="isolation.level",
-        default=READ_COMMITTED,
-        doc="`read_committed` omits aborted records, and all records from the first open"
-        " transaction on; `read_uncommitted` reads them.",
+    "segments": (
+        LIVE,
+        "`original` reads the segments that brokers wrote, also the replaced ones, instead of the"
+        " live ones. All of them must still exist.",
     ),
-    ReaderOption(
-        name="assign",
-        default="",
-        doc="Instead of `topics` and `partitions`: the exact partitions, as in Spark's Kafka"
-        ' source, `{"orders":[0,1],"payments":[4]}`.',
+    "compaction.strategy": (
+        CompactionStrategy.OFFSET.value,
+        f"The source of the column `version`: {', '.join(_STRATEGIES)}.",
     ),
-    ReaderOption(
-        name="segments",
-        default=LIVE,
-        doc="`original` reads the segments that brokers wrote, also the replaced ones, instead of"
-        " the live ones. All of them must still exist.",
+    "compaction.strategy.header": ("", "The header's name, for the strategy `header`."),
+    "columns": (
+        "all but `value_digest` and `version`",
+        "The columns to read, separated by commas; Spark's `.schema(…)` does the same.",
     ),
-    ReaderOption(
-        name="compaction.strategy",
-        default=CompactionStrategy.OFFSET.value,
-        doc=f"The source of the column `version`: {', '.join(_STRATEGIES)}.",
-    ),
-    ReaderOption(
-        name="compaction.strategy.header",
-        default="",
-        doc="The header's name, for the strategy `header`.",
-    ),
-    ReaderOption(
-        name="columns",
-        default="all but `value_digest` and `version`",
-        doc="The columns to read, separated by commas; Spark's `.schema(…)` does the same.",
-    ),
-)
-"""All options."""
+}
+"""The options of the format: default, or empty, and meaning; the case of names does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,12 +153,12 @@ class Request:
 def request_of(options: Mapping[str, str]) -> Request:
     """Check the options of one read; raises BadSettings if one is unknown or malformed."""
     given = {name.lower(): value for name, value in options.items()}
-    unknown = sorted(given.keys() - {option.name for option in OPTIONS})
+    unknown = sorted(given.keys() - OPTIONS.keys())
     if unknown:
         raise BadSettings(
             f"there is no option {unknown[0]}",
             where=FORMAT,
-            remedy=f"The options are {', '.join(option.name for option in OPTIONS)}.",
+            remedy=f"The options are {', '.join(OPTIONS)}.",
         )
     if not given.get("path", "").strip():
         raise BadSettings(
@@ -224,14 +189,14 @@ def request_of(options: Mapping[str, str]) -> Request:
 
 def schema_of(columns: tuple[str, ...]) -> StructType:
     """Return the schema of these columns; raises BadSettings for an unknown or repeated one."""
-    known = {column.name: column for column in COLUMNS}
+    known = COLUMNS.names
     for i, name in enumerate(columns):
         if name not in known or name in columns[:i]:
             is_twice = name in known
             what = f"column {name} is named twice" if is_twice else f"there is no column {name!r}"
             raise BadSettings(what, where=FORMAT, remedy=f"Name each once, of {', '.join(known)}.")
     # All columns are nullable: Spark does not check what a Python reader returns.
-    return StructType([StructField(name, known[name].kind) for name in columns])
+    return StructType([StructField(name, COLUMNS[name].dataType) for name in columns])
 
 
 def check_schema(schema: StructType) -> None:
@@ -242,16 +207,16 @@ def check_schema(schema: StructType) -> None:
             where=FORMAT,
             remedy="To count records, read a small column, such as partition.",
         )
-    expected = schema_of(tuple(schema.names))
-    known = {column.name: column for column in COLUMNS}
-    for asked, ours in zip(schema.fields, expected.fields, strict=True):
+    schema_of(tuple(schema.names))
+    for asked in schema.fields:
+        ours = COLUMNS[asked.name]
         if asked.dataType.simpleString() != ours.dataType.simpleString():
             raise BadSettings(
                 f"the schema has column {asked.name} as {asked.dataType.simpleString()}",
                 where=FORMAT,
                 remedy=f"Name it as {ours.dataType.simpleString()}, and cast it afterwards.",
             )
-        if not asked.nullable and known[asked.name].is_nullable:
+        if not asked.nullable and ours.nullable:
             raise BadSettings(
                 f"the schema has column {asked.name} as NOT NULL, but records may lack it",
                 where=FORMAT,

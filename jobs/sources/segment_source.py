@@ -11,7 +11,7 @@ Columns and options are in `jobs.sources.segment_options`. The source writes not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,10 +31,9 @@ from tierfold.compaction.model.errors import (
     TierfoldError,
     UnreadableObject,
 )
-from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.compaction.planning.regions import last_stable_of
+from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.context.run_context import RunContext, run_context
-from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.discovery import aborted_in, last_stable_in, viewed
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions
 from tierfold.jobs.sources.segment_filters import Wanted, pushed
@@ -48,8 +47,7 @@ from tierfold.jobs.sources.segment_options import (
 from tierfold.jobs.spark.worker_daemon import silent_planning, workers_used_once
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of, read_piece
-from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import Listing, Part, address_of
 
 # Spark's planning workers load this module before any other of tierfold.
 silent_planning()
@@ -192,12 +190,16 @@ class SegmentReader(DataSourceReader):
         ]
 
     def _pieces(self, known: KnownPartition) -> list[LogPiece]:
-        view = known.refusal or viewed(self._context, known.key, known.state)
+        view = known.refusal or viewed(self._context, known.key, known.state, known.listed)
         if isinstance(view, Refusal):
             raise CorruptLog(view.detail, where=str(known.key), remedy=view.remedy)
-        end = self._last_stable_offset(view) if self._request.is_committed else view.next_offset
-        segments = self._segments(view)
-        aborted = self._aborted(view.key, segments) if self._request.is_committed else ()
+        end, segments = view.next_offset, self._segments(view, known.listed)
+        aborted: tuple[AbortedTransaction, ...] = ()
+        if self._request.is_committed:
+            last_stable = last_stable_in(self._context, view.key, view.segments)
+            end = view.next_offset if last_stable is None else last_stable.offset
+            # Those of all segments: a marker may be in a later segment than its data.
+            aborted = aborted_in(self._context, view.key, segments)
         return [
             piece
             for segment in segments
@@ -211,33 +213,16 @@ class SegmentReader(DataSourceReader):
             )
         ]
 
-    def _segments(self, view: PartitionView) -> tuple[Segment, ...]:
+    def _segments(self, view: PartitionView, listed: Listing) -> tuple[Segment, ...]:
         """The segments to read; raises UnreadableObject if originals are gone."""
         if not self._request.is_original or not view.segments:
             return view.segments
-        found = originals_of(self._context, view)
+        found = originals_of(view, listed)
         if isinstance(found, str):
             raise UnreadableObject(
                 found, where=str(view.key), remedy="Omit the option, to read the live segments."
             )
         return found
-
-    def _last_stable_offset(self, view: PartitionView) -> int:
-        if not view.segments:
-            return view.next_offset
-        newest = read_snapshot(self._context.tier, view.key, view.segments[-1])
-        last_stable = last_stable_of(newest)
-        return view.next_offset if last_stable is None else last_stable.offset
-
-    def _aborted(
-        self, key: PartitionKey, segments: Sequence[Segment]
-    ) -> tuple[AbortedTransaction, ...]:
-        """Aborts of all segments: a marker may be in a later segment than its data."""
-        return tuple(
-            transaction
-            for segment in segments
-            for transaction in read_aborted(self._context.tier, key, segment)
-        )
 
 
 def _tasks(pieces: list[LogPiece]) -> Iterator[tuple[LogPiece, ...]]:

@@ -4,6 +4,5 @@
     worker_daemon     the parent process of Python workers
     private_sockets   folders for Unix sockets that no other user can enter
     progress          the progress of Spark's tasks
-    worker_memory     keeps a worker's garbage collector from walking loaded libraries
     stderr_filter     hides useless lines on stderr
 """

@@ -1,4 +1,4 @@
-"""Progress of Spark's tasks: they add the bytes that are done to an accumulator."""
+"""Progress of Spark's tasks: they add to accumulators what they have done."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tierfold.jobs.context.byte_progress import ByteProgress
+from tierfold.jobs.engines.arrow_rows import RequestSum
+from tierfold.storage.tiers.request_counts import Requests
 
 _T = TypeVar("_T")
 
@@ -21,7 +23,9 @@ class SparkProgress:
 
     def __init__(self, spark: SparkSession, console: Console) -> None:
         self._spark = spark
-        self.bytes_done: Accumulator[int] = spark.sparkContext.accumulator(0)
+        context = spark.sparkContext
+        self.bytes_done: Accumulator[int] = context.accumulator(0)
+        self.requests: Accumulator[Requests] = context.accumulator(Requests(), RequestSum())
         self._progress = ByteProgress(
             console, bytes_done=lambda: self.bytes_done.value, cancel=self._cancel
         )

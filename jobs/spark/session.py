@@ -33,6 +33,7 @@ from tierfold.jobs.spark.private_sockets import private_folder, removed_with_jvm
 NO_JAVA: Final = (
     "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
     "openjdk-17-jre-headless; elsewhere: Temurin 17) and put it on PATH or in JAVA_HOME."
+    " For a small tier, --engine local needs no Java."
 )
 
 SPARK_SETTINGS: Final = {

@@ -14,6 +14,5 @@
     vacuum_survey    what `vacuum` may delete of each partition
     vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
     dump             `dump`
-    config           `config`
     kernel_warmup    compiles every kernel: runs verbs on a small tier
 """

@@ -50,6 +50,7 @@ from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.segments.segment_inspection import batches_fit
+from tierfold.storage.tiers.remote_tier import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,10 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
     Raises BadSettings if `name` matches no partition, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
-    known = known_by_name(context, name, where="tierfold forget")
+    known = known_by_name(context, name, where=context.tier_uri)
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
-    found = _inspected(context, known.key, known.state)
+    found = _inspected(context, known.key, known.state, known.listed)
     epoch = 0 if known.state is None else known.state.epoch
     found = replace(found, report=replace(found.report, epoch=epoch))
     if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
@@ -87,10 +88,15 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
     return replace(found, report=report)
 
 
-def _inspected(context: RunContext, key: PartitionKey, state: PartitionState | None) -> Forgot:
-    """Decide from the row and the tier."""
+def _inspected(
+    context: RunContext,
+    key: PartitionKey,
+    state: PartitionState | None,
+    listed: Listing | None = None,
+) -> Forgot:
+    """Decide from the row and the tier; `listed`: its listing, if known."""
     try:
-        listed = context.tier.listing(key)
+        listed = context.tier.listing(key) if listed is None else listed
         facts = facts_of(context, key, state, listed)
         if divergence(facts) is None:
             return Forgot(report=_not_cut_off(context, facts))

@@ -77,7 +77,7 @@ def history(context: RunContext, name: str, limit: int | None = None) -> Partiti
     `name` is `orders-0`, or the partition's folder. Raises BadSettings if it matches none or
     several, and TierfoldError if the catalog cannot be read.
     """
-    key = named(context.tier.partitions(), name, where="tierfold history")
+    key = named(context.tier.partitions(), name, where=context.tier_uri)
     past = past_of(context, key)
     if past is None:
         return PartitionHistory(key=key, holder="", lines=(), has_older=False)

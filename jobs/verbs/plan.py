@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
-from tierfold.compaction.planning.explanation import ExplainedSegment, decision, explained
+from tierfold.compaction.planning.explanation import ExplainedSegment, explained
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 from tierfold.jobs.context.run_context import RunContext
@@ -26,14 +26,9 @@ class Explained:
     plan: PartitionPlan
     """Its choice is the first chunk."""
     now_ms: int
-    regions: Regions | None = None
+    regions: Regions | None
     """None: the partition could not be read or understood."""
-    segments: tuple[ExplainedSegment, ...] = ()
-
-    @property
-    def decision(self) -> str:
-        """What happens to the partition, and why, as a sentence without its full stop."""
-        return decision(self.plan.choice)
+    segments: tuple[ExplainedSegment, ...]
 
 
 def plan(
@@ -68,18 +63,16 @@ def explain(context: RunContext, settings: Settings, scope: Scope, name: str) ->
     (partition,) = survey_of(context, settings, [known], scope.first_dirty)
     if partition.is_due:
         partition = _wave([partition], UNBOUND, 0, context.tier.free_bytes()).chunks[0]
-    report = planned_report(partition)
-    regions = _regions(partition, context.now_ms)
-    if partition.view is None or regions is None:
-        return Explained(report=report, plan=partition, now_ms=context.now_ms)
+    now_ms, regions = context.now_ms, _regions(partition, context.now_ms)
+    segments: tuple[ExplainedSegment, ...] = ()
+    if partition.view is not None and regions is not None:
+        segments = explained(partition.view, partition.rules, regions, partition.choice, now_ms)
     return Explained(
-        report=report,
+        report=planned_report(partition),
         plan=partition,
-        now_ms=context.now_ms,
+        now_ms=now_ms,
         regions=regions,
-        segments=explained(
-            partition.view, partition.rules, regions, partition.choice, context.now_ms
-        ),
+        segments=segments,
     )
 
 

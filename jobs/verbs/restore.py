@@ -101,7 +101,7 @@ def restore(
 
 def _planned_restore(context: RunContext, name: str, to: str) -> Restored:
     """Decide from the catalog and a listing."""
-    known = known_by_name(context, name, where="tierfold restore")
+    known = known_by_name(context, name, where=context.tier_uri)
     key = known.key
     if known.refusal is not None:
         return Restored(report=refused(key, known.refusal))

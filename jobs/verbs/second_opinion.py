@@ -22,16 +22,15 @@ from rich.console import Console
 
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.planning.regions import last_stable_of
 from tierfold.compaction.verification.comparison import SecondOpinion, shown_key
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
+from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
-from tierfold.storage.segments.segment_metadata import read_snapshot
 
 _PARTITION: Final = ["topic", "partition"]
 _KEY: Final = [*_PARTITION, "key"]
@@ -92,9 +91,9 @@ def second_opinions(
 
 def _bound(context: RunContext, target: VerifyTarget) -> tuple[str, int, int, list[int]]:
     """A row of `_BOUNDS`: records below the last stable offset no longer change."""
-    newest = target.now.segments[-1]
-    last_stable = last_stable_of(read_snapshot(context.tier, target.key, newest))
-    end = newest.next_offset if last_stable is None else last_stable.offset
+    live = target.now.segments
+    last_stable = last_stable_in(context, target.key, live)
+    end = live[-1].next_offset if last_stable is None else last_stable.offset
     return target.key.topic, target.key.partition, end, list(target.passes)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
-from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
+from tierfold.compaction.planning.regions import regions_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.pipeline.survey import (
     READERS,
     KnownPartition,
@@ -21,7 +21,6 @@ from tierfold.jobs.pipeline.survey import (
     refusal_of,
 )
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.storage.segments.segment_metadata import read_snapshot
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
 
@@ -32,9 +31,9 @@ class PartitionStatus:
     key: PartitionKey
     row: PartitionState | None
     """The catalog's row, also of a refused partition; None: no row."""
-    view: PartitionView | None
-    regions: Regions | None
-    ratio: DirtyRatio | None
+    view: PartitionView | None = None
+    """None: the partition is refused."""
+    ratio: DirtyRatio | None = None
     logs: tuple[str, ...] = ()
     """Path of each live segment's `.log`, in the order of `segments`."""
     refusal: str = ""
@@ -82,51 +81,27 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 def _status(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionStatus:
-    view = inspected(context, known)
-    if isinstance(view, Refusal):
-        return _refused(context, known, view)
-    try:
-        return _read(context, known, view, rules, first_dirty)
-    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return _refused(context, known, refusal_of(error, str(known.key)))
+    read, key = _read(context, known, rules, first_dirty), known.key
+    if isinstance(read, Refusal):
+        found = PartitionStatus(key=key, row=known.state, refusal=read.sentence)
+    else:
+        found = PartitionStatus(key=key, row=known.state, view=read[0], ratio=read[1])
+    logs = (context.tier.uri(address_of(key, one), Part.LOG) for one in found.segments)
+    return replace(found, logs=tuple(logs))
 
 
 def _read(
-    context: RunContext,
-    known: KnownPartition,
-    view: PartitionView,
-    rules: Rules,
-    first_dirty: int | None,
-) -> PartitionStatus:
-    key = known.key
-    newest = view.segments[-1:]
-    producers = [entry for segment in newest for entry in read_snapshot(context.tier, key, segment)]
-    regions = regions_of(
-        view, last_stable_of(producers), rules, context.now_ms, forced_first_dirty=first_dirty
-    )
-    if isinstance(regions, Refusal):
-        return _refused(context, known, regions)
-    return PartitionStatus(
-        key=key,
-        row=known.state,
-        view=view,
-        regions=regions,
-        ratio=dirty_ratio(view, regions, rules, context.now_ms),
-        logs=_logs(context, key, view.segments),
-    )
-
-
-def _refused(context: RunContext, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
-    return PartitionStatus(
-        key=known.key,
-        row=known.state,
-        view=None,
-        regions=None,
-        ratio=None,
-        logs=_logs(context, known.key, known.state.segments if known.state is not None else ()),
-        refusal=refusal.sentence,
-    )
-
-
-def _logs(context: RunContext, key: PartitionKey, segments: Sequence[Segment]) -> tuple[str, ...]:
-    return tuple(context.tier.uri(address_of(key, segment), Part.LOG) for segment in segments)
+    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> tuple[PartitionView, DirtyRatio] | Refusal:
+    view = inspected(context, known)
+    if isinstance(view, Refusal):
+        return view
+    now_ms = context.now_ms
+    try:
+        last_stable = last_stable_in(context, known.key, view.segments)
+        regions = regions_of(view, last_stable, rules, now_ms, forced_first_dirty=first_dirty)
+        if isinstance(regions, Refusal):
+            return regions
+        return view, dirty_ratio(view, regions, rules, now_ms)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return refusal_of(error, str(known.key))

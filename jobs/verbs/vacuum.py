@@ -28,8 +28,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
-from tierfold.compaction.deletion.deletion_checks import changed_ids, rechecked
-from tierfold.compaction.deletion.deletion_plan import VacuumLimits
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits, changed_ids, rechecked
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState

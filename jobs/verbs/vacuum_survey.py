@@ -48,7 +48,7 @@ def inspect(
     """
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
-    known = known_among(everywhere, keys, rows)
+    known = known_among(context, everywhere, keys, rows)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     topics = [rules[partition.key.topic] for partition in known]
     with ThreadPoolExecutor(READERS) as pool:
@@ -70,7 +70,7 @@ def _inspect(
     try:
         if known.refusal is not None:
             return _refused(row, known.refusal)
-        facts = facts_of(context, known.key, known.state)
+        facts = facts_of(context, known.key, known.state, known.listed)
         view = view_from(context, facts)
         refusal = view if isinstance(view, Refusal) else None
         if isinstance(view, Refusal):

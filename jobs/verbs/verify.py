@@ -9,7 +9,7 @@ long as the originals exist, the latest value of every key before and after. Wit
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,9 +21,10 @@ from tierfold.compaction.cleaning.transactions import (
     TransactionStatus,
     joined_batches,
     transaction_status,
+    with_unindexed,
 )
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
@@ -38,7 +39,6 @@ from tierfold.jobs.verbs.verify_targets import (
     VerifyTarget,
     orders_of,
     target_of,
-    with_unindexed,
 )
 from tierfold.storage.segments.segment_check import CheckedSegment
 
@@ -220,43 +220,30 @@ def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:
 
 
 def _with_unindexed_aborts(target: VerifyTarget, found: _Found) -> VerifyTarget:
-    now, before = target.now, target.before
-    return replace(
-        target,
-        now=with_unindexed(now, found.transaction_status(now)),
-        before=None if before is None else with_unindexed(before, found.transaction_status(before)),
-    )
+    def known(segments: SegmentSet) -> SegmentSet:
+        aborted = with_unindexed(segments.aborted, found.transaction_status(segments))
+        return replace(segments, aborted=aborted)
+
+    before = target.before
+    return replace(target, now=known(target.now), before=before and known(before))
 
 
 def _verified(target: VerifyTarget, found: _Found) -> Verified:
     live = target.now.segments
     checked = [found.checked[one.segment_id] for one in live if one.segment_id in found.checked]
-    compared, second = _compared(target, found), found.second
-    corruptions = [*target.corruptions]
-    corruptions += [found.failed[one.segment_id] for one in live if one.segment_id in found.failed]
-    corruptions += [corruption for segment in checked for corruption in segment.corruptions]
-    corruptions += _unindexed(target, found)
-    notes = [*target.notes, *_index_notes(target, live, checked)]
-    if isinstance(compared, KeysCompared):
-        corruptions += _differences(compared)
-        notes += _late(compared)
-    elif compared is not None:
-        notes.append(f"not compared: {compared}")
-    if isinstance(second, SecondOpinion):
-        corruptions += _second_differences(second)
-    elif second is not None:
-        notes.append(f"no second opinion: {second}")
+    comparison, second = _compared(target, found), found.second
+    compared = comparison if isinstance(comparison, KeysCompared) else None
     counts = ("batches", "records", "markers", "index_entries")
     return Verified(
         key=target.key,
         segments=len(live),
         bytes_read=sum(segment.bytes_read for segment in found.checked.values()),
-        keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
-        compared_by=target.strategy if isinstance(compared, KeysCompared) else None,
+        keys_compared=compared.keys if compared else None,
+        compared_by=target.strategy if compared else None,
         second_opinion=second if isinstance(second, SecondOpinion) else None,
-        keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
-        corruptions=tuple(corruptions),
-        notes=tuple(notes),
+        keys_deleted=compared.deleted if compared else 0,
+        corruptions=tuple(_corruptions(target, found, checked, compared)),
+        notes=tuple(_notes(target, found, checked, comparison)),
         **{name: sum(getattr(segment, name) for segment in checked) for name in counts},
     )
 
@@ -273,63 +260,68 @@ def _compared(target: VerifyTarget, found: _Found) -> KeysCompared | str | None:
     return sum_of(found.compared)
 
 
-def _late(compared: KeysCompared) -> list[str]:
-    if not compared.late:
-        return []
-    return [
-        f"{compared.late} of {compared.keys} keys are back: a record older than their tombstone"
-        " arrived after the tombstone was gone; delete.retention.ms must exceed the lateness"
-    ]
+def _corruptions(
+    target: VerifyTarget,
+    found: _Found,
+    checked: Sequence[CheckedSegment],
+    compared: KeysCompared | None,
+) -> Iterator[str]:
+    yield from target.corruptions
+    ids = (segment.segment_id for segment in target.now.segments)
+    yield from (found.failed[segment_id] for segment_id in ids if segment_id in found.failed)
+    for segment in checked:
+        yield from segment.corruptions
+    if target.is_listed_known and found.could_read(target.now):
+        unindexed = found.transaction_status(target.now).unindexed
+        if unindexed:
+            shown = ", ".join(
+                f"producer {one.producer_id}, offsets {one.first_offset} to {one.last_offset}"
+                for one in unindexed[:UNINDEXED_SHOWN]
+            )
+            dots = ", …" if len(unindexed) > UNINDEXED_SHOWN else ""
+            yield (
+                f"aborted transactions that no transaction index lists: {len(unindexed)}"
+                f" ({shown}{dots}); brokers serve their records as committed"
+            )
+    if compared is not None and compared.differing:
+        shown = "; ".join(map(str, compared.examples))
+        dots = "; …" if compared.differing > len(compared.examples) else ""
+        yield (
+            f"{compared.differing} of {compared.keys} keys have another latest value than in the"
+            f" segments that brokers wrote: {shown}{dots}"
+        )
+    second = found.second
+    if isinstance(second, SecondOpinion) and second.differing:
+        yield (
+            f"second opinion: {second.differing} of {second.keys} keys have another latest record"
+            f" than in the segments that brokers wrote: {second.example}"
+        )
 
 
-def _differences(compared: KeysCompared) -> list[str]:
-    if not compared.differing:
-        return []
-    shown = "; ".join(map(str, compared.examples))
-    dots = "; …" if compared.differing > len(compared.examples) else ""
-    return [
-        f"{compared.differing} of {compared.keys} keys have another latest value than in the"
-        f" segments that brokers wrote: {shown}{dots}"
-    ]
-
-
-def _second_differences(second: SecondOpinion) -> list[str]:
-    if not second.differing:
-        return []
-    return [
-        f"second opinion: {second.differing} of {second.keys} keys have another latest record than"
-        f" in the segments that brokers wrote: {second.example}"
-    ]
-
-
-def _unindexed(target: VerifyTarget, found: _Found) -> list[str]:
-    """ABORT markers whose transaction still has batches here, and that no index lists."""
-    if not target.is_listed_known or not found.could_read(target.now):
-        return []
-    unindexed = found.transaction_status(target.now).unindexed
-    if not unindexed:
-        return []
-    shown = ", ".join(
-        f"producer {aborted.producer_id}, offsets {aborted.first_offset} to {aborted.last_offset}"
-        for aborted in unindexed[:UNINDEXED_SHOWN]
-    )
-    dots = ", …" if len(unindexed) > UNINDEXED_SHOWN else ""
-    return [
-        f"aborted transactions that no transaction index lists: {len(unindexed)} ({shown}{dots});"
-        " brokers serve their records as committed"
-    ]
-
-
-def _index_notes(
-    target: VerifyTarget, live: Sequence[Segment], checked: Sequence[CheckedSegment]
-) -> list[str]:
-    """Note correct indexes that tierfold would build differently under the setting."""
+def _notes(
+    target: VerifyTarget,
+    found: _Found,
+    checked: Sequence[CheckedSegment],
+    comparison: KeysCompared | str | None,
+) -> Iterator[str]:
+    """`comparison`: as `_compared` returns it."""
+    yield from target.notes
     others = sum(
         not segment.has_indexes_as_built and not segment.corruptions for segment in checked
     )
-    if not others:
-        return []
-    return [
-        f"the indexes of {others} of {len(live)} segments are correct, but not those that tierfold"
-        f" would build with index.interval.bytes={target.index_interval_bytes}"
-    ]
+    if others:
+        yield (
+            f"the indexes of {others} of {len(target.now.segments)} segments are correct, but not"
+            " those that tierfold would build with"
+            f" index.interval.bytes={target.index_interval_bytes}"
+        )
+    if isinstance(comparison, str):
+        yield f"not compared: {comparison}"
+    elif comparison is not None and comparison.late:
+        yield (
+            f"{comparison.late} of {comparison.keys} keys are back: a record older than their"
+            " tombstone arrived after the tombstone was gone; delete.retention.ms must exceed the"
+            " lateness"
+        )
+    if isinstance(found.second, str):
+        yield f"no second opinion: {found.second}"

@@ -6,11 +6,8 @@ that the partition was compacted under.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.cleaning import undecided_transactions
-from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
@@ -19,11 +16,12 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState, Seg
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
+from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import KnownPartition, inspected
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_check import CheckOrder
-from tierfold.storage.segments.segment_metadata import read_aborted
+from tierfold.storage.tiers.remote_tier import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +108,17 @@ def target_of(
         notes=view.notes,
     )
     try:
-        now = SegmentSet(segments=view.segments, aborted=_aborted(context, key, view.segments))
+        now = SegmentSet(segments=view.segments, aborted=aborted_in(context, key, view.segments))
     # The worker that reads the segment reports the corruption of its index.
     except TierfoldError:
         why = "a live transaction index cannot be read"
         return replace(target.without_comparison(why), is_listed_known=False)
-    return _with_originals(context, replace(target, now=now), view)
+    return _with_originals(context, replace(target, now=now), view, known.listed)
 
 
-def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionView) -> VerifyTarget:
+def _with_originals(
+    context: RunContext, target: VerifyTarget, view: PartitionView, listed: Listing
+) -> VerifyTarget:
     """Add the originals to compare with, or the reason why there are none."""
     if not view.segments:
         return target.without_comparison("no segment is live")
@@ -128,10 +128,10 @@ def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionVi
     if isinstance(decided, str):
         return target.without_comparison(decided)
     try:
-        originals = originals_of(context, view)
+        originals = originals_of(view, listed)
         if isinstance(originals, str):
             return target.without_comparison(originals)
-        aborted = _aborted(context, target.key, originals)
+        aborted = aborted_in(context, target.key, originals)
     except TierfoldError as error:
         return target.without_comparison(str(error))
     return replace(decided, before=SegmentSet(segments=originals, aborted=aborted))
@@ -165,25 +165,6 @@ def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | 
             "catalog no longer has the offset where each ended"
         )
     return replace(target, passes=tuple(sorted(entry.offset for entry in state.cleaner_offsets)))
-
-
-def _aborted(
-    context: RunContext, key: PartitionKey, segments: Sequence[Segment]
-) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions in the segments' indexes; raises TierfoldError."""
-    return tuple(
-        transaction
-        for segment in segments
-        for transaction in read_aborted(context.tier, key, segment)
-    )
-
-
-def with_unindexed(segment_set: SegmentSet, transaction_status: TransactionStatus) -> SegmentSet:
-    """Return the segment set with its unindexed aborts."""
-    return replace(
-        segment_set,
-        aborted=undecided_transactions.with_unindexed(segment_set.aborted, transaction_status),
-    )
 
 
 def orders_of(target: VerifyTarget) -> list[CheckOrder]:

@@ -7,8 +7,13 @@
     rows            rows to `PartitionState` and back
     runs_table      what each run did
     delta_tables    Delta tables through delta-rs: read, append, compare and swap
+    delta_errors    the errors of delta-rs as one sentence each
     delta_log       the log of a table: checked, synced, cut
     delta_commits   one commit file, and whether it is whole
     log_boundary    the version below which old commits are deleted
+    opened_files    finds the files of a table by its URI
+    table_files     the interface of a table's files
+    folder_files    a table's files in a local folder
+    bucket_files    a table's files in an object store
     file_sync       makes files and folders durable
 """

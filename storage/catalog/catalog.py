@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -35,16 +36,18 @@ from tierfold.storage.catalog.attempts import (
     overlaid,
     row_id_of,
 )
-from tierfold.storage.catalog.cells import impossible_cells
-from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import (
     RowsRead,
+    impossible_rows,
     rows_as_promised,
     rows_judged,
     rows_read,
     table_of,
 )
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
+from tierfold.storage.tiers.locations import Location
+from tierfold.storage.tiers.store_options import StoreOptions
 
 ATTEMPTS: Final = 100
 """How often one call tries to write. A conflict means that another run's commit succeeded; so many
@@ -61,7 +64,7 @@ class Claim:
 
 
 class Catalog:
-    """The `partitions` table of the catalog at a folder or object store URI.
+    """The `partitions` table of the catalog at a path or URI, in a folder or an object store.
 
     Every method raises:
         UnreadableObject: the catalog exists and cannot be read.
@@ -70,10 +73,15 @@ class Catalog:
     """
 
     def __init__(
-        self, uri: str, open_table: Callable[[str, TableLayout], DeltaFolder] = DeltaFolder
+        self,
+        place: Location | str,
+        options: StoreOptions = ENVIRONMENT,
+        *,
+        open_table: Callable[[str, TableLayout], DeltaFolder] | None = None,
     ) -> None:
         layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
-        self._table = open_table(f"{uri.rstrip('/')}/partitions", layout)
+        opened = open_table or partial(DeltaFolder, options=options)
+        self._table = opened(f"{str(place).rstrip('/')}/partitions", layout)
 
     def exists(self) -> bool:
         """Whether the table exists; the first claim creates it, reading does not."""
@@ -300,20 +308,22 @@ def _with_next(
     `rows` are of these buckets, and perhaps of more; `found` are those that `pending` replaces.
     """
     buckets = {bucket_of(topic_id) for topic_id, _ in pending}
-    stay = [
-        bucket in buckets and row_id not in pending
-        for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
-    ]
+    stay = _rows_where(
+        rows,
+        [
+            bucket in buckets and row_id not in pending
+            for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
+        ],
+    )
     successors = [attempt.next_row(found.get(row_id)) for row_id, attempt in pending.items()]
     written = table_of(successors)
     _ensure_readable(written)
-    return pa.concat_tables([rows.filter(pa.array(stay, pa.bool_())), written])
+    return pa.concat_tables([stay, written])
 
 
 def _ensure_readable(rows: pa.Table) -> None:
     """Refuse a row that no reader would accept: it would block its partition for good."""
-    columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-    for row, found in impossible_cells(columns).items():
+    for row, found in impossible_rows(rows).items():
         raise InvariantBroken(
             found,
             where=f"{rows['topic'][row]}-{rows['partition'][row]}",
@@ -322,7 +332,14 @@ def _ensure_readable(rows: pa.Table) -> None:
 
 
 def _rows_of(rows: pa.Table, ids: Container[RowId]) -> pa.Table:
-    return rows.filter(pa.array([row_id in ids for row_id in _ids_of(rows)], pa.bool_()))
+    return _rows_where(rows, [row_id in ids for row_id in _ids_of(rows)])
+
+
+def _rows_where(rows: pa.Table, flags: Sequence[bool]) -> pa.Table:
+    """The rows with a true flag; Arrow's filter of nested columns is slow even if it takes all."""
+    if all(flags):
+        return rows
+    return rows.filter(pa.array(flags, pa.bool_())) if any(flags) else rows.slice(0, 0)
 
 
 def _ids_of(rows: pa.Table) -> Iterator[RowId]:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote
 
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.catalog.table_files import TableFiles
 
 REPAIR: Final = (
     "See `After a power cut` in docs/operations.md: a newest commit that was never reported is"
     " removed, anything else is restored from a backup of the catalog."
 )
+
+EMPTY_COMMIT: Final = "the commit file is empty"
 
 _COUNTED: Final = {"add": "num_added_files", "remove": "num_removed_files"}
 """The metric that counts an action."""
@@ -35,20 +38,20 @@ class DeltaCommit:
     """Its new data files, relative to the table's folder."""
 
 
-def read_commit(path: Path) -> DeltaCommit:
+def read_commit(files: TableFiles, name: str) -> DeltaCommit:
     """The commit in a file named by its version; raises OSError and CorruptLog."""
-    data = path.read_bytes()
+    data = files.read(name)
     corruption = commit_violation(data)
     if corruption:
-        raise CorruptLog(corruption, where=str(path), remedy=REPAIR)
+        raise CorruptLog(corruption, where=files.where(name), remedy=REPAIR)
     added = [unquote(action["add"]["path"]) for action in _actions(data) if "add" in action]
-    return DeltaCommit(version=int(path.stem), added=tuple(added))
+    return DeltaCommit(version=int(PurePosixPath(name).stem), added=tuple(added))
 
 
 def commit_violation(data: bytes) -> str:
     """Why a commit file is not whole; empty if it is."""
     if not data:
-        return "the commit file is empty"
+        return EMPTY_COMMIT
     try:
         actions = _actions(data)
     except ValueError:

@@ -1,28 +1,28 @@
-"""Checks, syncs and cuts the log of a Delta table in a local folder, and writes checkpoints.
+"""Checks, syncs and cuts the log of a Delta table, and writes checkpoints.
 
-delta-rs syncs nothing. A power cut may leave an empty commit file, which delta-rs reads as a commit
-without changes. So the log is checked before delta-rs reads it, and synced before a commit is
-reported.
+delta-rs syncs nothing. In a folder, a power cut may leave an empty commit file, which delta-rs
+reads as a commit without changes. So the log is checked before delta-rs reads it, and synced before
+a commit is reported. A bucket shows a file only once it is whole and durable: there the listing is
+checked, and nothing is synced.
 
     read_tail           the newest checkpoint and the commits since, checked
     DeltaLog.sync       makes them durable, with the data files that they add
     DeltaLog.checkpoint writes the next checkpoint, once the commits before it are durable
     DeltaLog.cut        deletes old commits, below a durable boundary (`log_boundary`)
 
-A checkpoint appears only when its content is durable: delta-rs writes it in a scratch folder with
-links to the log, and then it is linked into the log. A crash in between leaves the scratch folder,
-which a later `cut` deletes.
+A checkpoint appears only when its content is durable, and is never overwritten, so no reader finds
+half of one: delta-rs writes it in a local scratch folder with the files that it needs, and then it
+is published. A crash in between leaves the scratch folder, which a later `cut` deletes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import uuid
+import io
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -31,26 +31,36 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.storage.catalog.delta_commits import (
+    EMPTY_COMMIT,
     REPAIR,
     DeltaCommit,
     commit_violation,
     read_commit,
 )
-from tierfold.storage.catalog.file_sync import sync, sync_all
 from tierfold.storage.catalog.log_boundary import LogBoundary
+from tierfold.storage.catalog.table_files import TableFiles
+from tierfold.storage.tiers.object_store import ObjectEntry
 
 LOG_FOLDER: Final = "_delta_log"
 
 POINTER: Final = "_last_checkpoint"
 """Names the newest checkpoint, which spares a reader the listing; it may be missing."""
 
-SCRATCH_PREFIX: Final = "_tierfold_checkpoint-"
-
 _COMMIT: Final = ".json"
 _CHECKPOINT: Final = ".checkpoint.parquet"
 _PARQUET_MAGIC: Final = b"PAR1"
+
+
+def commit_name(version: int) -> str:
+    """The commit file of a version."""
+    return f"{LOG_FOLDER}/{version:020d}{_COMMIT}"
+
+
+def checkpoint_name(version: int) -> str:
+    """The checkpoint file of a version."""
+    return f"{LOG_FOLDER}/{version:020d}{_CHECKPOINT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,54 +79,71 @@ class Tail:
             return self.commits[-1].version
         return -1 if self.checkpoint is None else self.checkpoint
 
+    @property
+    def names(self) -> list[str]:
+        """Its files, the checkpoint first."""
+        checkpoints = [] if self.checkpoint is None else [checkpoint_name(self.checkpoint)]
+        return checkpoints + [commit_name(commit.version) for commit in self.commits]
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaLog:
-    """The log of the table in `table`."""
+    """The log of the table with these files."""
 
-    table: Path
-
-    @property
-    def folder(self) -> Path:
-        """The folder of commits and checkpoints."""
-        return self.table / LOG_FOLDER
+    files: TableFiles
 
     @property
     def boundary(self) -> LogBoundary:
         """The boundary below which versions are deleted."""
-        return LogBoundary(self.table)
+        return LogBoundary(self.files)
 
-    def commit_path(self, version: int) -> Path:
-        """The commit file of a version."""
-        return self.folder / f"{version:020d}{_COMMIT}"
-
-    def checkpoint_path(self, version: int) -> Path:
-        """The checkpoint file of a version."""
-        return self.folder / f"{version:020d}{_CHECKPOINT}"
+    def exists(self) -> bool:
+        """Whether there is a commit or a checkpoint; perhaps it cannot be read."""
+        return any(entry.key.endswith((".json", ".parquet")) for entry in self._entries())
 
     def read_tail(self) -> Tail:
         """The newest checkpoint and the commits since; none if there is no log.
 
-        Raises OSError, and CorruptLog if one of them is empty, cut short or missing, or all are
-        gone.
+        Raises OSError, UnreadableObject, and CorruptLog if one of them is empty, cut short or
+        missing, or all are gone.
         """
-        checkpoint = max(self._versions(_CHECKPOINT), default=None)
+        entries = self._entries()
+        commits, checkpoints = _versions(entries, _COMMIT), _versions(entries, _CHECKPOINT)
+        checkpoint = max(checkpoints, default=None)
         if checkpoint is not None:
-            _ensure_whole(self.checkpoint_path(checkpoint))
+            self._ensure_whole(checkpoints[checkpoint])
         first = 0 if checkpoint is None else checkpoint + 1
-        since = sorted(version for version in self._versions(_COMMIT) if version >= first)
+        since = sorted(version for version in commits if version >= first)
         if checkpoint is None and not since and self._is_lost():
-            raise _corrupt(self.folder, "it has no commit, but the table has data files")
+            raise self._corrupt(LOG_FOLDER, "it has no commit, but the table has data files")
         for expected, found in enumerate(since, first):
             if found != expected:
-                path = self.commit_path(expected)
-                raise _corrupt(path, "the commit is missing, but later ones exist")
-        return Tail(checkpoint, tuple(read_commit(self.commit_path(version)) for version in since))
+                name = commit_name(expected)
+                raise self._corrupt(name, "the commit is missing, but later ones exist")
+        return Tail(checkpoint, tuple(self._commit(commits[version]) for version in since))
+
+    def _commit(self, entry: ObjectEntry) -> DeltaCommit:
+        if not self.files.is_atomic:
+            return read_commit(self.files, entry.key)
+        if not entry.size_bytes:
+            raise self._corrupt(entry.key, EMPTY_COMMIT)
+        return DeltaCommit(version=_version_of(entry), added=())
+
+    def _ensure_whole(self, checkpoint: ObjectEntry) -> None:
+        """Check the magic bytes at a parquet file's end; its reader checks the rest."""
+        if self.files.is_atomic and checkpoint.size_bytes:
+            return
+        if self.files.read_end(checkpoint.key, len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:
+            raise self._corrupt(
+                checkpoint.key,
+                f"the checkpoint is cut short, it has {checkpoint.size_bytes} bytes",
+            )
 
     def readable_before(self, version: int) -> Iterator[int]:
         """Yield the versions before this one, newest first, as long as they can be read."""
-        checkpoints = sorted(self._versions(_CHECKPOINT))
-        is_whole = cache(self._is_whole)
+        entries = self._entries()
+        checkpoints = sorted(_versions(entries, _CHECKPOINT))
+        is_whole = cache(partial(self._is_whole, _versions(entries, _COMMIT)))
         for older in range(version - 1, -1, -1):
             at = bisect_right(checkpoints, older)
             first = checkpoints[at - 1] + 1 if at else 0
@@ -124,28 +151,21 @@ class DeltaLog:
                 return
             yield older
 
-    def _is_whole(self, version: int) -> bool:
+    def _is_whole(self, commits: dict[int, ObjectEntry], version: int) -> bool:
+        if version not in commits or self.files.is_atomic:
+            return version in commits and commits[version].size_bytes > 0
         try:
-            return commit_violation(self.commit_path(version).read_bytes()) == ""
+            return commit_violation(self.files.read(commit_name(version))) == ""
         except OSError:
             return False
 
     def sync(self) -> Tail:
         """Make the checkpoint, the commits and their data durable, also those of another run.
 
-        Raises OSError, and CorruptLog as `read_tail` does.
+        Raises as `read_tail` does.
         """
         tail = self.read_tail()
-        data = [self.table / name for commit in tail.commits for name in commit.added]
-        for path in dict.fromkeys(data):
-            # A file that was superseded long ago may have been deleted.
-            with contextlib.suppress(FileNotFoundError):
-                sync(path)
-        if tail.checkpoint is not None:
-            sync(self.checkpoint_path(tail.checkpoint))
-        sync_all(self.commit_path(commit.version) for commit in tail.commits)
-        sync_all(path.parent for path in data if path.parent.exists())
-        sync_all((self.folder, self.table))
+        self.files.sync(tail.names, [name for commit in tail.commits for name in commit.added])
         return tail
 
     def checkpoint(self, tail: Tail) -> None:
@@ -153,30 +173,21 @@ class DeltaLog:
 
         If it fails, the next commit tries again.
         """
-        scratch = self.table / f"{SCRATCH_PREFIX}{uuid.uuid4().hex}"
-        with contextlib.suppress(OSError, DeltaError):
-            try:
-                self._checkpoint_in(scratch / LOG_FOLDER, tail)
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+        with (
+            contextlib.suppress(OSError, DeltaError, UnreadableObject),
+            self.files.scratch() as scratch,
+        ):
+            self._checkpoint_in(scratch, tail)
 
     def _checkpoint_in(self, scratch: Path, tail: Tail) -> None:
-        scratch.mkdir(parents=True)
-        read = [self.commit_path(commit.version) for commit in tail.commits]
-        if tail.checkpoint is not None:
-            read.append(self.checkpoint_path(tail.checkpoint))
-        for path in read:
-            (scratch / path.name).hardlink_to(path)
-        DeltaTable(str(scratch.parent)).create_checkpoint()
-        made = self.checkpoint_path(tail.newest)
-        sync(scratch / made.name)
-        sync(scratch / POINTER)
+        (scratch / LOG_FOLDER).mkdir()
+        for name in tail.names:
+            self.files.fetch(name, scratch / name)
+        DeltaTable(str(scratch)).create_checkpoint()
         # Another run may have made it already, whole and with the same content.
-        with contextlib.suppress(FileExistsError):
-            made.hardlink_to(scratch / made.name)
-        sync(self.folder)
-        (scratch / POINTER).replace(self.folder / POINTER)
-        sync(self.folder)
+        made = checkpoint_name(tail.newest)
+        self.files.publish(scratch / made, made)
+        self.files.replace(scratch / LOG_FOLDER / POINTER, f"{LOG_FOLDER}/{POINTER}")
 
     def cut(self, *, older_than_ms: int, is_dry_run: bool = False) -> int:
         """Delete commits and checkpoints that only old versions need; return how many.
@@ -185,86 +196,80 @@ class DeltaLog:
         modification times. The checkpoint that the later versions need stays, and the boundary is
         durable before the first file is deleted. A dry run only counts.
 
-        Raises OSError, and CorruptLog if the checkpoint that stays is not whole.
+        Raises OSError, UnreadableObject, and CorruptLog if the checkpoint that stays is not whole.
         """
-        kept = self._oldest_needed(older_than_ms)
+        entries = self._entries()
+        boundary = self.boundary.read()
+        kept = _oldest_needed(entries, boundary, older_than_ms)
         going = [
-            self.folder / f"{version:020d}{suffix}"
+            entry.key
             for suffix in (_COMMIT, _CHECKPOINT)
-            for version in self._versions(suffix)
+            for version, entry in _versions(entries, suffix).items()
             if version < kept
         ]
         if is_dry_run:
             return len(going)
-        self._delete_scratch(older_than_ms)
+        self.files.delete_scratch(older_than_ms=older_than_ms)
         if going:
-            _ensure_parquet(self.checkpoint_path(kept))
-            sync_all((self.checkpoint_path(kept), self.folder))
+            self._ensure_parquet(checkpoint_name(kept))
+            self.files.sync([checkpoint_name(kept)])
             self.boundary.raise_to(kept)
-        for entry in going:
-            entry.unlink(missing_ok=True)
+        for name in going:
+            self.files.delete(name)
         return len(going)
 
-    def _oldest_needed(self, older_than_ms: int) -> int:
-        """The newest checkpoint of a version that was current at that time, or before.
-
-        It is at least the boundary: a file below that was written too late, even a new one.
-        """
-        boundary = self.boundary.read()
-        young = [
-            version
-            for version in self._versions(_COMMIT)
-            if version >= boundary and _modified_ms(self.commit_path(version)) >= older_than_ms
-        ]
-        old = [
-            version
-            for version in self._versions(_CHECKPOINT)
-            if version < min(young, default=version + 1)
-        ]
-        return max((boundary, *old))
-
-    def _delete_scratch(self, older_than_ms: int) -> None:
-        for path in self.table.glob(f"{SCRATCH_PREFIX}*"):
-            if _modified_ms(path) < older_than_ms:
-                shutil.rmtree(path)
+    def _ensure_parquet(self, checkpoint: str) -> None:
+        try:
+            pq.read_table(io.BytesIO(self.files.read(checkpoint)))
+        except pa.ArrowException as error:
+            raise self._corrupt(checkpoint, "the checkpoint cannot be read") from error
 
     def _is_lost(self) -> bool:
         """Whether there was a log: the first commit precedes all data files."""
-        has_data = any(self.table.rglob("part-*.parquet"))
+        if not self.files.has_data():
+            return False
         # Another run may have made the table meanwhile.
-        return has_data and not (self._versions(_CHECKPOINT) or self._versions(_COMMIT))
+        entries = self._entries()
+        return not (_versions(entries, _CHECKPOINT) or _versions(entries, _COMMIT))
 
-    def _versions(self, suffix: str) -> list[int]:
-        if not self.folder.is_dir():
-            return []
-        names = [path.name.partition(".") for path in self.folder.iterdir()]
-        return [
-            int(stem)
-            for stem, dot, rest in names
-            if dot + rest == suffix and len(stem) == 20 and stem.isdecimal()
-        ]
+    def _entries(self) -> tuple[ObjectEntry, ...]:
+        return self.files.entries(LOG_FOLDER)
+
+    def _corrupt(self, name: str, what: str) -> CorruptLog:
+        return CorruptLog(what, where=self.files.where(name), remedy=REPAIR)
 
 
-def _ensure_whole(checkpoint: Path) -> None:
-    """Check the magic bytes at a parquet file's end; its reader checks the rest."""
-    with checkpoint.open("rb") as file:
-        file.seek(0, 2)
-        size_bytes = file.tell()
-        file.seek(max(0, size_bytes - len(_PARQUET_MAGIC)))
-        if file.read() != _PARQUET_MAGIC:
-            raise _corrupt(checkpoint, f"the checkpoint is cut short, it has {size_bytes} bytes")
+def _oldest_needed(entries: tuple[ObjectEntry, ...], boundary: int, older_than_ms: int) -> int:
+    """The newest checkpoint of a version that was current at that time, or before.
+
+    It is at least the boundary: a file below that was written too late, even a new one.
+    """
+    young = [
+        version
+        for version, entry in _versions(entries, _COMMIT).items()
+        if version >= boundary and entry.modified_ms >= older_than_ms
+    ]
+    old = [
+        version
+        for version in _versions(entries, _CHECKPOINT)
+        if version < min(young, default=version + 1)
+    ]
+    return max((boundary, *old))
 
 
-def _ensure_parquet(checkpoint: Path) -> None:
-    try:
-        pq.read_table(checkpoint)
-    except pa.ArrowException as error:
-        raise _corrupt(checkpoint, "the checkpoint cannot be read") from error
+def _versions(entries: tuple[ObjectEntry, ...], suffix: str) -> dict[int, ObjectEntry]:
+    """The files of the log with this suffix, by version."""
+    found = {}
+    for entry in entries:
+        stem, dot, rest = _name_of(entry).partition(".")
+        if dot + rest == suffix and len(stem) == 20 and stem.isdecimal():
+            found[int(stem)] = entry
+    return found
 
 
-def _corrupt(path: Path, what: str) -> CorruptLog:
-    return CorruptLog(what, where=str(path), remedy=REPAIR)
+def _version_of(entry: ObjectEntry) -> int:
+    return int(_name_of(entry).partition(".")[0])
 
 
-def _modified_ms(path: Path) -> int:
-    return path.stat().st_mtime_ns // 1_000_000
+def _name_of(entry: ObjectEntry) -> str:
+    return entry.key.rpartition("/")[2]

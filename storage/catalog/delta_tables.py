@@ -1,7 +1,8 @@
 """Opens, reads, appends to, and compares and swaps Delta tables through delta-rs.
 
-Only delta-rs writes the catalog, by exclusive creates in a local folder. Of two commits on the same
-version one is refused, or moved on to the next version if neither read what the other wrote.
+Only delta-rs writes the catalog, by exclusive creates in a folder and conditional puts in a bucket.
+Of two commits on the same version one is refused, or moved on to the next version if neither read
+what the other wrote.
 delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the commit before it is
 reported, writes checkpoints and deletes old commits. delta-rs's own engine reads the rows: its
 Arrow data set would leave threads behind that abort the process at exit.
@@ -9,33 +10,23 @@ Arrow data set would leave threads behind that abort the process at exit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import (
-    CommitFailedError,
-    DeltaError,
-    DeltaProtocolError,
-    SchemaMismatchError,
-    TableNotFoundError,
-)
+from deltalake.exceptions import CommitFailedError, DeltaError
 
-from tierfold.compaction.model.errors import (
-    BadSettings,
-    CorruptLog,
-    TierfoldError,
-    UnreadableObject,
-)
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.catalog import log_boundary
-from tierfold.storage.catalog.delta_commits import REPAIR
-from tierfold.storage.catalog.delta_log import DeltaLog
-from tierfold.storage.catalog.file_sync import make_folder
+from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
+from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
+from tierfold.storage.catalog.opened_files import table_files
+from tierfold.storage.catalog.table_files import TableFiles
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.local_paths import local_path
+from tierfold.storage.tiers.store_options import StoreOptions
 
 COMMIT_RETRIES: Final = 100
 """How often delta-rs moves a commit without a conflict on to the next version.
@@ -54,6 +45,10 @@ REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 there is a month to delete it."""
 
 
+ENVIRONMENT: Final = StoreOptions()
+"""The options of a store that the environment names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
     """The schema and partitioning that a new table gets."""
@@ -66,14 +61,14 @@ class TableLayout:
 class DeltaVersion:
     """One version of a table: its rows, and a conditional write on top of it."""
 
-    def __init__(self, table: DeltaTable, uri: str, log: DeltaLog) -> None:
+    def __init__(self, table: DeltaTable, log: DeltaLog) -> None:
         self._table = table
-        self._uri = uri
         self._log = log
+        self._uri = log.files.uri
 
     def read(self, predicate: str) -> pa.Table:
         """The rows of this version that meet a predicate over partition columns, in no order."""
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             return pa.table(self._table.scan(predicate=predicate))
 
     def replace(self, predicate: str, rows: pa.Table) -> bool:
@@ -84,7 +79,7 @@ class DeltaVersion:
 
         If it raises UnreadableObject or CorruptLog, the commit may have taken place.
         """
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             try:
                 # Given the table object, delta-rs checks for conflicts with commits after the
                 # object's version; given the URI, it would not.
@@ -101,7 +96,7 @@ class DeltaVersion:
             except CommitFailedError:
                 return False
             is_written = _completed(self._table, self._log)
-            _keep_commits(self._uri, self._log)
+            _keep_commits(self._table, self._log)
             return is_written
 
 
@@ -109,15 +104,18 @@ class DeltaFolder:
     """One Delta table at a URI; every call opens it again.
 
     Every method raises:
-        UnreadableObject: the folder is forbidden or the disk is full.
+        UnreadableObject: the folder or bucket is missing or forbidden, or the disk is full.
         CorruptLog: its transaction log contradicts itself.
         BadSettings: it needs a newer Delta protocol, or has another layout.
     """
 
-    def __init__(self, uri: str, layout: TableLayout) -> None:
+    def __init__(
+        self, uri: str, layout: TableLayout, options: StoreOptions = ENVIRONMENT
+    ) -> None:
         self._uri = uri
         self._layout = layout
-        self._log = DeltaLog(local_path(uri, of="catalog"))
+        self._files = table_files(uri, options)
+        self._log = DeltaLog(self._files)
 
     @property
     def uri(self) -> str:
@@ -126,7 +124,7 @@ class DeltaFolder:
 
     def read(self, predicate: str | None = None) -> pa.Table:
         """The rows that meet an SQL predicate, in no order; none if there is no table."""
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             table = self._open()
             if table is None:
                 return self._layout.schema.empty_table()
@@ -136,9 +134,9 @@ class DeltaFolder:
         """Yield the rows that met a predicate over partition columns, newest version first.
 
         It skips versions that left them unchanged, and ends at the first version, or where an older
-        one can no longer be read: they are kept for `MEMORY_HOURS`.
+        one is gone or broken: they are kept for `MEMORY_HOURS`.
         """
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             table = self._open()
             if table is None:
                 return
@@ -152,14 +150,16 @@ class DeltaFolder:
                 if found == files:
                     continue
                 rows = pa.table(table.scan(predicate=predicate))
-            except (DeltaError, OSError, pa.ArrowException):
+            except (DeltaError, OSError, pa.ArrowException) as error:
+                if is_refused(error):
+                    raise plain_error(error, self._uri) from None
                 return
             files = found
             yield rows
 
     def append(self, rows: pa.Table) -> None:
         """Add rows durably; create the table if there is none."""
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             table = self._open() or self._made()
             write_deltalake(
                 table,
@@ -174,11 +174,11 @@ class DeltaFolder:
                     where=self._uri,
                     remedy="Run again.",
                 )
-            _keep_commits(self._uri, self._log)
+            _keep_commits(table, self._log)
 
     def sync(self) -> None:
         """Make durable what `read` returns, also what another run wrote."""
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             self._log.sync()
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
@@ -188,11 +188,12 @@ class DeltaFolder:
         that no later version names it. A file that the log never named stays: a stalled writer may
         still name it. Log files that only older versions need are deleted, too.
         """
-        with _translated_errors(self._uri):
+        with translated_errors(self._uri):
             table = self._open()
             if table is None:
                 return 0
-            due = self._there(_vacuum(table, is_dry_run=True))
+            # delta-rs also lists deleted files until its next checkpoint.
+            due = self._files.existing(_vacuum(table, is_dry_run=True))
             if due and not is_dry_run:
                 # The entry that these files are removed must survive a power cut.
                 self._log.sync()
@@ -201,34 +202,27 @@ class DeltaFolder:
                 with suppress(CommitFailedError):
                     _vacuum(table)
                     _completed(table, self._log)
-            gone = len(due) if is_dry_run else len(due) - len(self._there(due))
+            gone = len(due) if is_dry_run else len(due) - len(self._files.existing(due))
             before_ms = now_ms() - MEMORY_HOURS * _HOUR_MS
             return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
 
-    def _there(self, files: Sequence[str]) -> list[str]:
-        """The files that exist; delta-rs also lists deleted ones until its next checkpoint."""
-        return [file for file in files if (self._log.table / file).exists()]
-
     def exists(self) -> bool:
         """Whether the table was created; perhaps it cannot be read."""
-        with _translated_errors(self._uri):
-            return self._has_commits()
+        with translated_errors(self._uri):
+            return self._log.exists()
 
     def newest(self) -> DeltaVersion:
         """Return the newest version; create the table if there is none."""
-        with _translated_errors(self._uri):
-            return DeltaVersion(self._open() or self._made(), self._uri, self._log)
+        with translated_errors(self._uri):
+            return DeltaVersion(self._open() or self._made(), self._log)
 
     def _open(self) -> DeltaTable | None:
         # delta-rs would skip an empty commit file as if there had been no commit.
-        self._log.read_tail()
-        try:
-            table = DeltaTable(self._uri)
-        except TableNotFoundError:
-            if not self._has_commits():
-                return None
-            # Another run has just made the table, or its log cannot be read.
-            table = DeltaTable(self._uri)
+        tail = self._log.read_tail()
+        # delta-rs also reports a forbidden table as "not found".
+        if tail.newest < 0 and not self._log.exists():
+            return None
+        table = open_delta(self._files)
         self._refuse_other_layout(table)
         return table
 
@@ -243,13 +237,8 @@ class DeltaFolder:
                 " away instead. Nothing was changed.",
             )
 
-    def _has_commits(self) -> bool:
-        """Look into the folder: delta-rs says "not found" even if it may not enter it."""
-        log = self._log.folder
-        return log.is_dir() and any(path.suffix in _COMMIT_SUFFIXES for path in log.iterdir())
-
     def _made(self) -> DeltaTable:
-        make_folder(self._log.table)
+        self._files.make_table()
         try:
             table = DeltaTable.create(
                 self._uri,
@@ -261,15 +250,16 @@ class DeltaFolder:
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
                 },
+                storage_options=self._files.delta_options(),
                 post_commithook_properties=_NO_HOOKS,
             )
             if _completed(table, self._log):
                 return table
         except DeltaError:
-            if not self._has_commits():
+            if not self._log.exists():
                 raise
         # Another run made it.
-        table = DeltaTable(self._uri)
+        table = open_delta(self._files)
         self._refuse_other_layout(table)
         return table
 
@@ -283,12 +273,16 @@ _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 _HOUR_MS: Final = 3_600_000
 
 
-def _keep_commits(uri: str, log: DeltaLog) -> None:
+def open_delta(files: TableFiles) -> DeltaTable:
+    """The newest version of a table that exists."""
+    return DeltaTable(files.uri, storage_options=files.delta_options())
+
+
+def _keep_commits(table: DeltaTable, log: DeltaLog) -> None:
     """Forbid every Delta writer to delete old commits, in a table that an older tierfold made.
 
     It follows a write, so a refused table stays unchanged. If it fails, the next write tries again.
     """
-    table = DeltaTable(uri)
     if _NO_CLEANUP.items() <= table.metadata().configuration.items():
         return
     with suppress(CommitFailedError):
@@ -305,7 +299,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
     """
     version = table.version()
     if not log_boundary.is_kept(version, log.boundary.read()):
-        log.commit_path(version).unlink(missing_ok=True)
+        log.files.delete(commit_name(version))
         return False
     tail = log.sync()
     if len(tail.commits) >= CHECKPOINT_INTERVAL:
@@ -323,43 +317,3 @@ def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
         commit_properties=_COMMIT,
         post_commithook_properties=_NO_HOOKS,
     )
-
-
-@contextmanager
-def _translated_errors(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except TierfoldError:
-        raise
-    except DeltaProtocolError as error:
-        raise BadSettings(
-            f"the table needs a newer Delta protocol: {_first_line(str(error))}",
-            where=uri,
-            remedy="Use the tierfold version that wrote it, or a newer one.",
-        ) from error
-    except (DeltaError, SchemaMismatchError, OSError, ValueError, pa.ArrowException) as error:
-        raise _plain_error(error, uri) from error
-
-
-def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
-    """Tell errors of the store from corrupt data: only delta-rs's messages differ."""
-    text = str(error)
-    if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
-        return UnreadableObject(
-            f"the table cannot be read or written: {_first_line(text)}",
-            where=uri,
-            remedy="Check that the folder is there, its permissions, and the free space.",
-        )
-    return CorruptLog(
-        f"the table contradicts itself: {_first_line(text)}", where=uri, remedy=REPAIR
-    )
-
-
-_OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os error", "Generic Local")
-"""Parts of the messages of delta-rs and its object store about an error of the store."""
-
-_COMMIT_SUFFIXES: Final = (".json", ".parquet")
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].rstrip(".") or "no reason given"

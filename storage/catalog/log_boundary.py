@@ -18,42 +18,33 @@ cannot lower it, and a plain put can write it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from tierfold.storage.catalog.file_sync import make_folder, sync
+from tierfold.storage.catalog.table_files import TableFiles
 
 BOUNDARY_FOLDER: Final = "_tierfold_log_boundary"
 
 
 @dataclass(frozen=True, slots=True)
 class LogBoundary:
-    """The boundary of the table in `table`."""
+    """The boundary of the table with these files."""
 
-    table: Path
-
-    @property
-    def folder(self) -> Path:
-        """The folder of its files."""
-        return self.table / BOUNDARY_FOLDER
+    files: TableFiles
 
     def read(self) -> int:
-        """The lowest version that is kept, at first 0; raises OSError."""
+        """The lowest version that is kept, at first 0; raises OSError or UnreadableObject."""
         return max(self._versions(), default=0)
 
     def raise_to(self, version: int) -> None:
-        """Allow durably that versions below `version` are deleted; raises OSError."""
-        make_folder(self.folder)
-        (self.folder / f"{version:020d}").touch()
-        sync(self.folder)
+        """Allow durably that versions below `version` are deleted; raises as `read` does."""
+        self.files.create_empty(f"{BOUNDARY_FOLDER}/{version:020d}")
         for older in self._versions():
             if older < version:
-                (self.folder / f"{older:020d}").unlink(missing_ok=True)
+                self.files.delete(f"{BOUNDARY_FOLDER}/{older:020d}")
 
     def _versions(self) -> list[int]:
-        if not self.folder.is_dir():
-            return []
-        return [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
+        names = [entry.key.rpartition("/")[2] for entry in self.files.entries(BOUNDARY_FOLDER)]
+        return [int(name) for name in names if name.isdecimal()]
 
 
 def is_kept(version: int, boundary: int) -> bool:

@@ -5,14 +5,14 @@ Both work column by column: a row may hold a hundred segments, too many for a di
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tierfold.compaction.commits.invariants import ROW_INVARIANTS, violations
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
@@ -24,7 +24,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
-from tierfold.storage.catalog.cells import impossible_cells, items_of
+from tierfold.storage.catalog.cells import Cells, impossible_cells
 from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -50,7 +50,7 @@ _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
 """By a struct column's field names, which are the attributes of its class."""
 
 _ZERO_WHERE_NULL: Final = ("skipped_offsets", "skipped_bytes")
-"""Columns that rows of format 3 lack."""
+"""Fields of segments that rows of format 3 lack."""
 
 _OF_THE_KEY: Final = ("topic_id", "topic", "partition")
 _DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")
@@ -126,8 +126,8 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
     A row is refused if it was never claimed, if a value is impossible (`cells`), if its sums are
     wrong, or if its partition has two rows.
     """
-    cells = {name: rows[name].combine_chunks() for name in PARTITIONS.names}
-    columns = {name: values_of(column) for name, column in cells.items()}
+    columns, cells = _read(rows)
+    impossible = impossible_cells(cells)
     keys = [
         PartitionKey(topic_id=topic_id, topic=topic, partition=partition)
         for topic_id, topic, partition in zip(*(columns[name] for name in _OF_THE_KEY), strict=True)
@@ -139,7 +139,6 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
     )
     ids = [(key.topic_id, key.partition) for key in keys]
     several = {row_id for row_id, count in Counter(ids).items() if count > 1}
-    impossible = impossible_cells(cells)
     refused: dict[tuple[str, int], CorruptLog] = {}
     sums = zip(columns["live_bytes"], columns["bucket"], strict=True)
     for i, (state, (live, bucket)) in enumerate(zip(states, sums, strict=True)):
@@ -150,6 +149,20 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
             refused.setdefault(ids[i], _malformed(found, row))
     sound = (state for state, row_id in zip(states, ids, strict=True) if row_id not in refused)
     return RowsRead(states=tuple(sound), refused=refused)
+
+
+def impossible_rows(rows: pa.Table) -> dict[int, str]:
+    """The rows that hold an impossible value, each with a sentence about the first one."""
+    return impossible_cells(_read(rows)[1])
+
+
+def _read(rows: pa.Table) -> tuple[dict[str, list[Any]], list[Cells]]:
+    """The values of each column, and all cells to check."""
+    cells: list[Cells] = []
+    columns = {
+        name: _values(_in_one_piece(rows[name]), name, _same, cells) for name in PARTITIONS.names
+    }
+    return columns, cells
 
 
 def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
@@ -170,6 +183,8 @@ def _promised(rows: pa.Table, where: str) -> pa.Table:
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """An Arrow column; structs take their fields from attributes, maps from mappings."""
+    if not values:
+        return pa.array([], kind)
     if pa.types.is_map(kind):
         return pa.array([list(value.items()) for value in values], kind)
     if pa.types.is_list(kind):
@@ -184,29 +199,53 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def values_of(column: pa.Array) -> list[Any]:
     """The column's values: model objects for structs, tuples for lists, dictionaries for maps."""
-    if pa.types.is_map(column.type):
-        return [dict(pairs) for pairs in column.to_pylist()]
-    if pa.types.is_list(column.type):
-        flat = values_of(items_of(column))
-        lengths = (length or 0 for length in column.value_lengths().to_pylist())
-        ends = accumulate(lengths, initial=0)
+    return _values(column, "", _same, [])
+
+
+def _values(
+    column: pa.Array, name: str, row_of: Callable[[int], int], cells: list[Cells]
+) -> list[Any]:
+    """The column's values; adds them to `cells`, after those of the columns nested in it."""
+    if not len(column):
+        return []
+    kind = column.type
+    values: list[Any]
+    if pa.types.is_list(kind):
+        items, ends = _items_of(column)
+        flat = _values(items, name, lambda place: row_of(bisect_right(ends, place) - 1), cells)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
-    if pa.types.is_struct(column.type):
-        names = tuple(field.name for field in column.type)
+    if pa.types.is_map(kind):
+        values = [dict(pairs) for pairs in column.to_pylist()]
+    elif pa.types.is_struct(kind):
+        names = tuple(kind.names)
         model = _MODELS[names]
-        children = (
-            values_of(_filled(name, child))
-            for name, child in zip(names, column.flatten(), strict=True)
-        )
-        return [model(**dict(zip(names, row, strict=True))) for row in zip(*children, strict=True)]
-    values: list[Any] = column.to_pylist()
+        children = [
+            _values(child, f"{name}.{field}", row_of, cells)
+            for field, child in zip(names, column.flatten(), strict=True)
+        ]
+        rows = zip(*children, strict=True)
+        values = [model(**dict(zip(names, row, strict=True))) for row in rows]
+    else:
+        values = column.to_pylist()
+        if column.null_count and name.rpartition(".")[2] in _ZERO_WHERE_NULL:
+            values = [value or 0 for value in values]
+    cells.append(Cells(name=name, values=values, row_of=row_of))
     return values
 
 
-def _filled(name: str, column: pa.Array) -> pa.Array:
-    """Replace the nulls of rows of an older format by what they mean."""
-    is_older = name in _ZERO_WHERE_NULL and column.null_count
-    return pc.fill_null(column, 0) if is_older else column
+def _same(place: int) -> int:
+    return place
+
+
+def _items_of(lists: pa.ListArray) -> tuple[pa.Array, list[int]]:
+    """The items of all lists, and the places where each list begins and the last one ends."""
+    ends: list[int] = lists.offsets.to_pylist()
+    if not lists.null_count:
+        # A tenth of the time of `flatten`.
+        first = ends[0]
+        return lists.values.slice(first, ends[-1] - first), [end - first for end in ends]
+    lengths = (length or 0 for length in lists.value_lengths().to_pylist())
+    return lists.flatten(), list(accumulate(lengths, initial=0))
 
 
 def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
@@ -214,13 +253,13 @@ def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
 
     Raises CorruptLog if it is missing, of another type, or null where it must not be.
     """
-    if field.name not in rows.column_names and field.nullable:
-        return pa.nulls(len(rows), field.type)
     if field.name not in rows.column_names:
+        if field.nullable:
+            return pa.nulls(len(rows), field.type)
         raise _malformed(f"column {field.name} is missing", where)
     found = rows.column(field.name)
     try:
-        column = found.combine_chunks()
+        column = _in_one_piece(found)
         column = column if column.type == field.type else column.cast(field.type)
     except (pa.ArrowException, ValueError) as error:
         raise _malformed(f"column {field.name}: {error}", where) from error
@@ -229,11 +268,18 @@ def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
     return column
 
 
+def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; Arrow copies even a single piece if it is to combine them."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
+    if not len(column):
+        return False
     if column.null_count and not nullable:
         return True
     if pa.types.is_list(column.type):
-        return _has_nulls(items_of(column), nullable=column.type.value_field.nullable)
+        return _has_nulls(_items_of(column)[0], nullable=column.type.value_field.nullable)
     if pa.types.is_struct(column.type):
         return any(
             _has_nulls(child, nullable=field.nullable)

@@ -6,16 +6,19 @@ Reports, metrics and notebooks read it; no decision depends on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
-from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import column_of, promised_column, values_of
 from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED, RunRow
+from tierfold.storage.tiers.locations import Location
+from tierfold.storage.tiers.store_options import StoreOptions
 
 
 class RunsTable:
-    """The `runs` table of the catalog at a folder or object store URI.
+    """The `runs` table of the catalog at a path or URI, in a folder or an object store.
 
     Raises, from every method:
         UnreadableObject: the table cannot be read or written.
@@ -23,9 +26,14 @@ class RunsTable:
     """
 
     def __init__(
-        self, uri: str, open_table: Callable[[str, TableLayout], DeltaFolder] = DeltaFolder
+        self,
+        place: Location | str,
+        options: StoreOptions = ENVIRONMENT,
+        *,
+        open_table: Callable[[str, TableLayout], DeltaFolder] | None = None,
     ) -> None:
-        self._table = open_table(f"{uri.rstrip('/')}/runs", TableLayout(schema=RUNS))
+        opened = open_table or partial(DeltaFolder, options=options)
+        self._table = opened(f"{str(place).rstrip('/')}/runs", TableLayout(schema=RUNS))
 
     def append(self, rows: Sequence[RunRow]) -> None:
         """Add rows in one commit; creates the table if there is none."""

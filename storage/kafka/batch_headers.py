@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import (
     BATCH_HEADER_BYTES,
     NO_HORIZON,
@@ -41,10 +42,15 @@ from tierfold.storage.kafka.wire import as_kernel_input, be_int, be_word, kernel
 UNKNOWN_COUNT: Final = -1
 """In `BatchHeads.count`: a compressed legacy wrapper does not store its record count."""
 
+NO_OFFSET: Final = -1
+"""Of the batch before the first one of a log: every offset is above it."""
+
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
-_HEAD_BYTES_MIN: Final = 17  # Enough to know a batch's length and magic.
+HEAD_BYTES_MIN: Final = 17
+"""Enough to know a batch's length and magic; every batch is longer."""
+
 _OK, _TORN, _SHORT, _MAGIC, _CODEC, _ORDER, _DELTA, _COUNT, _CROWDED = range(9)
 _CORRUPTIONS: Final = {
     _TORN: "the log is torn at byte {at}: a batch there needs {found} bytes more",
@@ -133,8 +139,8 @@ class BatchHeads:
 def joined_heads(pieces: Sequence[BatchHeads]) -> BatchHeads:
     """The heads of logs that follow each other, with positions in the joined log."""
     columns = {
-        field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
-        for field in fields(BatchHeads)
+        name: np.concatenate([none, *(getattr(piece, name) for piece in pieces)])
+        for name, none in empty_columns(BatchHeads, 0).items()
     }
     sizes = columns["size_bytes"]
     return BatchHeads(**columns | {"position": np.cumsum(sizes) - sizes})
@@ -148,37 +154,60 @@ else:
     """`BatchHeads` in the form that a kernel takes."""
 
 
-def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) -> BatchHeads:
-    """The heads of all batches of a log (uint8); none for a log of zero bytes.
+def read_heads(
+    log: NDArray[np.uint8],
+    *,
+    where: str,
+    check_crc: bool = True,
+    origin: int = 0,
+    after: int = NO_OFFSET,
+) -> BatchHeads:
+    """The heads of all batches of a log (uint8), or of whole batches of it; none for zero bytes.
 
-    Without `check_crc` only the structure is checked. `where` is the object or file, for errors.
+    Without `check_crc` only the structure is checked. For errors: `where` is the object or file,
+    `origin` the position of `log[0]` in it. `after` is the last offset of the batch before.
+
     Raises CorruptLog with the byte position.
     """
     log = as_kernel_input(log)
     batches, code, at, found = _count_batches(log)
     if code != _OK:
-        raise corrupt_batch(_CORRUPTIONS[code].format(at=at, found=found), where)
+        raise corrupt_batch(_CORRUPTIONS[code].format(at=origin + at, found=found), where)
     columns = empty_columns(BatchHeads, batches)
-    read, code, found = _fill(log, _Columns(**columns))
+    read, code, found = _fill(log, _Columns(**columns), after)
     heads = BatchHeads(**columns)
     if check_crc:
         # A bad checksum explains an odd header, so it is reported first.
-        _check_crc(log, heads if code == _OK else heads.slice(0, read + 1), where)
+        _check_crc(log, heads if code == _OK else heads.slice(0, read + 1), where, origin)
     if code != _OK:
-        what = _CORRUPTIONS[code].format(at=heads.position[read], found=found)
+        what = _CORRUPTIONS[code].format(at=origin + heads.position[read], found=found)
         raise corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)
     return heads
 
 
-def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str) -> None:
+def whole_batches_bytes(log: NDArray[np.uint8]) -> tuple[int, int]:
+    """How many bytes at the start of `log` are whole batches, and how many the next one lacks.
+
+    If a batch claims what no batch can have, all bytes count as whole: `read_heads` refuses them.
+    """
+    _, code, at, found = _count_batches(as_kernel_input(log))
+    return (at, found) if code == _TORN else (len(log), 0)
+
+
+def torn_batch(at: int, missing_bytes: int, where: str) -> CorruptLog:
+    """The error for a batch at byte `at` that the log ends within."""
+    return corrupt_batch(_CORRUPTIONS[_TORN].format(at=at, found=missing_bytes), where)
+
+
+def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int) -> None:
     position, magic, stored = heads.position.tolist(), heads.magic.tolist(), heads.crc.tolist()
     end = (heads.position + heads.size_bytes).tolist()
     for i in range(len(heads)):
         computed = checksum(log[position[i] : end[i]], magic[i])
         if computed != stored[i]:
             raise corrupt_batch(
-                f"the batch at byte {position[i]} (base offset {heads.base_offset[i]}) has a bad "
-                f"CRC: stored {stored[i]:#010x}, computed {computed:#010x}",
+                f"the batch at byte {origin + position[i]} (base offset {heads.base_offset[i]}) "
+                f"has a bad CRC: stored {stored[i]:#010x}, computed {computed:#010x}",
                 where,
             )
 
@@ -190,8 +219,8 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
     batches = 0
     while at < log.size:
         left = log.size - at
-        if left < _HEAD_BYTES_MIN:
-            return batches, _TORN, at, _HEAD_BYTES_MIN - left
+        if left < HEAD_BYTES_MIN:
+            return batches, _TORN, at, HEAD_BYTES_MIN - left
         magic = be_int(log, at + 16, 1)
         if magic < 0 or magic > 2:
             return batches, _MAGIC, at, magic
@@ -206,10 +235,12 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
 
 
 @kernel
-def _fill(log: NDArray[np.uint8], out: _Columns) -> tuple[int, int, int]:
-    """Fill the columns; return the number of sound heads, a code, and the offending number."""
+def _fill(log: NDArray[np.uint8], out: _Columns, previous: int) -> tuple[int, int, int]:
+    """Fill the columns; return the number of sound heads, a code, and the offending number.
+
+    `previous` is the last offset of the batch before.
+    """
     at = 0
-    previous = -1
     for i in range(out.position.size):
         out.position[i] = at
         out.size_bytes[i] = be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES

@@ -42,11 +42,14 @@ class ControlType(IntEnum):
     UNKNOWN = -1
 
 
-def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray[np.int16]:
+def control_types(
+    records: Records, heads: BatchHeads, *, where: str, origin: int = 0
+) -> NDArray[np.int16]:
     """The type of each batch's first record, shape (batches,); it may be none of `ControlType`.
 
-    `NOT_CONTROL` for an ordinary batch, `EMPTIED` for a control batch without records. Raises
-    CorruptLog if a control record's key is too short, or its version or type is negative.
+    `NOT_CONTROL` for an ordinary batch, `EMPTIED` for a control batch without records. `where` and
+    `origin` as for `decode`. Raises CorruptLog if a control record's key is too short, or its
+    version or type is negative.
     """
     kinds = np.full(len(heads), NOT_CONTROL, np.int16)
     first, after = records.first_record[:-1], records.first_record[1:]
@@ -62,8 +65,8 @@ def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray
     if broken.size:
         i = int(batches[broken[0]])
         raise corrupt_batch(
-            f"the control batch at byte {heads.position[i]} (base offset {heads.base_offset[i]}) "
-            "has no readable type in its record's key",
+            f"the control batch at byte {origin + heads.position[i]} "
+            f"(base offset {heads.base_offset[i]}) has no readable type in its record's key",
             where,
         )
     kinds[batches] = kind

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
-from tierfold.storage.kafka.batch_headers import UNKNOWN_COUNT, BatchHeads
+from tierfold.storage.kafka.batch_headers import NO_OFFSET, UNKNOWN_COUNT, BatchHeads
 from tierfold.storage.kafka.batch_layout import (
     CODEC_BITS,
     LEGACY_BYTES_MIN,
@@ -59,19 +59,28 @@ class _Spans(NamedTuple):
     is_log_append_time: NDArray[np.bool_]
 
 
-def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+def decode_any(
+    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+) -> Records:
     """The records of a range of `records.windows`, legacy or not; raises CorruptLog."""
     reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
-    return reader(log, heads, where=where)
+    return reader(log, heads, where=where, origin=origin)
 
 
 def with_inner_heads(
-    log: NDArray[np.uint8], heads: BatchHeads, *, window_bytes: int, where: str
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    *,
+    window_bytes: int,
+    where: str,
+    origin: int = 0,
+    after: int = NO_OFFSET,
 ) -> BatchHeads:
     """`heads` with the true base offset and record count of each wrapper.
 
     Only the inner messages hold them, so every wrapper is decompressed, `window_bytes` of stored
-    bytes at a time, and once more when its records are read.
+    bytes at a time, and once more when its records are read. The other parameters are those of
+    `read_heads`.
 
     Raises CorruptLog as `decode_legacy` does, and if a wrapper overlaps the previous batch.
     """
@@ -81,21 +90,24 @@ def with_inner_heads(
     for first, last in windows(heads, window_bytes=window_bytes):
         window = heads.slice(first, last)
         if (window.count == UNKNOWN_COUNT).any():
-            records = decode_legacy(log, window, where=where)
+            records = decode_legacy(log, window, where=where, origin=origin)
             base_offset[first:last] = records.offset[records.first_record[:-1]]
             count[first:last] = np.diff(records.first_record)
-    back = np.flatnonzero(base_offset[1:] <= heads.last_offset[:-1])
+    previous = np.append(after, heads.last_offset[:-1])
+    back = np.flatnonzero(base_offset <= previous)
     if back.size:
-        i = int(back[0]) + 1
+        i = int(back[0])
         raise corrupt_batch(
-            f"{_batch_at(heads, i)} begins at offset {base_offset[i]}, though offset "
-            f"{heads.last_offset[i - 1]} was there before it",
+            f"{_batch_at(heads, i, origin)} begins at offset {base_offset[i]}, though offset "
+            f"{previous[i]} was there before it",
             where,
         )
     return replace(heads, base_offset=base_offset, count=count)
 
 
-def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+def decode_legacy(
+    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 0 and 1.
 
     A record's span is its message. It has no headers. Its timestamp is −1 in magic 0, and the
@@ -103,7 +115,7 @@ def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> R
 
     Raises CorruptLog if a payload cannot be decompressed, or is no run of messages of that magic.
     """
-    body, spans = _unwrapped(as_kernel_input(log), heads, where)
+    body, spans = _unwrapped(as_kernel_input(log), heads, where, origin)
     code, batch, at = _count(body, spans)
     if code == _OK:
         columns = empty_records(int(spans.first_record[-1]))
@@ -112,17 +124,18 @@ def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> R
             return Records(body=body, first_record=spans.first_record, **columns)
     at -= spans.start[batch]
     raise corrupt_batch(
-        f"{_batch_at(heads, batch)} is broken at byte {at} of its messages: {_CORRUPTIONS[code]}",
+        f"{_batch_at(heads, batch, origin)} is broken at byte {at} of its messages:"
+        f" {_CORRUPTIONS[code]}",
         where,
     )
 
 
-def _batch_at(heads: BatchHeads, i: int) -> str:
-    return f"the message at byte {heads.position[i]} (offset {heads.last_offset[i]})"
+def _batch_at(heads: BatchHeads, i: int, origin: int) -> str:
+    return f"the message at byte {origin + heads.position[i]} (offset {heads.last_offset[i]})"
 
 
 def _unwrapped(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str
+    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int
 ) -> tuple[NDArray[np.uint8], _Spans]:
     """All messages in one buffer: single ones as they are, wrappers decompressed.
 
@@ -138,7 +151,7 @@ def _unwrapped(
     for first, last in pairwise(cuts):
         part = log[heads.position[first] : ends_at[last - 1]]
         if is_wrapper[first]:
-            here = f"{where}: {_batch_at(heads, first)}"
+            here = f"{where}: {_batch_at(heads, first, origin)}"
             value = _wrapper_value(part, int(heads.magic[first]), here)
             plain = decompress(
                 int(codec[first]),

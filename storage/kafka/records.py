@@ -107,18 +107,20 @@ def columns_of(records: Records) -> RecordColumns:
     return RecordColumns(**{name: getattr(records, name) for name in names})
 
 
-def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+def decode(
+    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 2.
 
     If no batch is compressed, the body is the log itself, else one new buffer with all payloads.
-    `where` is the object or file, for errors. Raises CorruptLog if a payload cannot be
-    decompressed, or is not the records that its header announces.
+    For errors: `where` is the object or file, `origin` the position of `log[0]` in it. Raises
+    CorruptLog if a payload cannot be decompressed, or is not the records that its header announces.
     """
-    body, start, end = _payloads(as_kernel_input(log), heads, where)
+    body, start, end = _payloads(as_kernel_input(log), heads, where, origin)
     crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > end - start)
     if crowded.size:
         i = int(crowded[0])
-        place = _batch_at(heads.position[i], heads.base_offset[i])
+        place = _batch_at(heads, i, origin)
         what = f"claims {heads.count[i]} records in {end[i] - start[i]} bytes of payload"
         raise corrupt_batch(f"{place} {what}", where)
     first_record = np.zeros(len(heads) + 1, np.int64)
@@ -137,7 +139,7 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
     code, batch, record, at = _decode(body, payloads, RecordColumns(**columns))
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
-        place = _batch_at(heads.position[batch], heads.base_offset[batch])
+        place = _batch_at(heads, batch, origin)
         raise corrupt_batch(f"{place} is broken at {nth}: {_CORRUPTIONS[code]}", where)
     return Records(body=body, first_record=first_record, **columns)
 
@@ -179,12 +181,12 @@ def _read_bytes(body: NDArray[np.uint8], at: int, end: int) -> tuple[bytes | Non
     return body[at : at + size_bytes].tobytes(), at + size_bytes
 
 
-def _batch_at(position: int, base_offset: int) -> str:
-    return f"the batch at byte {position} (base offset {base_offset})"
+def _batch_at(heads: BatchHeads, i: int, origin: int) -> str:
+    return f"the batch at byte {origin + heads.position[i]} (base offset {heads.base_offset[i]})"
 
 
 def _payloads(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str
+    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """The body, and where in it each batch's uncompressed payload starts and ends."""
     start = heads.position + BATCH_HEADER_BYTES
@@ -194,7 +196,7 @@ def _payloads(
     body = np.empty(BODY_GUESS * int(heads.size_bytes.sum()), np.uint8)
     at = 0
     sizes: list[int] = []
-    for payload in _plain_payloads(log, heads, where):
+    for payload in _plain_payloads(log, heads, where, origin):
         beyond = at + len(payload)
         if beyond > body.size:
             grown = np.empty(2 * beyond, np.uint8)
@@ -208,7 +210,7 @@ def _payloads(
 
 
 def _plain_payloads(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str
+    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int
 ) -> Iterator[bytes | memoryview]:
     """Decompressed one by one: the decompressor's memory stays in the processor's cache."""
     budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))
@@ -225,7 +227,7 @@ def _plain_payloads(
             try:
                 plain = decompress(codec, stored, where=where, budget_bytes=budget_bytes)
             except CorruptLog as error:
-                here = f"{where}: {_batch_at(heads.position[i], heads.base_offset[i])}"
+                here = f"{where}: {_batch_at(heads, i, origin)}"
                 raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
             budget_bytes -= len(plain)
             yield plain

@@ -6,16 +6,15 @@ and whether and why the group is written (`group_outcome`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, total
-from tierfold.compaction.cleaning.emptied_batches import is_emptied
 from tierfold.compaction.cleaning.group_outcome import (
     RewriteReason,
     closing_batch_of,
@@ -32,6 +31,7 @@ from tierfold.compaction.cleaning.record_retention import (
     Retention,
     decide_retention,
     earliest_due_ms,
+    is_emptied,
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
@@ -40,23 +40,31 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
-from tierfold.storage.kafka.control_records import control_types
-from tierfold.storage.kafka.legacy_batches import decode_any
-from tierfold.storage.kafka.records import Records, windows
+from tierfold.storage.kafka.records import Records
+from tierfold.storage.segments.log_windows import (
+    LogWindow,
+    StoredObject,
+    checked_windows,
+    live_log,
+    reread,
+)
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_metadata import read_aborted
-from tierfold.storage.segments.segment_scan import WINDOW_BYTES, checked_heads, is_aborted_in
+from tierfold.storage.segments.segment_scan import is_aborted_in
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
-RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
-"""(segment, its record count) → shape (records,): the bits of `offset_map`."""
+_NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
+
+RecordBits: TypeAlias = Callable[[Segment], NDArray[np.uint8]]
+"""A segment → the bits of `offset_map` of its records; there may be zeros behind them."""
 
 
 class _Rewrite:
     """One group in progress.
 
-    Nothing is written until there is a reason to rewrite. Then the stretches so far are written.
+    Nothing is written until there is a reason to rewrite. Until then only the headers of the
+    windows are held; when a reason appears, their bytes are read again and written first.
     """
 
     def __init__(self, tier: RemoteTier, task: GroupTask, contexts: ExitStack) -> None:
@@ -64,7 +72,7 @@ class _Rewrite:
         self.task = task
         self.contexts = contexts
         self.writer: SegmentWriter | None = None
-        self.passed: list[NDArray[np.uint8]] = []
+        self.passed: list[LogWindow] = []
         self.counts: list[Counts] = []
         self.bytes_read = 0
         self.bytes_written = 0
@@ -72,27 +80,45 @@ class _Rewrite:
         self.due_ms: int | None = None
         self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
 
-    def add(self, data: NDArray[np.uint8], reason: RewriteReason | None) -> None:
-        """Take the output of one stretch, and the reason to rewrite that it gives, if any."""
-        self.reason = self.reason or reason
-        self.passed.append(data)
+    def add(self, window: LogWindow, found: _Rewritten) -> None:
+        """Take a window and what it became."""
+        self.counts.append(found.counts)
+        known_ms = (due_ms for due_ms in (self.due_ms, found.due_ms) if due_ms is not None)
+        self.due_ms = min(known_ms, default=None)
+        self.bytes_read += window.size_bytes
+        self.last_offset = found.last_offset
+        self.give_reason(found.reason)
         if self.reason is None:
+            self.passed.append(replace(window, data=_NOTHING))
+        else:
+            self.write(found.data)
+
+    def give_reason(self, reason: RewriteReason | None) -> None:
+        """Take a reason to rewrite; the first one counts, and writes what has passed."""
+        if self.reason is not None or reason is None:
             return
-        for stretch in self.passed:
-            if len(stretch) and self.writer is None:
-                task = self.task
-                writer = SegmentWriter(
-                    self.tier,
-                    task.key,
-                    task.group,
-                    run=task.run,
-                    index_interval_bytes=task.index_interval_bytes,
-                )
-                self.writer = self.contexts.enter_context(writer)
-            if self.writer is not None:
-                self.writer.append(stretch)
-            self.bytes_written += len(stretch)
+        self.reason = reason
+        (segment,) = self.task.group.segments
+        log = live_log(self.tier, self.task.key, segment)
+        for data in reread(log, self.passed):
+            self.write(data)
         self.passed.clear()
+
+    def write(self, data: NDArray[np.uint8]) -> None:
+        """Write whole batches; the first ones open the new segment."""
+        if len(data) and self.writer is None:
+            task = self.task
+            writer = SegmentWriter(
+                self.tier,
+                task.key,
+                task.group,
+                run=task.run,
+                index_interval_bytes=task.index_interval_bytes,
+            )
+            self.writer = self.contexts.enter_context(writer)
+        if self.writer is not None:
+            self.writer.append(data)
+        self.bytes_written += len(data)
 
 
 def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupReceipt:
@@ -103,50 +129,40 @@ def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupR
             _rewrite_segment(state, segment, bits)
         _close_group(state)
         if state.reason is None:
-            state.add(np.empty(0, np.uint8), _reason_after_reading(state))
+            state.give_reason(_reason_after_reading(state))
         return _receipt(state)
 
 
 def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> None:
     task = state.task
-    where = state.tier.log_name(task.key, segment)
-    log = state.tier.read_log(task.key, segment)
-    heads = checked_heads(log, where=where)
-    if violation := offset_violation(heads.base_offset, heads.last_offset, segment):
-        raise corrupt_batch(violation, where)
-    state.bytes_read += len(log)
-    whole = bits(segment, int(heads.count.sum(dtype=np.int64)))
-    beyond = np.cumsum(heads.count, dtype=np.int64)
+    of_records = bits(segment)
+    records = 0
 
-    source = _Source(task=task, segment=segment, log=log, where=where)
+    def rewritten(window: LogWindow) -> tuple[LogWindow, _Rewritten]:
+        here = of_records[window.first_record : window.records_end]
+        return window, _rewritten_window(task, segment, window, here)
 
-    def rewritten(window: tuple[int, int]) -> _Window:
-        first, last = window
-        here = whole[beyond[first] - heads.count[first] : beyond[last - 1]]
-        return _rewritten_window(source, heads.slice(first, last), here)
-
-    cut = windows(heads, window_bytes=WINDOW_BYTES)
-    for found in mapped_ahead(rewritten, cut, threads=task.threads):
-        state.counts.append(found.counts)
-        known_ms = (due_ms for due_ms in (state.due_ms, found.due_ms) if due_ms is not None)
-        state.due_ms = min(known_ms, default=None)
-        state.add(found.data, found.reason)
-        state.last_offset = found.last_offset
+    log = live_log(state.tier, task.key, segment)
+    for window, found in mapped_ahead(rewritten, _within(segment, log), threads=task.threads):
+        state.add(window, found)
+        records = window.records_end
+    if of_records[records:].any():
+        raise ValueError(f"{log.where} has {records} records, and bits are set of later ones")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """A segment that is being rewritten."""
-
-    task: GroupTask
-    segment: Segment
-    log: NDArray[np.uint8]
-    where: str
+def _within(segment: Segment, log: StoredObject) -> Iterator[LogWindow]:
+    """The segment's windows; raises CorruptLog for an offset outside the segment."""
+    first: NDArray[np.int64] | None = None
+    for window in checked_windows(log):
+        first = window.heads.base_offset[:1] if first is None else first
+        if violation := offset_violation(first, window.heads.last_offset, segment):
+            raise corrupt_batch(violation, log.where)
+        yield window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
-    """One window of a segment, rewritten."""
+class _Rewritten:
+    """What one window of a segment became."""
 
     data: NDArray[np.uint8]
     reason: RewriteReason | None
@@ -158,28 +174,27 @@ class _Window:
     """Where the window ends, see `last_offset_of`."""
 
 
-def _rewritten_window(source: _Source, heads: BatchHeads, bits: NDArray[np.uint8]) -> _Window:
+def _rewritten_window(
+    task: GroupTask, segment: Segment, window: LogWindow, bits: NDArray[np.uint8]
+) -> _Rewritten:
     """`bits` has shape (records of the window,)."""
-    log = source.log
-    records = decode_any(log, heads, where=source.where)
-    retention, due_ms = _retention(source, heads, records, bits)
+    heads, records = window.heads, window.records()
+    if len(bits) < len(records):
+        raise ValueError(f"{window.where} has more records than there are bits")
+    types = window.control_types(records)
+    retention, due_ms = _retention(_Source(task, segment, heads, types), records, bits)
     sizes = records.end - records.start
-    records_in = int(heads.count.sum(dtype=np.int64))
     is_marker = np.repeat(heads.is_control, np.diff(records.first_record))
     counts = replace(
-        counts_of(records_in, int(sizes.sum()), retention.record, sizes),
+        counts_of(len(records), int(sizes.sum()), retention.record, sizes),
         kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
     reason = reason_in_batches(retention.batch)
-    if reason is None:
-        start = int(heads.position[0])
-        end = int(heads.position[-1] + heads.size_bytes[-1])
-        data = log[start:end]
-    else:
-        data, _ = rewrite_batches(
-            log, heads, records, retention.record == KEPT, retention.batch, retention.horizon_ms
-        )
-    return _Window(
+    data = window.stored
+    if reason is not None:
+        keep, horizon_ms = retention.record == KEPT, retention.horizon_ms
+        data, _ = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
+    return _Rewritten(
         data=data,
         reason=reason,
         counts=counts,
@@ -188,12 +203,21 @@ def _rewritten_window(source: _Source, heads: BatchHeads, bits: NDArray[np.uint8
     )
 
 
+class _Source(NamedTuple):
+    """The batches of a window that is being rewritten."""
+
+    task: GroupTask
+    segment: Segment
+    heads: BatchHeads
+    types: NDArray[np.int16]
+    """Their `control_types`."""
+
+
 def _retention(
-    source: _Source, heads: BatchHeads, records: Records, bits: NDArray[np.uint8]
+    source: _Source, records: Records, bits: NDArray[np.uint8]
 ) -> tuple[Retention, int | None]:
     """What is kept of a window, and when a kept tombstone or marker is due."""
-    task = source.task
-    types = control_types(records, heads, where=source.where)
+    task, segment, heads, types = source
     aborted, _ = is_aborted_in(heads, types, task.aborted)
     columns = BatchColumns(
         last_offset=heads.last_offset,
@@ -218,7 +242,7 @@ def _retention(
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
         superseded=(bits & SUPERSEDED).view(np.bool_),
         supersedes=(bits & SUPERSEDING) != 0,
-        legacy_tombstones_go=legacy_tombstones_go(source.segment.max_timestamp_ms, task.rules),
+        legacy_tombstones_go=legacy_tombstones_go(segment.max_timestamp_ms, task.rules),
     )
     retention = decide_retention(columns, facts, task.rules)
     return retention, earliest_due_ms(columns, retention, task.rules)
@@ -230,7 +254,8 @@ def _close_group(state: _Rewrite) -> None:
     missing = closing_batch_of(task.group, state.last_offset, ends_in_batch=task.ends_in_batch)
     if missing is not None:
         data = np.frombuffer(closing_batch(missing.offset, missing.leader_epoch), np.uint8)
-        state.add(data, RewriteReason.CLOSING_BATCH)
+        state.give_reason(RewriteReason.CLOSING_BATCH)
+        state.write(data)
 
 
 def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:

@@ -7,8 +7,7 @@ batches of a piece must show that nothing wanted lies outside it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,10 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.storage.indexes.offset_index import read_offset_index
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
-from tierfold.storage.kafka.legacy_batches import decode_any
-from tierfold.storage.kafka.records import Records, windows
+from tierfold.storage.kafka.batch_headers import NO_OFFSET, BatchHeads
+from tierfold.storage.kafka.records import Records
+from tierfold.storage.segments.log_windows import StoredObject, log_windows, stored_object
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, counted_from
-
-WINDOW_BYTES: Final = 8 * 2**20
-"""Stored bytes that are decoded at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,25 +100,48 @@ def read_piece(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
 
     Raises UnreadableObject, and CorruptLog, also if the index led to other batches.
     """
-    address = address_of(piece.key, piece.segment)
-    where = tier.uri(address, Part.LOG)
-    log = tier.read_range(address, Part.LOG, piece.start, piece.size_bytes)
-    if len(log) < piece.size_bytes:
-        end = piece.start + len(log)
-        raise _corrupt(f"the log ends at byte {end}, {piece.segment.log_bytes} are known", where)
-    where = counted_from(where, piece.start)
-    heads = read_heads(log, where=where)
-    _check_ends(piece, heads, where)
-    # Of a legacy wrapper only the last offset is known, so the batch after the span is read, too.
-    first = int(np.searchsorted(heads.last_offset, piece.wanted.start))
-    last = int(np.searchsorted(heads.last_offset, piece.wanted.end - 1)) + 1
-    heads = heads.slice(first, last)
-    for begin, end in windows(heads, window_bytes=WINDOW_BYTES):
-        window = heads.slice(begin, end)
-        records = decode_any(log, window, where=where)
-        rows = _rows(piece, window, records)
-        if rows.size:
-            yield ChosenRecords(heads=window, records=records, rows=rows)
+    log, wanted = _stored(tier, piece), piece.wanted
+    is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
+    is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
+    first_offset: int | None = None
+    last_offset = NO_OFFSET
+    for window in log_windows(log):
+        heads = window.heads
+        last_offset = int(heads.last_offset[-1])
+        if first_offset is None:
+            first_offset = int(heads.base_offset[0])
+            if is_cut_before and first_offset > wanted.start:
+                raise _misled(wanted, (first_offset, last_offset), log.where)
+        first = int(np.searchsorted(heads.last_offset, wanted.start))
+        last = int(np.searchsorted(heads.base_offset, wanted.end))
+        if first < last:
+            chosen = window.between(first, last)
+            records = chosen.records()
+            rows = _rows(piece, chosen.heads, records)
+            if rows.size:
+                yield ChosenRecords(heads=chosen.heads, records=records, rows=rows)
+    if first_offset is not None and is_cut_behind and last_offset < wanted.end - 1:
+        raise _misled(wanted, (first_offset, last_offset), log.where)
+
+
+def _stored(tier: RemoteTier, piece: LogPiece) -> StoredObject:
+    """The piece as an object that ends where the piece does."""
+    segment = piece.segment
+    log = stored_object(tier, address_of(piece.key, segment), Part.LOG, piece.end)
+
+    def read(start: int, length: int) -> NDArray[np.uint8]:
+        length = min(length, piece.end - start)
+        data = log.read(start, length) if length > 0 else np.empty(0, np.uint8)
+        if len(data) < length:
+            end = start + len(data)
+            raise _corrupt(
+                f"the log ends at byte {end}, {segment.log_bytes} are known", log.where
+            )
+        return data
+
+    return replace(
+        log, read=read, start=piece.start, where=counted_from(log.where, piece.start)
+    )
 
 
 def _cuts(
@@ -160,18 +179,13 @@ def _cuts(
     return [*cuts, end]
 
 
-def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
-    """Check that nothing wanted lies outside the pieces, where the log has more batches."""
-    is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
-    is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
-    if (is_cut_before and heads.base_offset[0] > piece.wanted.start) or (
-        is_cut_behind and heads.last_offset[-1] < piece.wanted.end - 1
-    ):
-        raise _corrupt(
-            f"the offset index leads to offsets {heads.base_offset[0]} to {heads.last_offset[-1]},"
-            f" where {piece.wanted.start} to {piece.wanted.end - 1} were looked for",
-            where,
-        )
+def _misled(wanted: OffsetSpan, found: tuple[int, int], where: str) -> CorruptLog:
+    """The error for pieces outside which wanted offsets lie, where the log has more batches."""
+    return _corrupt(
+        f"the offset index leads to offsets {found[0]} to {found[1]}, where {wanted.start} to"
+        f" {wanted.end - 1} were looked for",
+        where,
+    )
 
 
 def _corrupt(what: str, where: str) -> CorruptLog:

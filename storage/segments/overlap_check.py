@@ -14,7 +14,7 @@ import numpy as np
 
 from tierfold.compaction.discovery.overlaps import Chain, Comparison, Cut, OverlapProof
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
@@ -48,10 +48,10 @@ def prove_overlaps(
 
 def _heads(tier: RemoteTier, key: PartitionKey, segment: Segment) -> BatchHeads:
     # Imports numba. In most tiers nothing overlaps, and `status` and `plan` start without it.
-    from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
+    from tierfold.storage.kafka.batch_headers import joined_heads  # noqa: PLC0415
+    from tierfold.storage.segments.log_windows import checked_windows, whole_log  # noqa: PLC0415
 
-    log, where = tier.part_of(key, segment, Part.LOG)
-    return checked_heads(log, where=where)
+    return joined_heads([window.heads for window in checked_windows(whole_log(tier, key, segment))])
 
 
 def _disagreement(pair: Comparison, first: BatchHeads, second: BatchHeads) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.transactions import ABORT, TransactionBatches, joined_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -20,15 +19,18 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import NO_PRODUCER_ID
 from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads
 from tierfold.storage.kafka.batch_layout import NO_EPOCH
-from tierfold.storage.kafka.control_records import control_types
-from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
-from tierfold.storage.kafka.records import windows
+from tierfold.storage.segments.log_windows import (
+    LogWindow,
+    StoredObject,
+    log_windows,
+    whole_log,
+)
 from tierfold.storage.segments.segment_latest import LatestCollector
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
-from tierfold.storage.segments.segment_scan import WINDOW_BYTES, transaction_batches_of
+from tierfold.storage.segments.segment_scan import transaction_batches_of
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 
@@ -96,14 +98,12 @@ class _Log:
 
 def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
     """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable."""
-    segment = order.segment
-    data, where = tier.part_of(order.key, segment, Part.LOG)
     collectors = [
         None if aborted is None else LatestCollector(aborted, order.buckets, order.versions)
         for aborted in (order.aborted_now, order.aborted_before)
     ]
     wanted = [collector for collector in collectors if collector is not None]
-    log = _decoded(data, segment.skipped_bytes, wanted, where)
+    log = _decoded(whole_log(tier, order.key, order.segment), order.segment, wanted)
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     corruptions = _corruptions(tier, order, log) if order.is_live else ()
     now, before = (() if collector is None else collector.blocks() for collector in collectors)
@@ -111,7 +111,7 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
         batches=len(log.heads) - log.first,
         records=log.records,
         markers=int(log.heads.count[log.first :][log.heads.is_control[log.first :]].sum()),
-        bytes_read=len(data),
+        bytes_read=log.size_bytes,
         index_entries=indexes.entries,
         has_indexes_as_built=indexes.is_as_built,
         txn_batches=log.txn_batches,
@@ -121,39 +121,42 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
 
 
 def _decoded(
-    data: NDArray[np.uint8],
-    skipped_bytes: int,
-    collectors: Sequence[LatestCollector],
-    where: str,
+    log: StoredObject, segment: Segment, collectors: Sequence[LatestCollector]
 ) -> _Log:
     """Decode every record, which checks its format; raises CorruptLog."""
-    heads = read_heads(data, where=where)
-    base_offset = heads.base_offset.copy()
-    first_batch = int(np.searchsorted(heads.position, skipped_bytes))
+    heads: list[BatchHeads] = []
     txn_batches: list[TransactionBatches] = []
-    records_in_all = 0
-    for start, stop in ((0, first_batch), (first_batch, len(heads))):
-        for first, last in windows(heads.slice(start, stop), window_bytes=WINDOW_BYTES):
-            window = heads.slice(start + first, start + last)
-            records = decode_any(data, window, where=where)
-            types = control_types(records, window, where=where)
-            if window.is_legacy.any():
-                first_records = records.offset[records.first_record[:-1]]
-                base_offset[start + first : start + last] = first_records
-            if start < first_batch:
-                continue
-            txn_batches.append(transaction_batches_of(window, types)[0])
-            for collector in collectors:
-                collector.add(window, records, types)
-            records_in_all += len(records)
+    size_bytes = first_batch = records_in_all = 0
+    for window in log_windows(log):
+        heads.append(window.heads)
+        size_bytes += window.size_bytes
+        skipped, counted = _split(window, segment.skipped_bytes)
+        first_batch += len(skipped.heads)
+        if len(skipped.heads):
+            skipped.control_types(skipped.records())
+        if not len(counted.heads):
+            continue
+        records = counted.records()
+        types = counted.control_types(records)
+        txn_batches.append(transaction_batches_of(counted.heads, types)[0])
+        for collector in collectors:
+            collector.add(counted.heads, records, types)
+        records_in_all += len(records)
     return _Log(
-        heads=replace(heads, base_offset=base_offset),
+        heads=joined_heads(heads),
         first=first_batch,
         txn_batches=joined_batches(txn_batches),
         records=records_in_all,
-        size_bytes=len(data),
-        where=where,
+        size_bytes=size_bytes,
+        where=log.where,
     )
+
+
+def _split(window: LogWindow, skipped_bytes: int) -> tuple[LogWindow, LogWindow]:
+    """The batches that begin below that position of the log, and the others."""
+    positions = window.heads.position + window.origin
+    first_batch = int(np.searchsorted(positions, skipped_bytes))
+    return window.between(0, first_batch), window.between(first_batch, len(window.heads))
 
 
 def _checked_indexes(tier: RemoteTier, order: CheckOrder, log: _Log) -> CheckedIndexes:

@@ -22,7 +22,7 @@ from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_segment_metadata,
 )
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
@@ -53,17 +53,17 @@ def _incomplete(
     tier: RemoteTier, key: PartitionKey, found: InspectedSegment
 ) -> InspectedSegment:
     # Imports numba. Most segments are complete, and `status` and `plan` start without it.
-    from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
+    from tierfold.storage.kafka.batch_headers import joined_heads  # noqa: PLC0415
+    from tierfold.storage.segments.log_windows import nonempty_windows, whole_log  # noqa: PLC0415
 
     listed = found.listed
-    address = address_of(key, listed)
-    where = tier.uri(address, Part.LOG)
-    heads = checked_heads(tier.read_part(address, Part.LOG), where=where)
+    log = whole_log(tier, key, listed)
+    heads = joined_heads([window.heads for window in nonempty_windows(log)])
     if heads.base_offset[0] < listed.start_offset:
         raise CorruptLog(
             f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"
             f" {listed.start_offset}",
-            where=where,
+            where=log.where,
             remedy="It is left unchanged; inspect it with `tierfold dump`.",
         )
     return replace(

@@ -112,6 +112,8 @@ def read_segment(source: Path | str | bytes) -> SegmentContent:
 
 def unreadable(error: OSError, where: str) -> UnreadableObject:
     """The error for a file that cannot be read."""
+    if isinstance(error, IsADirectoryError):
+        return UnreadableObject("this is a folder", where=where, remedy="Name a .log file in it.")
     return UnreadableObject(
         f"the file cannot be read ({error.strerror})",
         where=where,

@@ -22,20 +22,10 @@ from tierfold.compaction.cleaning.transactions import (
     joined_batches,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
-from tierfold.storage.kafka.control_records import control_types
-from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.record_versions import VersionSource
-from tierfold.storage.kafka.records import windows
+from tierfold.storage.segments.log_windows import LogWindow, StoredObject, checked_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
-
-WINDOW_BYTES: Final = 4 * 2**20
-"""Stored bytes that are decoded at a time; decoded, they take a few times that.
-
-Measured, the scan of 1 GB of lz4: 0.9 CPU seconds with 4 MiB, 1.1 with 16, 1.6 with 64. The C
-library returns buffers above 32 MiB to the system, which clears them again each time.
-"""
 
 KEYS_MAX: Final = 8_000_000
 """Keys held at a time; a segment with more emits its blocks in several stretches."""
@@ -75,21 +65,6 @@ class ScannedSegment:
         return len(self.own_bits)
 
 
-def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
-    """The batch headers of a segment, with the true base offset and record count of each wrapper.
-
-    Raises CorruptLog, also for an empty log.
-    """
-    heads = read_heads(log, where=where)
-    if not len(heads):
-        raise CorruptLog(
-            "the log is empty, 0 bytes",
-            where=where,
-            remedy="No broker uploads an empty log; restore the object from a backup.",
-        )
-    return with_inner_heads(log, heads, window_bytes=WINDOW_BYTES, where=where)
-
-
 def transaction_batches_of(
     heads: BatchHeads, types: NDArray[np.int16]
 ) -> tuple[TransactionBatches, NDArray[np.int64]]:
@@ -121,58 +96,37 @@ def is_aborted_in(
     return is_aborted, txn_batches
 
 
-def scan_transactions(log: NDArray[np.uint8], *, where: str) -> TransactionBatches:
-    """Read only the transaction batches of a log (uint8); raises CorruptLog."""
-    heads = checked_heads(log, where=where)
+def scan_transactions(log: StoredObject) -> TransactionBatches:
+    """Read only the transaction batches of a log; raises CorruptLog, and UnreadableObject."""
     txn_batches: list[TransactionBatches] = []
-    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
-        window = heads.slice(first, last)
-        types = control_types(decode_any(log, window, where=where), window, where=where)
-        txn_batches.append(transaction_batches_of(window, types)[0])
+    for window in checked_windows(log):
+        types = window.control_types(window.records())
+        txn_batches.append(transaction_batches_of(window.heads, types)[0])
     return joined_batches(txn_batches)
 
 
 def scan_segment(
-    log: NDArray[np.uint8],
-    aborted: Sequence[AbortedTransaction],
-    order: ScanOrder,
-    *,
-    where: str,
+    log: StoredObject, aborted: Sequence[AbortedTransaction], order: ScanOrder
 ) -> ScannedSegment:
-    """Read the log (uint8) of a segment of a round; raises CorruptLog."""
-    heads = checked_heads(log, where=where)
+    """Read the log of a segment of a round; raises CorruptLog, and UnreadableObject."""
+
+    def scanned(window: LogWindow) -> _ScannedWindow:
+        return _scanned_window(window, aborted, order)
+
+    keys = _Keys(order.buckets)
     txn_batches: list[TransactionBatches] = []
-    pieces: list[KeyColumns] = []
-    blocks: list[tuple[int, KeyBlock]] = []
-    own_bits = np.zeros(int(heads.count.sum(dtype=np.int64)), np.uint8)
-    first_ordinal = np.cumsum(heads.count, dtype=np.int64) - heads.count
-
-    def scanned(window: tuple[int, int]) -> _Window:
-        return _scanned_window(log, heads.slice(*window), aborted, order, where)
-
-    competes_from, held = len(own_bits), 0
     malformed = without_key = record_bytes = 0
-    cut = list(windows(heads, window_bytes=WINDOW_BYTES))
-    for (first, _), found in zip(
-        cut, mapped_ahead(scanned, cut, threads=order.threads), strict=True
-    ):
-        ordinal = int(first_ordinal[first])
+    for found in mapped_ahead(scanned, checked_windows(log), threads=order.threads):
         txn_batches.append(found.txn_batches)
-        if found.first_competing is not None:
-            competes_from = min(competes_from, ordinal + found.first_competing)
-        pieces.append(found.keys.numbered_from(ordinal))
-        held += len(found.keys)
         malformed += found.malformed_versions
         without_key += found.without_key
         record_bytes += found.record_bytes
-        if held >= KEYS_MAX:
-            blocks += _blocks(pieces, order.buckets, competes_from, own_bits)
-            pieces, held = [], 0
-    blocks += _blocks(pieces, order.buckets, competes_from, own_bits)
+        keys.add(found)
+    keys.flush()
     return ScannedSegment(
         txn_batches=joined_batches(txn_batches),
-        own_bits=own_bits,
-        blocks=tuple(blocks),
+        own_bits=np.concatenate(keys.own_bits),
+        blocks=tuple(keys.blocks),
         record_bytes=record_bytes,
         malformed_versions=malformed,
         without_key=without_key,
@@ -180,55 +134,82 @@ def scan_segment(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
+class _ScannedWindow:
     """The scan of one window of a segment."""
 
     txn_batches: TransactionBatches
     keys: KeyColumns
-    """Numbered from the window's first record."""
+    """Numbered from the segment's first record."""
     first_competing: int | None
-    """The number within the window of the first record at or above `first_dirty`."""
+    """The number within the segment of the first record at or above `first_dirty`."""
+    records_end: int
+    """How many records of the segment lie before the window's end."""
     record_bytes: int
     malformed_versions: int
     without_key: int
 
 
 def _scanned_window(
-    log: NDArray[np.uint8],
-    heads: BatchHeads,
-    aborted: Sequence[AbortedTransaction],
-    order: ScanOrder,
-    where: str,
-) -> _Window:
-    records = decode_any(log, heads, where=where)
-    types = control_types(records, heads, where=where)
-    is_aborted, txn_batches = is_aborted_in(heads, types, aborted)
+    window: LogWindow, aborted: Sequence[AbortedTransaction], order: ScanOrder
+) -> _ScannedWindow:
+    heads, records = window.heads, window.records()
+    is_aborted, txn_batches = is_aborted_in(heads, window.control_types(records), aborted)
     competing = np.flatnonzero(records.offset >= order.first_dirty)
     may_compete = (~heads.is_control & ~is_aborted)[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
     versions, malformed = order.versions.versions_of(records, keys.ordinal)
-    return _Window(
+    return _ScannedWindow(
         txn_batches=txn_batches,
-        keys=replace(keys, versions=versions),
-        first_competing=int(competing[0]) if len(competing) else None,
+        keys=replace(keys, versions=versions).numbered_from(window.first_record),
+        first_competing=window.first_record + int(competing[0]) if len(competing) else None,
+        records_end=window.records_end,
         record_bytes=int((records.end - records.start).sum()),
         malformed_versions=malformed,
         without_key=int(np.count_nonzero(may_compete) - np.count_nonzero(chosen)),
     )
 
 
-def _blocks(
-    pieces: Sequence[KeyColumns],
-    buckets: int,
-    competes_from: int,
-    own_bits: NDArray[np.uint8],
-) -> list[tuple[int, KeyBlock]]:
-    """The blocks of these keys; also sets the bits of their records in `own_bits`."""
-    ordered, starts = ordered_by_part(joined(pieces), buckets * parts_per_bucket(buckets))
-    superseded, superseding = superseded_in_segment(ordered, starts, competes_from)
-    own_bits[ordered.ordinal[superseded]] = SUPERSEDED
-    own_bits[ordered.ordinal[superseding]] = SUPERSEDING
-    return list(
-        blocks_of(ordered, starts, superseded, buckets=buckets, competes_from=competes_from)
-    )
+class _Keys:
+    """The keys of windows, in order, which become blocks a stretch at a time.
+
+    Held per key: 16 bytes (hash, ordinal, length; 25 with versions) and the key itself; while a
+    stretch is ordered all of it twice, and 24 bytes more. Held per record: one byte of bits.
+    Measured (`tests.bench.memory`) with keys of 24 bytes: 120 bytes per record at the peak.
+    """
+
+    def __init__(self, buckets: int) -> None:
+        self.blocks: list[tuple[int, KeyBlock]] = []
+        self.own_bits: list[NDArray[np.uint8]] = []
+        """One array per stretch."""
+        self._buckets = buckets
+        self._pieces: list[KeyColumns] = []
+        self._competes_from: int | None = None
+        self._stretch_start = 0
+        self._records_end = 0
+
+    def add(self, found: _ScannedWindow) -> None:
+        """Add the keys of the next window."""
+        if self._competes_from is None:
+            self._competes_from = found.first_competing
+        self._records_end = found.records_end
+        self._pieces.append(found.keys)
+        if sum(len(piece) for piece in self._pieces) >= KEYS_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make blocks of the stretch, and set the bits of its records."""
+        columns = joined(self._pieces)
+        self._pieces.clear()
+        ordered, starts = ordered_by_part(columns, self._buckets * parts_per_bucket(self._buckets))
+        del columns
+        competes_from = self._records_end if self._competes_from is None else self._competes_from
+        superseded, superseding = superseded_in_segment(ordered, starts, competes_from)
+        bits = np.zeros(self._records_end - self._stretch_start, np.uint8)
+        bits[ordered.ordinal[superseded] - self._stretch_start] = SUPERSEDED
+        bits[ordered.ordinal[superseding] - self._stretch_start] = SUPERSEDING
+        self.own_bits.append(bits)
+        self._stretch_start = self._records_end
+        self.blocks += blocks_of(
+            ordered, starts, superseded, buckets=self._buckets, competes_from=competes_from
+        )

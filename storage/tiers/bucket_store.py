@@ -17,7 +17,7 @@ import numpy as np
 import obstore
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.bucket_clients import BucketClients, clients_of, counter_of
 from tierfold.storage.tiers.copied_objects import CopiedObject, new_copied_object
 from tierfold.storage.tiers.object_store import (
@@ -78,20 +78,20 @@ class BucketStore:
 
     def list_each(
         self, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`; many folders are listed with all that is in their parent."""
         parents = {folder.rpartition("/")[0] for folder in folders}
         if len(folders) > FOLDERS_LISTED_ALONE and len(parents) == 1:
             try:
                 found = self._sorted(self._below(parents.pop()), set(folders))
-            except TierfoldError as error:
+            except Exception as error:  # noqa: BLE001 - it concerns these folders alone
                 return dict.fromkeys(folders, error)
             return {folder: found[folder] for folder in folders}
 
-        def listed(folder: str) -> tuple[ObjectEntry, ...] | TierfoldError:
+        def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
             try:
                 return tuple(self.list(folder))
-            except TierfoldError as error:
+            except Exception as error:  # noqa: BLE001 - it concerns this folder alone
                 return error
 
         with ThreadPoolExecutor(_LISTERS) as pool:
@@ -212,6 +212,11 @@ class BucketStore:
     def requests(self) -> Requests:
         """See `ObjectStore.requests`."""
         return self._counter.requests
+
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+        return False
 
     @property
     def keeps_empty_folders(self) -> bool:

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_own_id, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import (
@@ -110,11 +110,11 @@ class LocalTieredStorage(RemoteTier):
 
     def listings(
         self, keys: Sequence[PartitionKey]
-    ) -> dict[PartitionKey, Listing | TierfoldError]:
+    ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
         folders = {partition_folder(key): key for key in keys}
         return {
-            folders[folder]: found if isinstance(found, TierfoldError) else _listing(found)
+            folders[folder]: found if isinstance(found, Exception) else _listing(found)
             for folder, found in self.store.list_each(tuple(folders)).items()
         }
 
@@ -122,7 +122,10 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.incomplete_uploads`."""
         return tuple(
             IncompleteUpload(
-                object_key=entry.key, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
+                object_key=entry.key,
+                size_bytes=entry.size_bytes,
+                modified_ms=entry.modified_ms,
+                is_own=_is_own(entry.key.rpartition("/")[2]),
             )
             for entry in self.store.unfinished(partition_folder(key))
         )
@@ -148,6 +151,11 @@ class LocalTieredStorage(RemoteTier):
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
         """See `RemoteTier.read_part`."""
         return self.store.read(part_key(address, part))
+
+    @property
+    def maps_ranges(self) -> bool:
+        """See `RemoteTier.maps_ranges`."""
+        return self.store.maps_ranges
 
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
@@ -252,6 +260,12 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     if found is None or int(found[1]) > _OFFSET_MAX:
         return None
     return int(found[1]), found[2], Part(found[3])
+
+
+def _is_own(name: str) -> bool:
+    """Whether tierfold began the write of that name: a hidden name, or an id of ours in it."""
+    found = _SEGMENT.match(name)
+    return name.startswith(".") or (found is not None and is_own_id(found[2]))
 
 
 def _leaves(object_key: str, what: str) -> UnreadableObject:

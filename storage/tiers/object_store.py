@@ -14,7 +14,6 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import TierfoldError
 from tierfold.storage.tiers.request_counts import Requests
 
 STAGED_SUFFIX: Final = ".staged"
@@ -77,7 +76,7 @@ class ObjectStore(Protocol):
 
     def list_each(
         self, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """By folder, the finished objects directly in it, or why it cannot be listed.
 
         The folders have one parent, so that a bucket can list them all at once.
@@ -91,6 +90,10 @@ class ObjectStore(Protocol):
 
     def read(self, key: str) -> NDArray[np.uint8]:
         """A whole object, as a writable array that no one else uses."""
+
+    @property
+    def maps_ranges(self) -> bool:
+        """Whether a large range is mapped from a file, so that it is neither copied nor held."""
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """Up to `length` bytes from `start` on, fewer at the object's end."""

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
 from tierfold.storage.tiers.request_counts import Requests
@@ -90,7 +89,7 @@ class RemoteTier(Protocol):
 
     def listings(
         self, keys: Sequence[PartitionKey]
-    ) -> Mapping[PartitionKey, Listing | TierfoldError]:
+    ) -> Mapping[PartitionKey, Listing | Exception]:
         """The listing of each partition, or why it cannot be listed; no object is opened."""
 
     def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
@@ -113,6 +112,10 @@ class RemoteTier(Protocol):
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
         """A whole part; raises UnreadableObject."""
+
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
 
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
@@ -140,7 +143,7 @@ class RemoteTier(Protocol):
     def listing(self, key: PartitionKey) -> Listing:
         """The partition's listing; raises UnreadableObject."""
         found = self.listings((key,))[key]
-        if isinstance(found, TierfoldError):
+        if isinstance(found, Exception):
             raise found
         return found
 
@@ -152,12 +155,8 @@ class RemoteTier(Protocol):
         return self.read_part(address, part), self.uri(address, part)
 
     def log_name(self, key: PartitionKey, segment: Segment) -> str:
-        """The full name of what `read_log` returns, for messages about positions in it."""
+        """The full name of the `.log` from the effective start on, for messages about positions."""
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
-
-    def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
-        """The segment's `.log` from its effective start on; raises UnreadableObject."""
-        return self.read_part(address_of(key, segment), Part.LOG)[segment.skipped_bytes :]
 
 
 def counted_from(where: str, skipped_bytes: int) -> str:

@@ -238,6 +238,7 @@ _TRANSPORT: Final = (
     (re.compile(r"kind: (Decode|Interrupted|Body)\b|IncompleteMessage|UnexpectedEof"), Cause.CUT),
     (re.compile(r"Connection reset|ConnectionReset|BrokenPipe"), Cause.CUT),
     (re.compile(r"Range \{"), Cause.RANGE),
+    (re.compile(r"redirect without LOCATION"), Cause.REGION),
 )
 """What obstore's debug text contains where no store answered."""
 

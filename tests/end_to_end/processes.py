@@ -7,7 +7,6 @@ or its parent dies: Spark's Python workers leave the driver's process group, not
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -95,13 +94,12 @@ def started(
 
 def living() -> set[int]:
     """The processes that run; zombies do not."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return {pid for pid in pids if "\nState:\tZ" not in (text_of(pid, "status") or "\nState:\tZ")}
+    return set(_stats())
 
 
 def with_descendants(ancestor: int) -> set[int]:
     """The process and its descendants, without those whose parent has died."""
-    parents = {pid: parent_of(pid) for pid in living()}
+    parents = {pid: int(stat[1]) for pid, stat in _stats().items()}
     family: set[int] = set()
     news: Sequence[int] = [ancestor]
     while news:
@@ -112,12 +110,13 @@ def with_descendants(ancestor: int) -> set[int]:
 
 def in_session(leader: int) -> set[int]:
     """The living processes of the session that `leader` started."""
-    return {pid for pid in living() if _number_of(pid, field=3) == leader}
+    return {pid for pid, stat in _stats().items() if int(stat[3]) == leader}
 
 
 def parent_of(pid: int) -> int:
     """The process's parent; −1: it has ended."""
-    return _number_of(pid, field=1)
+    stat = _stat_of(pid)
+    return int(stat[1]) if stat else -1
 
 
 def daemons(pids: set[int]) -> set[int]:
@@ -175,7 +174,13 @@ def _open_files(pid: int) -> list[Path]:
         return []
 
 
-def _number_of(pid: int, *, field: int) -> int:
-    """A number of its `stat`, counted from the state on, which follows the name; −1: it ended."""
-    found = re.fullmatch(r"\d+ \(.*\) (.*)\n?", text_of(pid, "stat"), re.DOTALL)
-    return int(found[1].split()[field]) if found else -1
+def _stats() -> dict[int, list[str]]:
+    """`_stat_of` each living process; many times a second, so it reads one file of each."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found = {pid: _stat_of(pid) for pid in pids}
+    return {pid: stat for pid, stat in found.items() if stat and stat[0] != "Z"}
+
+
+def _stat_of(pid: int) -> list[str]:
+    """Its `stat` from the state on, which follows the name: parent, group, session; empty: none."""
+    return text_of(pid, "stat").rpartition(") ")[2].split()

@@ -35,6 +35,9 @@ WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
     "spark-submit": (script("spark-submit"), "--master", "local[2,4]", "jobs/compact_job.py"),
 }
 
+ENVIRONMENTS: Final = {"tierfold": {}, "spark-submit": {"SPARK_CONF_DIR": str(ROOT / "conf")}}
+"""As docs/cluster.md has it. With that folder a JVM cannot use the archive of Spark's classes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
@@ -53,14 +56,13 @@ class Terminal:
 
 
 @contextmanager
-def in_terminal(*command: str | Path) -> Iterator[Terminal]:
+def in_terminal(*command: str | Path, **environment: str) -> Iterator[Terminal]:
     """Run the command as its session's first process; at the end kill all that it started."""
     screen, keyboard = pty.openpty()
-    environment = users_environment() | {"SPARK_CONF_DIR": str(ROOT / "conf")}
     process = subprocess.Popen(
         [str(word) for word in command],
         cwd=ROOT,
-        env=environment,
+        env=users_environment() | environment,
         stdin=keyboard,
         stdout=keyboard,
         stderr=keyboard,
@@ -88,7 +90,7 @@ def test_a_run_that_is_stopped_releases_its_claims(
 ) -> None:
     tier = updated_tier(tmp_path / "tier", [ORDERS], SEGMENTS)
     catalog = Catalog(str(tier / "_tierfold"))
-    with in_terminal(*WAYS[way], tier, *OPTIONS) as terminal:
+    with in_terminal(*WAYS[way], tier, *OPTIONS, **ENVIRONMENTS[way]) as terminal:
         awaited("the claim", lambda: owner_of(catalog) or None)
         if signum == signal.SIGINT:
             os.killpg(terminal.process.pid, signum)

@@ -1,4 +1,6 @@
-"""Reads a catalog as a notebook would, and writes what it read as Parquet.
+"""Reads catalogs as a notebook would, and writes what it read as Parquet.
+
+The arguments are a folder and the catalogs; the last one is named to the session.
 
 It runs as a separate program: Delta's jars must be there when a session starts, and the tests' one
 session does not have them.
@@ -13,7 +15,7 @@ from pyspark.sql import SparkSession
 from tierfold.jobs.sources import catalog_tables
 
 if __name__ == "__main__":
-    catalog_uri, seen = sys.argv[1:]
+    seen, *catalogs = sys.argv[1:]
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -24,8 +26,9 @@ if __name__ == "__main__":
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
     builder = SparkSession.builder.master("local[1]").config(map=settings)
-    spark = catalog_tables.with_delta(builder).getOrCreate()
-    for name in ("partitions", "segments", "runs"):
-        table = getattr(catalog_tables, name)(spark, catalog_uri)
-        table.coalesce(1).write.parquet(f"{seen}/{name}")
+    spark = catalog_tables.with_delta(builder, catalogs[-1]).getOrCreate()
+    for number, catalog in enumerate(catalogs):
+        for name in ("partitions", "segments", "runs"):
+            table = getattr(catalog_tables, name)(spark, catalog)
+            table.coalesce(1).write.parquet(f"{seen}/{number}/{name}")
     spark.stop()

@@ -16,7 +16,6 @@ import pytest
 from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.settings.broker_names import broker_names
 from tierfold.jobs.settings.definitions import (
     BY_BROKER_NAME,
     BY_TOPIC_NAME,
@@ -24,6 +23,7 @@ from tierfold.jobs.settings.definitions import (
     SETTINGS,
     Setting,
 )
+from tierfold.jobs.settings.layers import broker_names
 from tierfold.jobs.settings.resolution import EffectiveSetting, resolve
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
@@ -68,11 +68,12 @@ def test_brokers_names_are_kafkas_in_kafkas_order(
     known: dict[str, dict[str, Any]], setting: Setting
 ) -> None:
     broker = known[setting.name]["broker"]
-    assert [name.name for name in setting.broker_names] == [name["name"] for name in broker]
+    assert [*setting.broker_names] == [name["name"] for name in broker]
     for name, theirs in zip(setting.broker_names, broker, strict=True):
-        assert (name.unit_ms > 1) == (theirs["seven"] != "7")
-        if name.kind is not None:
-            assert BY_BROKER_NAME[name.name].parse("7") == int(theirs["seven"])
+        spelling = BY_BROKER_NAME[name]
+        assert (spelling.unit_ms > 1) == (theirs["seven"] != "7")
+        if spelling.kind is not setting.kind:
+            assert spelling.parse("7") == int(theirs["seven"])
 
 
 @pytest.mark.parametrize("setting", OF_KAFKA, ids=lambda setting: setting.name)
@@ -128,7 +129,7 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
 def _case(rng: random.Random) -> dict[str, dict[str, str]]:
     """Draw settings of a broker and a topic; always with a policy, which has no default."""
     broker = {
-        name.name: _text(rng, setting, BY_BROKERS.get(name.name, ()))
+        name: _text(rng, setting, BY_BROKERS.get(name, ()))
         for setting in OF_TOPICS
         for name in setting.broker_names
         if rng.random() < 0.4

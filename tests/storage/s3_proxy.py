@@ -52,6 +52,8 @@ class Fault:
 
     kind: str
     times: int = 1
+    text: str = ""
+    """Only to requests with this text in their path or query."""
     answer: Answer | None = None
     """Answered instead of the emulator."""
     is_forwarded: bool = False
@@ -63,6 +65,10 @@ class Fault:
     before: Callable[[], None] | None = None
     """Done before the request."""
     seen: int = field(default=0, init=False)
+
+    def is_for(self, request: Request) -> bool:
+        """Whether the request is of its kind and has its text."""
+        return self.kind == request.kind and self.text in f"{request.path} {request.query}"
 
 
 def error(status: int, code: str, more: str = "") -> Answer:
@@ -99,7 +105,7 @@ class Proxy:
             self.counts[request.kind] += 1
             self.requests.append(request)
             for fault in self.faults:
-                if fault.kind == request.kind and fault.seen < fault.times:
+                if fault.is_for(request) and fault.seen < fault.times:
                     fault.seen += 1
                     return fault
         return None

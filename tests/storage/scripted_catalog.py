@@ -23,9 +23,9 @@ class ScriptedCatalog(Catalog):
         script: Script,
         open_table: Callable[[str, TableLayout], DeltaFolder] = DeltaFolder,
     ) -> None:
-        super().__init__(uri, open_table)
+        super().__init__(uri, open_table=open_table)
         # Another object, so that what an operation calls in turn is not counted.
-        script.attach(self, Catalog(uri, open_table), _OPERATIONS)
+        script.attach(self, Catalog(uri, open_table=open_table), _OPERATIONS)
 
 
 def rival_claims(catalog_uri: str, key: PartitionKey) -> Event:

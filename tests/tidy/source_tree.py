@@ -15,6 +15,10 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("jobs", "storage", "compaction", "conf")
+PRODUCT: Final = ("tierfold", *FOLDERS)
+"""The folders whose files are installed."""
+TESTS: Final = ("tests", "scripts")
+"""The folders of the tests and the scripts."""
 TEXT_SUFFIXES: Final = frozenset(
     {".py", ".md", ".toml", ".cfg", ".properties", ".java", ".xml", ".ipynb"}
 )
@@ -79,19 +83,25 @@ def _dotted(node: ast.expr) -> str:
     return ""
 
 
-@functools.cache
 def sources(*folders: str) -> tuple[Source, ...]:
-    """All Python files below these folders of the repository."""
-    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    """All Python files below these folders of the repository.
+
+    Parsing them takes seconds, so call this in a test, not while pytest collects the tests.
+    """
+    return tuple(source for folder in folders for source in _below(folder))
+
+
+@functools.cache
+def _below(folder: str) -> tuple[Source, ...]:
     return tuple(
         source_of(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())
-        for path in found
+        for path in sorted((ROOT / folder).rglob("*.py"))
     )
 
 
 def product() -> tuple[Source, ...]:
     """The files that are installed."""
-    return sources("tierfold", *FOLDERS)
+    return sources(*PRODUCT)
 
 
 def packages() -> tuple[Source, ...]:
@@ -115,7 +125,7 @@ def modules_in(package: Source) -> set[str]:
 
 def tests() -> tuple[Source, ...]:
     """The tests and the scripts."""
-    return sources("tests", "scripts")
+    return sources(*TESTS)
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 import pytest
 
@@ -40,20 +42,23 @@ def test_each_dependency_has_its_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "needed", "allowed"),
+    ("parts", "needed", "allowed"),
     [
-        (source_tree.product(), RUNTIME, RUNTIME),
+        ([source_tree.product], RUNTIME, RUNTIME),
         # The tests run the notebooks.
-        (source_tree.tests() + source_tree.notebooks(), TESTING, TESTING + RUNTIME),
-        (source_tree.notebooks(), NOTEBOOK, NOTEBOOK + RUNTIME),
+        ([source_tree.tests, source_tree.notebooks], TESTING, TESTING + RUNTIME),
+        ([source_tree.notebooks], NOTEBOOK, NOTEBOOK + RUNTIME),
     ],
     ids=["product", "tests", "notebooks"],
 )
 def test_each_dependency_is_needed_and_each_import_is_a_dependency(
-    sources: tuple[source_tree.Source, ...], needed: list[str], allowed: list[str]
+    parts: list[Callable[[], tuple[source_tree.Source, ...]]],
+    needed: list[str],
+    allowed: list[str],
 ) -> None:
     # pytest puts each test's own folder on the path.
     beside = {source.path.rpartition("/")[2].removesuffix(".py") for source in source_tree.tests()}
+    sources = tuple(source for part in parts for source in part())
     imports = import_contracts.outside_imports(sources) - beside
     used = [name for name in needed if name not in TOOLS]
     assert packaging_docs.unused_requirements(used, imports) == []

@@ -10,13 +10,10 @@ import pytest
 
 from tests.tidy import forbidden_code, import_contracts, limits, names, source_tree
 from tests.tidy.packaging_docs import entry_points
-from tests.tidy.source_tree import ROOT, Source, source_of
+from tests.tidy.source_tree import PRODUCT, ROOT, TESTS, Source, source_of, sources
 
 Check = Callable[[Source], list[str]]
 
-PRODUCT = source_tree.product()
-TESTS = source_tree.tests()
-SCRIPTS = source_tree.sources("scripts")
 MADE_UP = "compaction/made_up.py"
 
 
@@ -25,8 +22,8 @@ def doors() -> set[str]:
     guides = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     text = "".join(guide.read_text(encoding="utf-8") for guide in guides)
     named = re.findall(r"(?:`|^from )(tierfold\.[a-z_.]+)(?:`| import)", text, re.MULTILINE)
-    launchers = {source.module for source in PRODUCT if source.module.endswith("_job")}
-    scripts = {source.module for source in SCRIPTS}
+    launchers = {source.module for source in sources(*PRODUCT) if source.module.endswith("_job")}
+    scripts = {source.module for source in sources("scripts")}
     command = entry_points((ROOT / "setup.cfg").read_text(encoding="utf-8"))
     return {"tierfold.__main__", *named, *command, *launchers, *scripts}
 
@@ -37,7 +34,7 @@ def name_of(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("check", "sources"),
+    ("check", "folders"),
     [
         (forbidden_code.clocks, PRODUCT),
         (forbidden_code.rng, PRODUCT),
@@ -46,19 +43,24 @@ def name_of(value: object) -> str | None:
         (forbidden_code.skipped, TESTS),
         (import_contracts.relative_imports, PRODUCT + TESTS),
         (import_contracts.other_names, PRODUCT + TESTS),
-        (import_contracts.impure, source_tree.sources("compaction")),
+        (import_contracts.impure, ["compaction"]),
         (limits.too_long_file, PRODUCT + TESTS),
         (limits.too_long_functions, PRODUCT + TESTS),
         (limits.too_many_parameters, PRODUCT),
         (names.shadows_the_standard_library, PRODUCT + TESTS),
         (names.has_a_vague_name, PRODUCT + TESTS),
-        (names.undocumented, PRODUCT + SCRIPTS),
-        (names.lacks_a_first_line, [test for test in TESTS if "/test_" in test.path]),
+        (names.undocumented, [*PRODUCT, "scripts"]),
     ],
     ids=name_of,
 )
-def test_each_file_keeps_the_rule(check: Check, sources: Iterable[Source]) -> None:
-    assert [violation for source in sources for violation in check(source)] == []
+def test_each_file_keeps_the_rule(check: Check, folders: Iterable[str]) -> None:
+    assert [violation for source in sources(*folders) for violation in check(source)] == []
+
+
+def test_each_test_file_says_what_it_proves() -> None:
+    tests = [test for test in sources(*TESTS) if "/test_" in test.path]
+    assert len(tests) > 0
+    assert [violation for test in tests for violation in names.lacks_a_first_line(test)] == []
 
 
 def test_each_text_keeps_the_rules() -> None:
@@ -75,8 +77,8 @@ def test_each_text_keeps_the_rules() -> None:
 
 
 def test_the_files_together_keep_the_rules() -> None:
-    assert import_contracts.unneeded_modules(PRODUCT + SCRIPTS, doors()) == []
-    assert names.duplicates(TESTS) == []
+    assert import_contracts.unneeded_modules(sources(*PRODUCT, "scripts"), doors()) == []
+    assert names.duplicates(sources(*TESTS)) == []
     assert [
         found
         for package in source_tree.packages()

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tierfold.compaction.cleaning.emptied_batches import is_emptied
+from tierfold.compaction.cleaning.record_retention import is_emptied
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
 
 

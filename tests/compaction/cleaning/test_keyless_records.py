@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tierfold.compaction.cleaning.keyless_records import too_many_keyless
+from tierfold.compaction.cleaning.rounds import too_many_keyless
 from tierfold.compaction.model.rules import Rules
 
 

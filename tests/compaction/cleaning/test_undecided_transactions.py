@@ -9,8 +9,9 @@ import pytest
 
 from tests.compaction.builders import a_producer
 from tests.storage.live_segments import an_abort
-from tierfold.compaction.cleaning.transactions import OpenTransaction, TransactionStatus
-from tierfold.compaction.cleaning.undecided_transactions import (
+from tierfold.compaction.cleaning.transactions import (
+    OpenTransaction,
+    TransactionStatus,
     transactions_end,
     unexplained_transaction,
     with_unindexed,

@@ -17,12 +17,12 @@ from tests.compaction.builders import (
     segment_id,
 )
 from tierfold.compaction.commits.commit import applied, claimed, proposed
-from tierfold.compaction.deletion.deletion_checks import (
+from tierfold.compaction.deletion.deletion_plan import (
+    DeletionPlan,
     changed_ids,
     deletion_violations,
     rechecked,
 )
-from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.outcomes import Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionState, Segment

@@ -16,8 +16,11 @@ from tests.compaction.builders import (
     retired,
     segment_id,
 )
-from tierfold.compaction.deletion.deletion_checks import deletion_violations
-from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
+from tierfold.compaction.deletion.deletion_plan import (
+    VacuumLimits,
+    deletion_plan_of,
+    deletion_violations,
+)
 from tierfold.compaction.model.rules import Rules, TierBinding
 
 NOW_MS: Final = 100 * 86_400_000

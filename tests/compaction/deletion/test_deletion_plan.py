@@ -33,11 +33,11 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.invariants import ensure
-from tierfold.compaction.deletion.deletion_checks import deletion_violations
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
     deletion_plan_of,
+    deletion_violations,
     run_at_work,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
@@ -56,7 +56,7 @@ DELETE: Final = replace(
 )
 CHAIN: Final = a_chain(10, 10, 10, max_timestamp_ms=NOW_MS)
 INCOMPLETE: Final = IncompleteUpload(
-    object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS
+    object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS, is_own=True
 )
 
 
@@ -152,6 +152,17 @@ def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_work(
     assert ids(vacuumed)[3] == ([segment_id("stray10")] if is_due else [])
     assert vacuumed.incomplete_uploads == ((young,) if is_due else ())
     assert vacuumed.notes == ()
+
+
+@pytest.mark.parametrize(("is_own", "is_detached"), [(False, False), (False, True), (True, False)])
+def test_a_brokers_upload_ends_only_where_no_broker_serves(
+    is_own: bool, is_detached: bool
+) -> None:
+    rules = DETACHED if is_detached else replace(DETACHED, tier_binding=None)
+    upload = replace(INCOMPLETE, is_own=is_own)
+    vacuumed = deletion(seen(a_state(CHAIN)), rules, incomplete_uploads=[upload])
+    assert vacuumed.incomplete_uploads == ((upload,) if is_own or is_detached else ())
+    assert any("1 in upload" in note for note in vacuumed.notes) is not (is_own or is_detached)
 
 
 @pytest.mark.parametrize("lacking", ["", *REQUIRED_PARTS[1:]])

@@ -55,7 +55,7 @@ NAMELESS = ("compaction_strategy", "needs", "compaction_strategy_header")
 def test_settings_that_contradict_each_other(
     rules: Rules, expected: list[tuple[str, str, str]], source: str
 ) -> None:
-    found = setting_violations(rules)
+    found = list(setting_violations(rules))
     assert [
         (violation.first, violation.says, violation.second) for violation in found
     ] == expected, source

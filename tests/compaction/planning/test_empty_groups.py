@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import a_chain
-from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
-from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.compaction.planning.grouping import MergedGroups, SegmentGroup, merge_empty
 
 MOST = 2**31
 """The maximum number of offsets of a segment."""

@@ -17,13 +17,12 @@ from tierfold.compaction.planning.eligibility import dirty_ratio
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
     in_order_of_work,
-    left_as_it_is,
     needs_producers,
     partition_plan,
     plan_violations,
     with_row_notes,
 )
-from tierfold.compaction.planning.plan import Compact, Rest, RestReason
+from tierfold.compaction.planning.plan import Compact, Rest
 from tierfold.compaction.planning.regions import Regions
 
 CLEAN, DIRTY = cleaned_to(20), cleaned_to(10)
@@ -126,14 +125,6 @@ def test_a_segment_that_should_have_rolled_is_reported() -> None:
     assert partition_plan(a_view(segments), (), RULES, NOW_MS).should_have_rolled_at_ms is None
 
 
-def test_a_partition_that_was_not_inspected_is_left_as_it_is() -> None:
-    rest = Rest(reason=RestReason.NO_POLICY, detail="no policy")
-    assert left_as_it_is(KEY, RULES, rest, 4) == PartitionPlan(
-        key=KEY, rules=RULES, choice=rest, epoch=4
-    )
-    assert left_as_it_is(KEY, RULES, rest).epoch == 0
-
-
 # Notes from the row alone.
 
 CLAIMED = "run dead has not released its claim: `compact` takes the partition over and fences"
@@ -189,9 +180,8 @@ def test_a_plan_of_other_segments_is_a_violation() -> None:
 def test_a_plan_that_is_not_due_or_not_inspected_has_no_violation() -> None:
     resting = partition_plan(a_log(cleaner_offsets=CLEAN), (), RULES, NOW_MS)
     assert plan_violations(resting, NOW_MS) == ()
-    refused = left_as_it_is(
-        KEY, RULES, Refusal(reason=RefusalReason.GAP, detail="a gap", remedy="Look.")
-    )
+    refusal = Refusal(reason=RefusalReason.GAP, detail="a gap", remedy="Look.")
+    refused = PartitionPlan(key=KEY, rules=RULES, choice=refusal)
     assert plan_violations(refused, NOW_MS) == ()
     unseen = replace(partition_plan(a_log(), (), RULES, NOW_MS), view=None)
     assert plan_violations(unseen, NOW_MS) == ()

@@ -73,7 +73,7 @@ OF_2999: Final = (
         (
             rest(a_view(CHAIN), Rules()),
             RestReason.NO_POLICY,
-            "no cleanup.policy is set for the topic: it is left alone",
+            "no cleanup.policy is set for the topic; give it with --set or --config",
         ),
         (
             rest(a_view(CHAIN), Rules(cleanup_policy=frozenset({"delete"}))),
@@ -84,7 +84,7 @@ OF_2999: Final = (
         (
             rest(replace(a_view(CHAIN), stalled_since_ms=0), Rules()),
             RestReason.NO_POLICY,
-            "no cleanup.policy is set for the topic: it is left alone",
+            "no cleanup.policy is set for the topic; give it with --set or --config",
         ),
         (rest(a_view(())), RestReason.EMPTY, "no live segment in the tier"),
         # A clean partition stays at ratio 0, and if a person forces its end.

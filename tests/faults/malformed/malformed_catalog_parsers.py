@@ -193,9 +193,8 @@ def _checked_runs(rows: pa.Table) -> Outcome:
         names = ("finished_at_ms", "run", "topic", "partition", "chunk")
         return sorted(found, key=lambda row: [row[name] for name in names])
 
-    return held(
-        lambda: [asdict(run) for run in RunsTable("a table", lambda *_: table).read()], plain
-    )
+    runs = RunsTable("a table", open_table=lambda *_: table)
+    return held(lambda: [asdict(run) for run in runs.read()], plain)
 
 
 def _field_of(column: str) -> str:

@@ -6,6 +6,7 @@ after all the others, or never.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
@@ -162,8 +163,8 @@ def bring_back(objects: Objects, log: History) -> None:
     log.put_by.clear()
 
 
-def move_away(objects: Objects, log: History, attempt: Attempt) -> None:
-    """A person moves a segment out of the tier."""
-    log.moved_away.update(attempt.keys.values())
-    for key in attempt.keys.values():
+def move_away(objects: Objects, log: History, keys: Collection[str]) -> None:
+    """A person moves objects out of the tier."""
+    log.moved_away.update(keys)
+    for key in keys:
         objects.remove(key)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.faults.simulation.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
-from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -117,6 +117,14 @@ class VirtualStore:
     actor: Actor
     objects: Objects
 
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+        return False
+
+    def stored_checksum(self, _: str) -> None:
+        """See `ObjectStore.stored_checksum`: what was written is read back."""
+
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; each page shows the store at another time."""
         yield from self._listed("list", folder, unfinished=False)
@@ -140,13 +148,13 @@ class VirtualStore:
 
     def list_each(
         self, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...] | TierfoldError]:
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`."""
-        found: dict[str, tuple[ObjectEntry, ...] | TierfoldError] = {}
+        found: dict[str, tuple[ObjectEntry, ...] | Exception] = {}
         for folder in folders:
             try:
                 found[folder] = tuple(self.list(folder))
-            except TierfoldError as error:
+            except Exception as error:  # noqa: BLE001 - as `LocalStore`
                 found[folder] = error
         return found
 
@@ -200,18 +208,6 @@ class VirtualStore:
     def free_bytes(self) -> int:
         """See `ObjectStore.free_bytes`."""
         return 2**40
-
-    def stored_checksum(self, key: str) -> None:
-        """See `ObjectStore.stored_checksum`: what is written is always read back."""
-
-    def requests(self) -> Requests:
-        """See `ObjectStore.requests`."""
-        return Requests()
-
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`: `Objects.folders` are."""
-        return True
 
     def uri(self, key: str) -> str:
         """The object's full name."""

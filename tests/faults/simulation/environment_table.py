@@ -62,8 +62,11 @@ class TableLog:
     def write(self, buckets: frozenset[int], rows: pa.Table) -> None:
         """Append a version that replaces these buckets."""
         numbers = rows["bucket"].to_pylist()
+        # Arrow's filter of nested columns is slow; most writes are of one bucket.
         split = {
-            bucket: rows.filter(pa.array([number == bucket for number in numbers]))
+            bucket: rows
+            if set(numbers) == {bucket}
+            else rows.filter(pa.array([number == bucket for number in numbers]))
             for bucket in buckets
         }
         self.versions.append({**self.versions[-1], **split})

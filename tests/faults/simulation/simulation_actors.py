@@ -150,23 +150,24 @@ def _check_choice(
 ) -> None:
     """Raise Broken if a partition is served stale, or stands still without a refusal.
 
-    The survey must have seen what the tier held before it and still holds. Of a newer leader's
-    upload it may have seen the log alone, which cuts off the older one and does not count yet.
+    The survey must have seen what the tier held before it and still holds, unless the store refused
+    to read it. Of a newer leader's upload it may have seen the log alone, which cuts off the older
+    one and does not count yet.
     """
     if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
-    after = environment.watch.tier(partition.key)
-    if _as_read(before, partition).is_cut_off:
-        environment.broken(f"{partition.key} goes on, and its log was cut off below {before.row}")
-    if before.row is None or after.row is None or not isinstance(partition.choice, Rest):
+    seen, after = _as_read(before, partition), environment.watch.tier(partition.key)
+    if seen.is_cut_off:
+        environment.broken(f"{partition.key} goes on, and its log was cut off below {seen.row}")
+    if seen.row is None or after.row is None or not isinstance(partition.choice, Rest):
         return
-    if before.has_stood_still(began_ms) and after.has_stood_still(began_ms):
+    if seen.has_stood_still(began_ms) and after.has_stood_still(began_ms):
         environment.broken(
             f"{partition.key} is left alone, and uploads beyond {after.reach} have waited for a day"
         )
     is_idle = partition.choice.reason is RestReason.NOTHING_DIRTY
-    seen = {upload.attempt.segment_id for upload in before.whole}
-    reach = after.reach_through([u for u in after.whole if u.attempt.segment_id in seen])
+    ids = {upload.attempt.segment_id for upload in seen.whole}
+    reach = after.reach_through([u for u in after.whole if u.attempt.segment_id in ids])
     if is_idle and reach > after.row.next_offset:
         environment.broken(
             f"{partition.key} is left alone, and {reach} can be reached: {partition.choice.detail}"

@@ -63,23 +63,18 @@ def _takes_back(environment: Environment, key: PartitionKey, run: str, actor: Ac
 
 def _tidied(environment: Environment) -> bool:
     """Move away what refusals ask for; returns whether there was anything."""
-    candidates = [
-        (log, attempt)
+    found = [
+        (log, keys)
         for key, log in environment.histories.items()
-        for attempt in _to_move_away(environment, key, log)
-        if environment.objects.stored.keys() & set(attempt.keys.values())
+        for keys in (
+            *(tuple(attempt.keys.values()) for attempt in _to_move_away(environment, key, log)),
+            _of_no_broker(environment, key, log),
+        )
+        if not environment.objects.stored.keys().isdisjoint(keys)
     ]
-    for log, attempt in candidates:
-        move_away(environment.objects, log, attempt)
-    left = [
-        (log, name)
-        for key, log in environment.histories.items()
-        for name in _of_no_broker(environment, key, log)
-    ]
-    for log, name in left:
-        log.moved_away.add(name)
-        environment.objects.remove(name)
-    return bool(candidates or left)
+    for log, keys in found:
+        move_away(environment.objects, log, keys)
+    return bool(found)
 
 
 def _of_no_broker(environment: Environment, key: PartitionKey, log: History) -> list[str]:

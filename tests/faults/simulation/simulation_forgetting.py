@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
 
-from tests.faults.simulation.environment_broker import bring_back
+from tests.faults.simulation.environment_broker import bring_back, move_away
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor
 from tests.faults.simulation.simulation_settings import Environment
@@ -27,6 +28,7 @@ QUIET: Final = Console(quiet=True)
 _RESTORE_TO: Final = re.compile(r"--to (\S+)`")
 _NOT_RESTORABLE: Final = "objects of these live segments out of the tier"
 _AT_FIRST: Final = "First run `tierfold vacuum`"
+_LACKING: Final = re.compile(r"segment ([\w-]{22}) \(start \d+\) lacks ")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([\w, -]+)")
 _ID_LENGTH: Final = 22
 
@@ -70,6 +72,9 @@ def take_back(
     if _AT_FIRST in report.reason:
         return False
     is_moved = _NOT_RESTORABLE in report.reason and _moved_away(environment, key, run)
+    # While a run is at work, a segment that lacks an object may still get it.
+    if environment.scheduler.is_calm:
+        is_moved = _dead_moved_away(environment, key, report.reason, run) or is_moved
     return _put_by(environment, key, report.reason, run) or is_moved
 
 
@@ -89,15 +94,23 @@ def _went_back(
 
 def _moved_away(environment: Environment, key: PartitionKey, run: str) -> bool:
     """Move the live segments that tierfold wrote out of the tier."""
-    state, log = environment.watch.rows[key], environment.histories[key]
-    ours = [segment for segment in state.segments if segment.written_by_run]
+    ours = [segment for segment in environment.watch.rows[key].segments if segment.written_by_run]
     names = [name for segment in ours for name in keys_of(key, segment)]
     is_any = bool(environment.objects.stored.keys() & set(names))
     environment.happened(run, "live segments moved away", f"{key}: {len(ours)}")
-    log.moved_away.update(names)
-    for name in names:
-        environment.objects.remove(name)
+    move_away(environment.objects, environment.histories[key], names)
     return is_any
+
+
+def _dead_moved_away(environment: Environment, key: PartitionKey, refusal: str, run: str) -> bool:
+    """Move incomplete segments of dead runs out of the tier; `converge` moves those of brokers."""
+    log = environment.histories[key]
+    found = _objects_of(environment, key, _LACKING.findall(refusal))
+    names = [name for name in found if name not in log.objects]
+    if names:
+        environment.happened(run, "dead uploads moved away", f"{key}: {len(names)} objects")
+        move_away(environment.objects, log, names)
+    return bool(names)
 
 
 def _put_by(environment: Environment, key: PartitionKey, refusal: str, run: str) -> bool:
@@ -107,10 +120,17 @@ def _put_by(environment: Environment, key: PartitionKey, refusal: str, run: str)
         return False
     ids = [word[:_ID_LENGTH] for word in found[1].split(", ")]
     environment.happened(run, "doubtful segments moved away", f"{key}: {len(ids)}")
-    folder = f"{partition_folder(key)}/"
-    for name in sorted(environment.objects.stored):
-        if name.startswith(folder) and any(segment_id in name for segment_id in ids):
-            log.put_by[name] = bytes(environment.objects.stored[name].data)
-            log.moved_away.add(name)
-            environment.objects.remove(name)
+    names = _objects_of(environment, key, ids)
+    log.put_by |= {name: bytes(environment.objects.stored[name].data) for name in names}
+    move_away(environment.objects, log, names)
     return True
+
+
+def _objects_of(environment: Environment, key: PartitionKey, ids: Sequence[str]) -> list[str]:
+    """Return the keys of all objects of these segments in the tier."""
+    folder = f"{partition_folder(key)}/"
+    return sorted(
+        name
+        for name in environment.objects.stored
+        if name.startswith(folder) and any(segment_id in name for segment_id in ids)
+    )

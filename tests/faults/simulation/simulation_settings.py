@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import pytest
@@ -36,8 +37,11 @@ from tierfold.jobs.pipeline import (
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
+from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
+from tierfold.storage.kafka import kafka_uuid
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.request_counts import Requests
 
 FAULT_PROFILES: Final = (
     FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
@@ -99,6 +103,7 @@ class Environment:
             Rule(step="commit", before=partial(self._dated, run), after=self._committed),
         )
         return RunContext(
+            requests_before=Requests(),
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
@@ -213,7 +218,9 @@ def deterministic(environment: Environment) -> Iterator[None]:
         return uuid.UUID(int=environment.scheduler.rng.getrandbits(128), version=4)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uuid, "uuid4", drawn_uuid)
+        # In the product alone: numba names the files of its cache with `uuid4`, too.
+        for module in (catalog, kafka_uuid):
+            patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid))
         for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)

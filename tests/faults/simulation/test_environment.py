@@ -44,4 +44,4 @@ def opener() -> Callable[..., VirtualTable]:
 class TestVirtualCatalog(CatalogContract):
     @pytest.fixture
     def catalog(self) -> Catalog:
-        return Catalog("virtual:", opener())
+        return Catalog("virtual:", open_table=opener())

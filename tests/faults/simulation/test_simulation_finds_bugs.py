@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.environment_table import TableLog, VirtualVersion
@@ -27,13 +25,16 @@ from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimit
 from tierfold.compaction.discovery import overlaps, unknown_segments
 from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.jobs.engines import scan
 from tierfold.jobs.pipeline import check_and_commit, discovery
 from tierfold.jobs.verbs import forget as forget_job
 from tierfold.storage.catalog import log_boundary
+from tierfold.storage.segments import group_rewrite
+from tierfold.storage.segments.log_windows import whole_log
 from tierfold.storage.segments.segment_writer import SegmentWriter
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, StagedFiles
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.local_tiered_storage import StagedFiles
+from tierfold.storage.tiers.remote_tier import Part
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -155,12 +156,8 @@ def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
 def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
     """A segment is read from its own start: offsets that another one gives are read twice."""
 
-    def read_whole(
-        tier: LocalTieredStorage, key: PartitionKey, segment: Segment
-    ) -> NDArray[np.uint8]:
-        return tier.read_part(address_of(key, segment), Part.LOG)
-
-    patch.setattr(LocalTieredStorage, "read_log", read_whole)
+    for reader in (scan, group_rewrite):
+        patch.setattr(reader, "live_log", whole_log)
 
 
 def overlaps_are_taken_without_proof(patch: pytest.MonkeyPatch) -> None:

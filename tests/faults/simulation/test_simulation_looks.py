@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from itertools import count
 
@@ -11,13 +12,20 @@ from tests.compaction.builders import a_segment, a_state, a_view
 from tests.faults.simulation.environment_broker import History, upload
 from tests.faults.simulation.environment_checks import Broken
 from tests.faults.simulation.environment_model import Tier, held_in
-from tests.faults.simulation.simulation_actors import _as_read
+from tests.faults.simulation.simulation_actors import _as_read, _check_choice
 from tests.faults.simulation.simulation_ending import _tidied
+from tests.faults.simulation.simulation_forgetting import _dead_moved_away
 from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor, Killed
-from tests.faults.simulation.simulation_settings import Environment, drawn_environment
+from tests.faults.simulation.simulation_settings import (
+    Environment,
+    deterministic,
+    drawn_environment,
+)
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.jobs.engines.rows import failure, unpickled
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.local_tiered_storage import partition_folder
 from tierfold.storage.tiers.remote_tier import Part
 
@@ -50,6 +58,14 @@ def cut_off() -> tuple[Environment, Tier]:
     raise AssertionError
 
 
+def not_read(tier: Tier) -> tuple[str, ...]:
+    """Return the notes of a survey to which the store refused every upload."""
+    ids = [upload.attempt.segment_id for upload in tier.held]
+    return tuple(
+        f"segment {segment_id} (start 0) is kept, not read: {NOT_TAKEN}." for segment_id in ids
+    )
+
+
 def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> PartitionPlan:
     return PartitionPlan(
         key=tier.log.key,
@@ -61,11 +77,8 @@ def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> Part
 
 def test_a_survey_is_not_blamed_for_what_the_store_did_not_let_it_read() -> None:
     environment, tier = cut_off()
-    ids = [upload.attempt.segment_id for upload in tier.held]
-    failed = [
-        f"segment {segment_id} (start 0) is kept, not read: {NOT_TAKEN}." for segment_id in ids
-    ]
-    assert not _as_read(tier, looked(environment, tier, tuple(failed))).is_cut_off
+    failed = not_read(tier)
+    assert not _as_read(tier, looked(environment, tier, failed)).is_cut_off
     torn = [note.replace(NOT_TAKEN, "the log is torn") for note in failed]
     assert _as_read(tier, looked(environment, tier, tuple(torn))).is_cut_off
     assert _as_read(tier, looked(environment, tier, ("unknown segment",))).is_cut_off
@@ -77,6 +90,19 @@ def test_a_survey_is_not_blamed_for_what_the_store_did_not_let_it_read() -> None
     ]
     assert others
     assert _as_read(tier, looked(environment, tier, tuple(others))).is_cut_off
+
+
+def test_a_partition_may_be_left_alone_if_its_next_upload_was_not_read() -> None:
+    environment, log = uploaded(1)
+    row = a_state([a_segment(0, 0)], lineage=log.written.log.lineage[:1])
+    environment.watch.rows[log.key] = row
+    tier = environment.watch.tier(log.key)
+    assert tier.reach > row.next_offset
+    began_ms = environment.scheduler.now_ms
+    _check_choice(environment, tier, looked(environment, tier, not_read(tier)), began_ms)
+    with pytest.raises(Killed):
+        _check_choice(environment, tier, looked(environment, tier, ()), began_ms)
+    assert "is left alone, and" in str(environment.scheduler.failure)
 
 
 def test_a_person_moves_away_what_no_broker_uploaded_if_it_is_refused_without_a_row() -> None:
@@ -104,6 +130,20 @@ def test_where_a_row_names_segments_nothing_of_ours_is_moved_away() -> None:
     assert left in environment.objects.stored
 
 
+def test_a_person_moves_away_what_a_dead_run_left_incomplete_but_no_upload() -> None:
+    environment, log = uploaded(1)
+    theirs = set(environment.objects.stored)
+    segment_id = "Tosfr1BUToSbxEoYIIt7sw"
+    left = f"{partition_folder(log.key)}/{0:020d}-{segment_id}.log"
+    environment.objects.put(left, b"half a segment")
+    ids = (log.attempts[0].segment_id, segment_id)
+    refusal = "; ".join(f"segment {name} (start 0) lacks .snapshot" for name in ids)
+    assert _dead_moved_away(environment, log.key, f"orders-0: even so: {refusal}.", "last")
+    assert set(environment.objects.stored) == theirs
+    assert log.moved_away == {left}
+    assert not _dead_moved_away(environment, log.key, refusal, "last")
+
+
 def test_a_segment_is_read_again_if_another_row_skips_more_of_it() -> None:
     environment, log = uploaded(2)
     uploads = held_in(log, environment.objects)
@@ -122,6 +162,18 @@ def test_a_segment_is_read_again_if_another_row_skips_more_of_it() -> None:
     after = environment.watch.records_of(log.key, cut)
     assert after == tuple(record for record in before if record[0] >= cut.start_offset)
     assert after != before
+
+
+def test_only_the_product_takes_its_ids_from_the_seed() -> None:
+    environment = drawn_environment(1)
+    rng = environment.scheduler.rng
+    before = rng.getstate()
+    with deterministic(environment):
+        # numba draws one for each kernel that it adds to its cache.
+        uuid.uuid4()
+        assert rng.getstate() == before
+        assert {len(new_segment_id()), len(new_commit_id())} == {22, 36}
+    assert rng.getstate() != before
 
 
 def test_an_error_that_the_product_takes_for_its_own_bug_ends_the_scenario() -> None:

@@ -19,7 +19,7 @@ from tests.jobs.tiers import (
     put_updates,
     updated_tier,
 )
-from tierfold.jobs.cli.output import Document, Tables, finish
+from tierfold.jobs.cli.output import Document, Output, finish
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -63,7 +63,7 @@ def test_the_exit_code_is_that_of_the_worst_outcome(
     outcomes: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reports = [PartitionReport(key=ORDERS, outcome=outcome) for outcome in outcomes]
-    for output in (Tables(), Document()):
+    for output in (Output(), Document()):
         try:
             finish(output, plan_result(reports, "title"))
             left = 0

@@ -14,8 +14,9 @@ from pyspark.accumulators import AddingAccumulatorParam
 
 from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import made_tier
-from tierfold.jobs.engines.arrow_rows import BATCH_BYTES, in_worker, rows_of
+from tierfold.jobs.engines.arrow_rows import BATCH_BYTES, RequestSum, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, Worker
+from tierfold.storage.tiers.request_counts import Requests
 
 
 class Counted(bytes):
@@ -41,7 +42,8 @@ def batches_of(tier: Path, rows: list[Row]) -> list[pa.RecordBatch]:
         yield from rows
 
     done: Accumulator[int] = Accumulator(0, 0, AddingAccumulatorParam(0))
-    return list(in_worker(stage, str(tier), done)([]))
+    requests = Accumulator(1, Requests(), RequestSum())
+    return list(in_worker(stage, str(tier), done, requests)([]))
 
 
 def test_rows_leave_in_batches_that_just_reach_the_bound(tmp_path: Path) -> None:

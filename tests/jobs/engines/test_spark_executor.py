@@ -16,6 +16,7 @@ from rich.console import Console
 
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
 from tierfold.jobs.engines.spark_executor import SparkExecutor
@@ -23,7 +24,7 @@ from tierfold.jobs.engines.stage_executor import WorkersDied
 
 
 def on_spark(spark: SparkSession, tier: Path) -> SparkExecutor:
-    return SparkExecutor(spark, str(tier), Console(file=io.StringIO()))
+    return SparkExecutor(spark, run_context(str(tier)), Console(file=io.StringIO()))
 
 
 class TestSparkExecutor(ExecutorContract):

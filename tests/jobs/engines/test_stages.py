@@ -145,9 +145,15 @@ def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) 
     payloads = {kind: np.packbits(np.array(bits, np.uint8)) for kind, bits in own.items()}
     payloads |= {kind: np.array(ordinals, np.uint32) for kind, ordinals in others.items()}
     rows = [a_row(kind, payload.tobytes()) for kind, payload in payloads.items()]
-    found = record_bits([rows[i] for i in order], 5)
+    found = record_bits([rows[i] for i in order])
     both = SUPERSEDED | SUPERSEDING
-    assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED]
+    assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED, 0, 0, 0]
+
+
+def test_an_ordinal_beyond_the_segments_bitmap_is_an_error() -> None:
+    own = a_row(RowKind.OWN_SUPERSEDED, b"\0")
+    with pytest.raises(IndexError):
+        record_bits([own, a_row(RowKind.SUPERSEDED, np.array([8], np.uint32).tobytes())])
 
 
 def test_the_summaries_of_a_rounds_segments_add_up() -> None:

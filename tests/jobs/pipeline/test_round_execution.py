@@ -45,6 +45,7 @@ from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.compact import compact
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -136,6 +137,22 @@ def last_byte_changes(_: Path, sources: list[Path]) -> str:
 def last_batch_vanishes(_: Path, sources: list[Path]) -> str:
     log = sources[-1]
     log.write_bytes(log.read_bytes()[: int(read_segment(log).heads.position[-1])])
+    return str(log)  # The log is valid, but shorter.
+
+
+def last_batch_loses_records(_: Path, sources: list[Path]) -> str:
+    log = sources[-1]
+    content = log.read_bytes()
+    *_before, last = read_segment(log).batches()
+    for padding in range(last.size_bytes):
+        record = RecordDraft(
+            offset=last.last_offset, timestamp_ms=0, key=b"k", value=b"v" * padding
+        )
+        made = write_batch(BatchDraft(base_offset=last.base_offset, records=(record,)))
+        if len(made) == last.size_bytes:
+            log.write_bytes(content[: last.position] + made)
+    assert len(log.read_bytes()) == len(content)
+    assert log.read_bytes() != content
     return ""  # The log is valid; only the counts differ.
 
 
@@ -150,7 +167,12 @@ def new_log_is_cut(folder: Path, sources: list[Path]) -> str:
     [
         (second_log_vanishes, False, "it is not there, or no longer"),
         (last_byte_changes, False, "bad CRC"),
-        (last_batch_vanishes, False, "the results contradict each other, nothing was committed"),
+        (last_batch_vanishes, False, "where the catalog says"),
+        (
+            last_batch_loses_records,
+            False,
+            "the results contradict each other, nothing was committed",
+        ),
         (new_log_is_cut, True, "nothing was committed"),
     ],
 )

@@ -169,7 +169,8 @@ def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(tmp_path:
 
 
 def target(context: RunContext, state: PartitionState) -> VerifyTarget:
-    known = KnownPartition(key=state.key, state=state, refusal=None)
+    listed = context.tier.listing(state.key)
+    known = KnownPartition(key=state.key, state=state, refusal=None, listed=listed)
     return target_of(context, known, INDEX_INTERVAL_BYTES)
 
 

@@ -13,7 +13,7 @@ from tests.jobs.tiers import key_of, made_tier, put_updates
 from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import EVERYTHING, Scope
-from tierfold.jobs.settings.remarks import TOPICS_MAX, Remarks, remarks_on_plan, remarks_on_topic
+from tierfold.jobs.settings.remarks import TOPICS_MAX, Remarks, remarks_on_tier, remarks_on_topic
 from tierfold.jobs.settings.resolution import resolve
 
 VERBS: Final = (
@@ -96,7 +96,7 @@ def test_a_plan_advises_against_a_tombstone_that_late_records_outlast(
 ) -> None:
     config.write_text(LATE, encoding="utf-8")
     context = run_context(str(tier), None, NOW_MS)
-    found = remarks_on_plan(resolve((), config), context, EVERYTHING)
+    found = remarks_on_tier(resolve((), config), context, EVERYTHING)
     sentence = (
         "segment.ms = 604800000 (conf/defaults.toml) and max.compaction.lag.ms ="
         " 9223372036854775807 (conf/defaults.toml) should be below delete.retention.ms = 86400000"
@@ -105,7 +105,7 @@ def test_a_plan_advises_against_a_tombstone_that_late_records_outlast(
         " should be below it."
     )
     assert found == Remarks(warnings=(f"topics orders, users: {sentence}",))
-    in_scope = remarks_on_plan(resolve((), config), context, Scope(topics=("orders",)))
+    in_scope = remarks_on_tier(resolve((), config), context, Scope(topics=("orders",)))
     assert in_scope.warnings == (f"topic orders: {sentence}",)
     assert remarks_on_topic(resolve((), config), "users").warnings == (f"topic users: {sentence}",)
     ran = tierfold("config", "users", "--config", config)
@@ -122,5 +122,5 @@ def test_topics_beyond_a_few_are_counted(tmp_path: Path, config: Path) -> None:
     for number in range(TOPICS_MAX + 2):
         put_updates(many, key_of(f"t{number}"), 0)
     context = run_context(str(many), None, NOW_MS)
-    warning = remarks_on_plan(resolve((), config), context, EVERYTHING).warnings[-1]
+    warning = remarks_on_tier(resolve((), config), context, EVERYTHING).warnings[-1]
     assert warning.startswith("topics t0, t1, t2, t3, t4 and 2 more: segment.ms = ")

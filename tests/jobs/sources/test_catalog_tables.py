@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.compaction.builders import KEY
+from tests.storage import emulators
 from tests.storage.aged_tables import superseded
 from tests.storage.catalog_contract import A_RUN, committed, fresh
 from tierfold.compaction.model.errors import UnreadableObject
@@ -31,26 +33,38 @@ OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" 
 
 
 @pytest.fixture(scope="module")
-def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A catalog after more commits than lie between two checkpoints; some of it is forgotten."""
-    uri = str(tmp_path_factory.mktemp("tier") / "_tierfold")
-    Catalog(uri).claim([fresh(OTHER)], "first", at_ms=1)
-    for count in range(CHECKPOINT_INTERVAL // 2 + 1):
-        committed(Catalog(uri), KEY, f"run-{count}", f"merged-{count}")
-    RunsTable(uri).append([A_RUN])
-    RunsTable(uri).append([replace(A_RUN, chunk=1, counts={})])
-    assert list(Path(uri, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
-    superseded(Path(uri, "partitions"), hours=31 * 24)
-    assert Catalog(uri).clean_up() > 0
-    return uri
+def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A catalog in a folder, and one in a bucket; the environment has its endpoint and keys."""
+    folder = str(tmp_path_factory.mktemp("tier") / "_tierfold")
+    written(folder, CHECKPOINT_INTERVAL // 2 + 1)
+    assert list(Path(folder, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
+    superseded(Path(folder, "partitions"), hours=31 * 24)
+    assert Catalog(folder).clean_up() > 0
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**emulators.IDENTITY, "AWS_ENDPOINT_URL": emulators.moto()}.items():
+            patch.setenv(name, value)
+        bucket = f"s3://{emulators.new_bucket(emulators.moto())}/tier/_tierfold"
+        written(bucket, 2)
+        yield folder, bucket
+
+
+def written(catalog: str, commits: int) -> None:
+    """Write a catalog with this many commits."""
+    Catalog(catalog).claim([fresh(OTHER)], "first", at_ms=1)
+    for count in range(commits):
+        committed(Catalog(catalog), KEY, f"run-{count}", f"merged-{count}")
+    RunsTable(catalog).append([A_RUN])
+    RunsTable(catalog).append([replace(A_RUN, chunk=1, counts={})])
 
 
 @pytest.fixture(scope="module")
-def seen(catalog_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What delta-spark, in a session of its own, reads of it."""
+def seen_by_spark(
+    catalogs: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """What delta-spark, in a session of its own, reads of them."""
     folder = tmp_path_factory.mktemp("seen")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.jobs.delta_reader", catalog_uri, str(folder)],
+        [sys.executable, "-m", "tests.jobs.delta_reader", str(folder), *catalogs],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -58,7 +72,24 @@ def seen(catalog_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    assert emulators.IDENTITY["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
     return folder
+
+
+@pytest.fixture(params=[0, 1], ids=["folder", "bucket"])
+def number(request: pytest.FixtureRequest) -> int:
+    """Which of the catalogs."""
+    return int(request.param)
+
+
+@pytest.fixture
+def catalog_uri(catalogs: tuple[str, str], number: int) -> str:
+    return catalogs[number]
+
+
+@pytest.fixture
+def seen(seen_by_spark: Path, number: int) -> Path:
+    return seen_by_spark / str(number)
 
 
 def assert_same(found: DataFrame, expected: DataFrame) -> None:

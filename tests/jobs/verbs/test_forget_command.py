@@ -26,6 +26,21 @@ from tierfold.jobs.cli import commands as cli
 from tierfold.storage.tiers.remote_tier import Part
 
 
+def test_its_help_and_what_it_prints_fit_80_columns(tmp_path: Path) -> None:
+    tier, first, second, newest = histories(tmp_path / "tier")
+    planned = tierfold("forget", tier, "orders-0", "--dry-run")
+    assert (planned.code, planned.stderr) == (0, "")
+    ids = [segment.segment_id for segment in (first, second, newest)]
+    assert not told(planned.stdout, "orders-0: planned", "Offsets that vanish: 10–10", *ids)
+    forgotten = tierfold("forget", tier, "orders-0")
+    again = tierfold("forget", tier, "orders-0")
+    assert not told(forgotten.stdout, "orders-0: forgotten", "vanish: 10–10")
+    assert "Nothing is changed" not in forgotten.stdout
+    assert not told(again.stdout, "orders-0: nothing_to_do", "nothing to forget")
+    for ran in (planned, forgotten, again, tierfold("forget", "--help")):
+        assert max(map(len, ran.stdout.splitlines())) <= 80, ran.stdout
+
+
 def test_the_history_lists_it_and_no_restore_crosses_it(tmp_path: Path) -> None:
     tier, *_ = histories(tmp_path / "tier")
     assert tierfold("forget", tier, "orders-0").code == 0
@@ -50,7 +65,7 @@ def test_wrong_names_and_the_help(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     upload(tier, 0, 5)
     ran = tierfold("forget", tier, "order-0")
-    ran.refuses("tierfold forget", "no partition has the name 'order-0'", "orders-0?")
+    ran.refuses("no partition has the name 'order-0'", "orders-0?")
     assert not told(tierfold("forget", "--help").stdout, "Examples", "cannot be undone")
     assert not told(tierfold("vacuum", "--help").stdout, "--diverged", "tier.binding=detached")
 

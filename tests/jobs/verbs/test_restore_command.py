@@ -50,7 +50,7 @@ def test_a_missing_partition_is_reported_with_similar_names(
     tier: Path, verb: tuple[str, ...]
 ) -> None:
     ran = tierfold(*verb, tier, "order-0")
-    ran.refuses(f"tierfold {verb[0]}", "no partition has the name 'order-0'", "orders-0?")
+    ran.refuses(f"{tier}: no partition has the name 'order-0'", "orders-0?")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
         ["2026-11-21T15:30:00.000Z", RUNS[0], "found", "1"],
     ]
     # One state is current, although the one before an empty claim is the same.
-    assert [line.split()[-1] for line in lines] == ["current", "same"]
+    assert [line.split()[-1] for line in lines] == ["current", "now"]
     entries = history(tier, "--json").entries[0]["history"]
     assert [entry["is_current"] for entry in entries] == [True, False]
     assert all(entry["is_same_as_current"] for entry in entries)

@@ -185,10 +185,11 @@ def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -
     assert [report.next_offset for report in reports] == [RECORDS_PER_SEGMENT] * 3
     assert "younger than min.compaction.lag.ms (30)" in reports[0].reason
     assert reports[1].reason == ""
+    (orders, *_) = survey(context, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
+    assert orders.regions is not None
+    assert orders.regions.first_uncleanable == RECORDS_PER_SEGMENT
     known = status(context, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
-    regions = known[0].regions
-    assert regions is not None
-    assert regions.first_uncleanable == RECORDS_PER_SEGMENT
+    assert known[0].ratio == orders.ratio
 
 
 def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> None:

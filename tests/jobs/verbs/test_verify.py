@@ -216,7 +216,9 @@ def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
     context = run_context(str(stage.folder), None, None)
     whole = a_state([stage.rewrite(A, B, C, E, F)], stage.originals)
     for state, is_compared in ((whole, True), (replace(whole, **changes), False)):
-        known = KnownPartition(key=KEY, state=state, refusal=None)
+        known = KnownPartition(
+            key=KEY, state=state, refusal=None, listed=context.tier.listing(KEY)
+        )
         found = target_of(context, known, INTERVAL_BYTES)
         assert (found.before is not None, found.corruptions) == (is_compared, ())
     assert found.notes[0].startswith(f"not compared: {why}")
@@ -355,7 +357,7 @@ def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
     later = put_segment(stage.tier, SECOND[1:], offsets=(7, 9))
     context = run_context(str(stage.folder), None, None)
     state = a_state([stage.originals[0], later])
-    known = KnownPartition(key=KEY, state=state, refusal=None)
+    known = KnownPartition(key=KEY, state=state, refusal=None, listed=context.tier.listing(KEY))
     (fault,) = target_of(context, known, INTERVAL_BYTES).corruptions
     assert "ends at offset 5" in fault
     assert "starts at 7" in fault

@@ -33,6 +33,12 @@ class TestCatalogAtAPathOrUri(CatalogContract):
         return Catalog(request.param.format(uri))
 
 
+class TestCatalogInABucket(CatalogContract):
+    @pytest.fixture
+    def catalog(self, bucket_uri: str) -> Catalog:
+        return Catalog(f"{bucket_uri}/tier/_tierfold")
+
+
 @contextmanager
 def a_full_disk() -> Iterator[None]:
     """No file may grow beyond a few bytes, as on a disk without space."""
@@ -73,7 +79,7 @@ class TestReading:
     def test_the_predicate_stays_short_for_any_number_of_topics(self, uri: str) -> None:
         # delta-rs takes half a minute to plan a predicate with thousands of topics.
         script = Script()
-        catalog = Catalog(uri, partial(ScriptedTable, script))
+        catalog = Catalog(uri, open_table=partial(ScriptedTable, script))
         named = [
             replace(KEY, topic_id=f"{number:021d}A", partition=partition)
             for number in range(200)

@@ -48,7 +48,7 @@ def test_a_commit_without_segments_is_found_in_the_past(
         state = claim(Catalog(uri), Catalog(uri).read().get(KEY, fresh()), run).state
     script = ending(rivals(uri, *runs), is_written=is_written, is_answered=is_answered)
     release = proposed(state, ReleaseClaim(run="a"), commit_id=new_commit_id(), at_ms=2)
-    outcome = Catalog(uri, partial(ScriptedTable, script)).commit([release])[KEY]
+    outcome = Catalog(uri, open_table=partial(ScriptedTable, script)).commit([release])[KEY]
     fenced = Fenced(epoch=3, by_epoch=3 + len(runs), by_run=runs[-1])
     took_place = Committed(epoch=3, commit_id=release.commit_id)
     assert outcome == (took_place if is_written else fenced)
@@ -68,6 +68,6 @@ def test_a_claim_is_found_in_the_past(uri: str, is_written: bool, is_first: bool
         return claim(Catalog(uri), Catalog(uri).read().get(KEY, before), "c")
 
     script = ending(rival, is_written=is_written)
-    found = claim(Catalog(uri, partial(ScriptedTable, script)), before, "b")
+    found = claim(Catalog(uri, open_table=partial(ScriptedTable, script)), before, "b")
     assert isinstance(found.outcome, Committed) is is_written
     assert row_of(uri).owner_run == "c"

@@ -25,6 +25,7 @@ from tierfold.storage.catalog.delta_tables import (
     DeltaFolder,
     TableLayout,
 )
+from tierfold.storage.catalog.folder_files import FolderFiles
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 
@@ -226,8 +227,10 @@ class TestRepair:
         uri = tmp_path / "catalog"
         shutil.copytree(stage.uri, uri)
         newest = uri / stage.newest_commit.relative_to(stage.uri)
-        (added,) = read_commit(newest).added
-        (uri / "partitions" / added).write_bytes(b"")
+        table = uri / "partitions"
+        log = FolderFiles(table, str(table))
+        (added,) = read_commit(log, str(newest.relative_to(table))).added
+        (table / added).write_bytes(b"")
         with pytest.raises(TierfoldError, match="part-"):
             Catalog(str(uri)).read()
         newest.unlink()

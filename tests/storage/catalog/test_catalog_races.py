@@ -28,7 +28,7 @@ def overtaken(*meanwhile: Event) -> Script:
 
 
 def under(script: Script, uri: str) -> Catalog:
-    return Catalog(uri, partial(ScriptedTable, script))
+    return Catalog(uri, open_table=partial(ScriptedTable, script))
 
 
 def claims_of(uri: str, run: str, partitions: Sequence[PartitionKey], count: int) -> int:

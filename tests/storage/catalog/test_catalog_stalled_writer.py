@@ -25,16 +25,33 @@ from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.delta_log import DeltaLog
+from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
-from tierfold.storage.catalog.log_boundary import LogBoundary
+from tierfold.storage.catalog.folder_files import FolderFiles
+from tierfold.storage.catalog.log_boundary import BOUNDARY_FOLDER
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS
 from tierfold.storage.clock import pause
 
 
+def table_of(uri: str) -> Path:
+    return Path(uri) / "partitions"
+
+
+def log_folder(uri: str) -> Path:
+    return table_of(uri) / "_delta_log"
+
+
+def log_at(table: Path) -> DeltaLog:
+    return DeltaLog(FolderFiles(table, str(table)))
+
+
 def log_of(uri: str) -> DeltaLog:
-    return DeltaLog(Path(uri) / "partitions")
+    return log_at(table_of(uri))
+
+
+def commit_of(uri: str, version: int) -> Path:
+    return table_of(uri) / commit_name(version)
 
 
 def claims(uri: str, key: PartitionKey, number: int) -> PartitionState:
@@ -47,9 +64,9 @@ def claims(uri: str, key: PartitionKey, number: int) -> PartitionState:
 def cut(uri: str, key: PartitionKey) -> int:
     """Claim `key` until there is a new checkpoint; then cut the log, as if a month later."""
     claims(uri, key, CHECKPOINT_INTERVAL + 1)
-    kept = cut_soon(log_of(uri).table, hours=MEMORY_HOURS + 1)
+    kept = cut_soon(table_of(uri), hours=MEMORY_HOURS + 1)
     assert Catalog(uri).clean_up() > 0
-    assert LogBoundary(log_of(uri).table).read() == kept
+    assert log_of(uri).boundary.read() == kept
     return kept
 
 
@@ -108,11 +125,11 @@ def held_between_check_and_put(uri: str, meanwhile: Event) -> Catalog:
         log = log_of(uri)
         log.checkpoint(log.sync())
         # The last file that delta-rs opens before its put, once others have committed.
-        held.append(Held(max(log.folder.glob("*.checkpoint.parquet"))))
+        held.append(Held(max(log_folder(uri).glob("*.checkpoint.parquet"))))
         thread.start()
 
     script = Script(at("replace 1", held_up), at("replace 1", thread.join, is_done=True))
-    return Catalog(uri, partial(ScriptedTable, script))
+    return Catalog(uri, open_table=partial(ScriptedTable, script))
 
 
 @pytest.fixture
@@ -129,7 +146,7 @@ def strays(steps: Script) -> list[int]:
 
 
 def versions(uri: str) -> list[int]:
-    return sorted(int(path.stem) for path in log_of(uri).folder.glob("*.json"))
+    return sorted(int(path.stem) for path in log_folder(uri).glob("*.json"))
 
 
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
@@ -174,7 +191,7 @@ def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(uri: str, step
 def test_a_late_row_of_a_run_is_refused(uri: str) -> None:
     runs = RunsTable(uri)
     runs.append([A_RUN])
-    LogBoundary(Path(uri) / "runs").raise_to(10)
+    log_at(Path(uri) / "runs").boundary.raise_to(10)
     with pytest.raises(UnreadableObject, match="stalled for so long"):
         runs.append([A_RUN])
     assert not (Path(uri) / "runs" / "_delta_log" / f"{2:020d}.json").exists()
@@ -190,7 +207,7 @@ def test_a_late_first_version_makes_no_table(uri: str) -> None:
         table = Path(call.arguments[0])
         scratch = str(table.with_name("elsewhere"))
         made = create(scratch, **call.named)
-        shutil.copy(DeltaLog(Path(scratch)).commit_path(0), DeltaLog(table).folder)
+        shutil.copy(Path(scratch) / commit_name(0), table / "_delta_log")
         return made
 
     create = DeltaTable.create
@@ -205,17 +222,18 @@ def test_a_late_first_version_makes_no_table(uri: str) -> None:
 
 class TestTheBoundary:
     def test_it_only_rises(self, tmp_path: Path) -> None:
-        boundary = LogBoundary(tmp_path)
+        boundary = log_at(tmp_path).boundary
         assert boundary.read() == 0
         for version, highest in ((20, 20), (40, 40), (30, 40)):
             boundary.raise_to(version)
             assert boundary.read() == highest
 
     def test_a_stalled_deleter_does_not_lower_it(self, tmp_path: Path) -> None:
-        LogBoundary(tmp_path).raise_to(40)
-        LogBoundary(tmp_path).raise_to(20)
-        LogBoundary(tmp_path).raise_to(41)
-        assert [path.name for path in LogBoundary(tmp_path).folder.iterdir()] == [f"{41:020d}"]
+        log_at(tmp_path).boundary.raise_to(40)
+        log_at(tmp_path).boundary.raise_to(20)
+        log_at(tmp_path).boundary.raise_to(41)
+        left = (tmp_path / BOUNDARY_FOLDER).iterdir()
+        assert [path.name for path in left] == [f"{41:020d}"]
 
     @pytest.mark.parametrize(("version", "is_kept"), [(19, False), (20, True), (21, True)])
     def test_a_commit_below_it_does_not_count(self, version: int, is_kept: bool) -> None:
@@ -225,12 +243,12 @@ class TestTheBoundary:
 class TestCutting:
     def test_versions_of_the_last_month_stay(self, uri: str) -> None:
         claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
-        log = log_of(uri)
-        found = log.folder.glob("*.checkpoint.parquet")
+        log = log_folder(uri)
+        found = log.glob("*.checkpoint.parquet")
         checkpoints = sorted(int(path.name[:20]) for path in found)
         assert len(checkpoints) == 2
         rows = tuple(Catalog(uri).history(KEY))
-        for commit in log.folder.glob("*.json"):
+        for commit in log.glob("*.json"):
             if int(commit.stem) < checkpoints[1]:
                 backdated(commit, hours=MEMORY_HOURS + 1)
         assert Catalog(uri).clean_up(is_dry_run=True) == checkpoints[0]
@@ -244,8 +262,8 @@ class TestCutting:
 
     def test_a_commit_that_came_too_late_is_deleted_the_next_time(self, uri: str) -> None:
         kept = cut(uri, KEY)
-        stray = log_of(uri).commit_path(3)
-        shutil.copy(log_of(uri).commit_path(kept), stray)
+        stray = commit_of(uri, 3)
+        shutil.copy(commit_of(uri, kept), stray)
         row = Catalog(uri).read()[KEY]
         assert Catalog(uri).clean_up() == 1
         assert not stray.exists()
@@ -253,20 +271,20 @@ class TestCutting:
 
     def test_nothing_is_deleted_if_the_remaining_checkpoint_is_broken(self, uri: str) -> None:
         claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
-        log = log_of(uri)
-        oldest = min(log.folder.glob("*.checkpoint.parquet"))
-        for commit in log.folder.glob("*.json"):
+        log = log_folder(uri)
+        oldest = min(log.glob("*.checkpoint.parquet"))
+        for commit in log.glob("*.json"):
             if commit.name[:20] <= oldest.name[:20]:
                 backdated(commit, hours=MEMORY_HOURS + 1)
         oldest.write_bytes(oldest.read_bytes()[:-100] + b"PAR1")
         with pytest.raises(CorruptLog, match="the checkpoint cannot be read"):
             Catalog(uri).clean_up()
         assert min(versions(uri)) == 0
-        assert LogBoundary(log.table).read() == 0
+        assert log_of(uri).boundary.read() == 0
 
     def test_the_scratch_folder_of_a_dead_run_is_deleted(self, uri: str) -> None:
         claims(uri, KEY, 1)
-        table = log_of(uri).table
+        table = table_of(uri)
         for name, hours in (("old", MEMORY_HOURS + 1), ("new", 0)):
             scratch = table / f"_tierfold_checkpoint-{name}"
             scratch.mkdir()
@@ -290,12 +308,12 @@ class TestDeltaDeletesNothing:
                 "delta.enableExpiredLogCleanup": "true",
             },
         )
-        backdated(log_of(uri).commit_path(0), hours=48)
+        backdated(commit_of(uri, 0), hours=48)
         claims(uri, KEY, 3)
         assert versions(uri) == [0, 1, 2, 3, 4]
         found = DeltaTable(f"{uri}/partitions").metadata().configuration
         assert found["delta.enableExpiredLogCleanup"] == "false"
-        assert not list(log_of(uri).folder.glob("*.checkpoint.parquet"))
+        assert not list(log_folder(uri).glob("*.checkpoint.parquet"))
 
     def test_a_new_catalog_forbids_cleanup(self, uri: str) -> None:
         claims(uri, KEY, 1)

@@ -23,7 +23,7 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
 from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from tierfold.storage.catalog.file_sync import sync, sync_all
-from tierfold.storage.catalog.log_boundary import LogBoundary
+from tierfold.storage.catalog.folder_files import FolderFiles
 from tierfold.storage.catalog.runs_table import RunsTable
 
 
@@ -45,6 +45,10 @@ def disk(tier: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk(tier)
     watched(monkeypatch, disk)
     return disk
+
+
+def log_at(table: Path) -> DeltaLog:
+    return DeltaLog(FolderFiles(table, str(table)))
 
 
 def claims(uri: str, number: int) -> PartitionState:
@@ -165,7 +169,7 @@ def test_a_power_cut_while_a_checkpoint_is_written_changes_nothing(
     with monkeypatch.context() as patch:
         watched(patch, disk)
         row = claims(uri, 3)
-        log = DeltaLog(Path(uri) / "partitions")
+        log = log_at(Path(uri) / "partitions")
         tail = log.sync()
 
     def look() -> None:
@@ -181,7 +185,7 @@ def test_a_power_cut_while_a_checkpoint_is_written_changes_nothing(
     assert DeltaTable(str(left.parent)).version() == 3
     assert [int(path.name[:20]) for path in left.glob("*.checkpoint.parquet")] == [3]
     assert (left / "_last_checkpoint").read_bytes()
-    assert not list(log.table.glob("_tierfold_checkpoint-*"))
+    assert not list((Path(uri) / "partitions").glob("_tierfold_checkpoint-*"))
 
 
 def test_the_boundary_is_durable_before_a_commit_is_deleted(
@@ -205,7 +209,7 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
             left = image / "deep" / "catalog" / "partitions"
             assert rows_in(image) == row
             gone = every - {path.name for path in (left / "_delta_log").glob("*.json")}
-            assert not gone or LogBoundary(left).read() == kept
+            assert not gone or log_at(left).boundary.read() == kept
 
     watched(monkeypatch, disk, look)
     assert Catalog(uri).clean_up() == kept
@@ -219,9 +223,9 @@ def test_an_unsynced_checkpoint_is_synced_before_older_commits_are_deleted(
 ) -> None:
     """delta-rs wrote it, in an older tierfold."""
     row = claims(uri, 3)
-    log = DeltaLog(Path(uri) / "partitions")
-    DeltaTable(str(log.table)).create_checkpoint()
-    for path in log.folder.glob("*.json"):
+    table = Path(uri) / "partitions"
+    DeltaTable(str(table)).create_checkpoint()
+    for path in (table / "_delta_log").glob("*.json"):
         backdated(path, hours=MEMORY_HOURS + 1)
         disk.contents[path.stat().st_ino, path.stat().st_mtime_ns] = path.read_bytes()
     assert Catalog(uri).clean_up() == 3

@@ -49,7 +49,7 @@ def orders() -> Iterator[tuple[str, ...]]:
 
 def late(uri: str, meanwhile: Event) -> Catalog:
     """A catalog whose first write reaches the store only after something else has happened."""
-    return Catalog(uri, partial(ScriptedTable, Script(at("replace 1", meanwhile))))
+    return Catalog(uri, open_table=partial(ScriptedTable, Script(at("replace 1", meanwhile))))
 
 
 def publishing(state: PartitionState, name: str, offset: int, *more: Update) -> CommitProposal:

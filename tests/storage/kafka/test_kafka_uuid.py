@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import base64
+import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierfold.storage.kafka.kafka_uuid import is_kafka_uuid, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import is_kafka_uuid, is_own_id, new_segment_id
 
 
 def test_new_ids_differ_and_look_like_kafkas() -> None:
     ids = {new_segment_id() for _ in range(2000)}
     assert len(ids) == 2000
     assert all(is_kafka_uuid(text) and not text.startswith("-") for text in ids)
+
+
+def test_an_id_of_ours_is_known_and_a_brokers_is_not() -> None:
+    assert all(is_own_id(new_segment_id()) for _ in range(200))
+    brokers = (base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22] for _ in range(200))
+    assert not any(map(is_own_id, brokers))
+    assert not is_own_id("short")
 
 
 @given(st.binary(min_size=16, max_size=16))

@@ -22,6 +22,7 @@ from tests.storage.call_scripts import Script
 from tests.storage.corrupted_bytes import patched, summed
 from tests.storage.live_segments import a_group_task, flip_bit
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
+from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
@@ -30,7 +31,6 @@ from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
 from tierfold.storage.segments.segment_reader import Batch
 from tierfold.storage.segments.segment_scan import scan_transactions
@@ -47,17 +47,22 @@ def a_task(log: Log, **fields: Any) -> GroupTask:
 
 def rewritten(log: Log, *superseded: int, **fields: Any) -> GroupReceipt:
     """The receipt if the records of those ordinals, over all segments, are superseded."""
-    first = {}
+    ordinals = {}
     seen = 0
     for segment in log.segments:
-        first[segment.segment_id] = seen
-        seen += sum(len(batch.records) for batch in batches_of(log, segment))
+        records = sum(len(batch.records) for batch in batches_of(log, segment))
+        ordinals[segment.segment_id] = np.arange(seen, seen + records)
+        seen += records
 
-    def bits(segment: Segment, records: int) -> np.ndarray:
-        start = first[segment.segment_id]
-        return np.isin(np.arange(start, start + records), superseded) * SUPERSEDED
+    def bits(segment: Segment) -> np.ndarray:
+        return np.isin(ordinals[segment.segment_id], superseded) * SUPERSEDED
 
     return rewrite_group(log.tier, a_task(log, **fields), bits)
+
+
+def nothing_superseded(_: Segment) -> np.ndarray:
+    """Enough bits for any log here."""
+    return np.zeros(100, np.uint8)
 
 
 def after(log: Log, receipt: GroupReceipt) -> str:
@@ -143,11 +148,16 @@ def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("range_bytes", [None, 90])
 @pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
 def test_unchanged_stretches_are_copied_once_a_record_is_removed(
-    window_bytes: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window_bytes: int,
+    range_bytes: int | None,
+    threads: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_rewrite, "WINDOW_BYTES", window_bytes)
+    small_windows(monkeypatch, window_bytes, range_bytes)
     log = picture("0:a=1 [1:b=1 2:c=1] 3:d=1 [4:e=1 5:f=1] 6:g=1", tmp_path)
     assert rewritten(log).result is GroupResult.UNCHANGED
     receipt = rewritten(log, 5, threads=threads)
@@ -161,7 +171,7 @@ def test_unchanged_stretches_are_copied_once_a_record_is_removed(
 def test_aborted_data_is_found_in_every_window(
     window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_rewrite, "WINDOW_BYTES", window_bytes)
+    small_windows(monkeypatch, window_bytes)
     log = picture("0:a=1 P1(1:b=1) 2:c=1 P2(3:d=1) P1([4:e=1 5:=2]) 6:P1:A", tmp_path)
     entry = AbortedTransaction(producer_id=1, first_offset=1, last_offset=6, last_stable_offset=3)
     receipt = rewritten(log, aborted=(entry,), listed=(entry,))
@@ -265,7 +275,7 @@ def test_a_corrupt_source_leaves_nothing_behind(number: int, tmp_path: Path) -> 
     flip_bit(path_of(log, number, Part.LOG))
     before = files_of(log)
     with pytest.raises(CorruptLog, match="bad CRC") as caught:
-        rewrite_group(log.tier, a_task(log), lambda _, records: np.zeros(records, np.bool_))
+        rewrite_group(log.tier, a_task(log), nothing_superseded)
     assert caught.value.where.endswith(f"{log.segments[number].segment_id}.log")
     assert files_of(log) == before
 
@@ -276,11 +286,11 @@ def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_p
     before = files_of(log)
     met: list[set[str]] = []
 
-    def superseded(segment: Segment, records: int) -> np.ndarray:
+    def superseded(segment: Segment) -> np.ndarray:
         if segment == log.segments[1]:
             met.append(files_of(log) - before)
             raise error
-        return np.zeros(records, np.bool_)
+        return nothing_superseded(segment)
 
     with pytest.raises(error) as caught:
         rewrite_group(log.tier, a_task(log), superseded)
@@ -288,6 +298,20 @@ def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_p
     assert [len(extra) for extra in met] == [1]
     assert files_of(log) == before
     assert caught.tb is not None
+
+
+@pytest.mark.parametrize(
+    ("bits", "reason"),
+    [(np.zeros(2, np.uint8), "more records than there are bits"), (np.eye(4)[3], "later ones")],
+)
+def test_bits_of_other_records_stop_the_rewrite(
+    bits: np.ndarray, reason: str, tmp_path: Path
+) -> None:
+    log = picture("0:a=1 1:b=1 2:c=1", tmp_path)
+    before = files_of(log)
+    with pytest.raises(ValueError, match=reason):
+        rewrite_group(log.tier, a_task(log), lambda _: bits.astype(np.uint8))
+    assert files_of(log) == before
 
 
 @pytest.mark.parametrize("offsets", [{"start_offset": 1}, {"end_offset": 1}])
@@ -309,8 +333,8 @@ def test_a_control_record_without_a_type_is_reported_with_its_place(tmp_path: Pa
     draft = BatchDraft(base_offset=0, records=(record,), is_control=True, producer_id=1)
     log = with_log(picture("0:P1:A", tmp_path), write_batch(draft))
     for read in (
-        lambda: rewrite_group(log.tier, a_task(log), lambda _, n: np.zeros(n, np.uint8)),
-        lambda: scan_transactions(np.frombuffer(write_batch(draft), np.uint8), where="a log"),
+        lambda: rewrite_group(log.tier, a_task(log), nothing_superseded),
+        lambda: scan_transactions(stored(write_batch(draft), where="a log")),
     ):
         with pytest.raises(CorruptLog, match="no readable type") as caught:
             read()

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from tests.pictures.batch_words import draft_of
 from tests.storage.legacy_messages import message, wrapper
+from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.transactions import ABORT, COMMIT, DATA, EMPTIED
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_draft import write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.batch_headers import joined_heads, read_heads
 from tierfold.storage.segments import segment_scan
+from tierfold.storage.segments.log_windows import checked_windows
 from tierfold.storage.segments.segment_scan import (
     ScannedSegment,
     ScanOrder,
-    checked_heads,
     scan_segment,
     scan_transactions,
 )
@@ -40,7 +41,7 @@ def scanned(
     threads: int = 1,
 ) -> ScannedSegment:
     order = ScanOrder(first_dirty=first_dirty, buckets=buckets, threads=threads)
-    return scan_segment(log_of(*words), aborted, order, where="a log")
+    return scan_segment(stored(log_of(*words)), aborted, order)
 
 
 def entries(found: ScannedSegment) -> list[tuple[int, bytes]]:
@@ -142,7 +143,7 @@ def test_the_scan_does_not_depend_on_window_and_batch_sizes(
 ) -> None:
     whole = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
     with pytest.MonkeyPatch.context() as small:
-        small.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
+        small_windows(small, window_bytes)
         small.setattr(segment_scan, "KEYS_MAX", keys_max)
         pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED, threads=threads)
     assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
@@ -174,7 +175,7 @@ def _bucket_by_key(found: ScannedSegment) -> dict[int, int]:
 
 def test_an_empty_log_is_refused() -> None:
     with pytest.raises(CorruptLog, match="the log is empty, 0 bytes"):
-        checked_heads(np.empty(0, np.uint8), where="a log")
+        scan_transactions(stored(b""))
 
 
 def legacy_log() -> np.ndarray:
@@ -188,18 +189,16 @@ def legacy_log() -> np.ndarray:
 
 def test_the_messages_in_a_wrapper_are_scanned() -> None:
     order = ScanOrder(first_dirty=0, buckets=2)
-    found = scan_segment(legacy_log(), (), order, where="a log")
+    found = scan_segment(stored(legacy_log()), (), order)
     assert found.records == 6
     assert found.own_bits.tolist() == [SUPERSEDED, SUPERSEDED, 0, 0, 0, 0]
     assert entries(found) == [(3, b"b"), (4, b"c"), (5, b"a")]
 
 
 @pytest.mark.parametrize("window_bytes", [1, 100, 10**6])
-def test_heads_hold_what_is_inside_a_wrapper(
-    window_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
-    heads = checked_heads(legacy_log(), where="a log")
+def test_heads_hold_what_is_inside_a_wrapper(window_bytes: int) -> None:
+    log = stored(legacy_log(), window_bytes=window_bytes)
+    heads = joined_heads([window.heads for window in checked_windows(log)])
     assert heads.base_offset.tolist() == [3, 5, 8, 9]
     assert heads.last_offset.tolist() == [3, 7, 8, 9]
     assert heads.count.tolist() == [1, 3, 1, 1]
@@ -208,7 +207,7 @@ def test_heads_hold_what_is_inside_a_wrapper(
 def test_beyond_the_round_only_transaction_batches_are_read() -> None:
     old = wrapper(1, message(0, b"x") + message(1, b"y"))
     new = b"".join(write_batch(draft_of(word, 0)) for word in ("P1(2:a=1)", "3:P1:C"))
-    txn_batches = scan_transactions(np.frombuffer(old + new, np.uint8), where="a log")
+    txn_batches = scan_transactions(stored(old + new))
     assert txn_batches.base_offset.tolist() == [2, 3]
     assert txn_batches.control_type.tolist() == [DATA, COMMIT]
 
@@ -216,14 +215,11 @@ def test_beyond_the_round_only_transaction_batches_are_read() -> None:
 def test_a_wrapper_that_overlaps_the_previous_batch_is_refused() -> None:
     first = wrapper(4, message(0, b"x") + message(1, b"y"))
     inner = message(4, b"x", magic=0) + message(6, b"y", magic=0)
-    log = np.frombuffer(first + wrapper(6, inner, magic=0), np.uint8)
+    log = first + wrapper(6, inner, magic=0)
     expected = rf"the message at byte {len(first)} \(offset 6\) begins at offset 4, though offset 4"
-    with (
-        pytest.MonkeyPatch.context() as small,
-        pytest.raises(CorruptLog, match=expected),
-    ):
-        small.setattr(segment_scan, "WINDOW_BYTES", 1)
-        checked_heads(log, where="a log")
+    for range_bytes in (1, len(first), 2**30):
+        with pytest.raises(CorruptLog, match=expected):
+            scan_transactions(stored(log, window_bytes=1, range_bytes=range_bytes))
 
 
 def test_a_bad_checksum_is_refused() -> None:
@@ -231,4 +227,4 @@ def test_a_bad_checksum_is_refused() -> None:
     log[-2] ^= 1
     position = int(read_heads(log_of("0:a=1", "1:b=2"), where="").position[1])
     with pytest.raises(CorruptLog, match=f"at byte {position} .*bad CRC"):
-        scan_segment(log, (), ScanOrder(first_dirty=0, buckets=1), where="a log")
+        scan_segment(stored(log), (), ScanOrder(first_dirty=0, buckets=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import google_crc32c
 import numpy as np
@@ -30,6 +30,7 @@ from tierfold.storage.segments.segment_metadata import (
 )
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.object_store import StoredChecksum
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
 DUE_MS = 300
@@ -233,3 +234,54 @@ def test_a_side_file_that_a_power_cut_emptied_is_not_copied_on(log: Log, part: P
     Path(log.tier.uri(address_of(KEY, last), part)).write_bytes(b"")
     with pytest.raises(CorruptLog, match=f"{last.segment_id}.{part.value}"):
         written(log, a_batch(0, 1))
+
+
+class StatingStore(LocalStore):
+    """A folder that says the CRC32C of an object, as S3 does, raised by `error`."""
+
+    error = 0
+    read_keys: ClassVar[list[str]] = []
+
+    def stored_checksum(self, key: str) -> StoredChecksum | None:  # type: ignore[override]
+        data = Path(self.uri(key)).read_bytes()
+        return StoredChecksum(
+            size_bytes=len(data), crc32c=(google_crc32c.value(data) + self.error) % 2**32
+        )
+
+    def read_range(self, key: str, start: int, length: int) -> np.ndarray:
+        self.read_keys.append(key)
+        return super().read_range(key, start, length)
+
+
+class WrongStore(StatingStore):
+    """One whose checksums are wrong, as of some emulators."""
+
+    error = 1
+
+
+@pytest.mark.parametrize(("kind", "parts_read"), [(StatingStore, 0), (WrongStore, len(Part))])
+def test_a_checksum_that_the_store_says_saves_reading_back_if_it_is_right(
+    log: Log, kind: type[StatingStore], parts_read: int
+) -> None:
+    assert isinstance(log.tier.store, LocalStore)
+    stating = replace(log, tier=replace(log.tier, store=kind(log.tier.store.root)))
+    kind.read_keys.clear()
+    segment = written(stating, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
+    assert sum(segment.segment_id in key for key in kind.read_keys) == parts_read
+    assert part_of(log, segment, Part.LOG)
+
+
+class RottingStore(ScriptedStore):
+    """A scripted store that says the CRC32C of what it keeps."""
+
+    error = 0
+    stored_checksum = StatingStore.stored_checksum  # type: ignore[assignment]
+
+
+def test_a_store_that_keeps_other_bytes_is_found_by_its_checksum(log: Log) -> None:
+    assert isinstance(log.tier.store, LocalStore)
+    root = log.tier.store.root
+    rotting = RottingStore(root, Script(rots(root, Part.LOG, CORRUPTIONS["a bit turned"])))
+    log = replace(log, tier=replace(log.tier, store=rotting))
+    with pytest.raises(UnreadableObject, match="are read back"):
+        written(log, *[a_batch(i, i) for i in range(3)])

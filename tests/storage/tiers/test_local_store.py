@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.storage.object_store_contract import MIB, RealStoreContract
@@ -29,6 +30,16 @@ class TestLocalStore(RealStoreContract):
         data = self.store.read("object")
         (tmp_path / "object").unlink()
         assert int(data.min()) == int(data.max()) == 7
+
+    def test_a_large_range_is_mapped_wherever_it_begins(self) -> None:
+        content = np.random.default_rng(3).integers(0, 256, 3 * MIB, np.uint8)
+        self.store.create("object", content.tobytes())
+        for start in (0, 1, 4095, 4096, MIB + 7):
+            for length in (MIB, MIB + 1, 9 * MIB):
+                data = self.store.read_range("object", start, length)
+                assert np.array_equal(data, content[start : start + length])
+                data[:] = 0  # It is a copy on write: the file keeps its bytes.
+        assert np.array_equal(self.store.read("object"), content)
 
     def test_the_file_of_a_dead_writer_is_no_object(self, tmp_path: Path) -> None:
         (tmp_path / "f").mkdir()

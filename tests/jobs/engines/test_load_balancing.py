@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierfold.compaction.planning.load_balancing import assigned, task_count
+from tierfold.jobs.engines.task_assignment import assigned, task_count
 
 sizes = st.lists(st.integers(0, 2**40) | st.integers(0, 5), max_size=40)
 

@@ -1,0 +1,247 @@
+"""Peak memory of a worker that scans, rewrites and checks one large segment of a bucket.
+
+    python -m tests.bench.memory --megabytes 2047 --distinct 0.1 --distinct 1
+
+The store copies every range into a fresh array, as a bucket's does, and maps none. A worker first
+handles a small segment, which loads kernels and libraries. What its anonymous memory (RssAnon)
+then grows by at most is printed for each step. No JVM takes part.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.jobs.commands import ROOT
+from tests.storage.live_segments import KEY, a_check_order, a_group_task, a_tier, put_segment
+from tierfold.compaction.model.segments import Segment
+from tierfold.jobs.engines.rewrite import RewriteStage
+from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
+from tierfold.jobs.engines.scan import ScanStage, ScanTask
+from tierfold.storage.indexes.index_builder import build_indexes
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
+from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
+from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.segments.segment_check import read_and_check
+from tierfold.storage.segments.segment_scan import ScanOrder
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part, address_of
+
+KEY_BYTES: Final = 24
+VALUE_BYTES: Final = 1024
+BATCH_RECORDS: Final = 16
+LIMIT_MIB: Final = 384
+"""What each step may take above the warm worker."""
+_INTERVAL_BYTES: Final = 4096
+_BUCKETS: Final = 8
+_WARM_BATCHES: Final = 500
+
+
+class CopyingStore(LocalStore):
+    """A folder whose ranges are fresh arrays, as those of a bucket are."""
+
+    @property
+    def maps_ranges(self) -> bool:
+        """See `ObjectStore.maps_ranges`."""
+        return False
+
+    def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
+        """See `ObjectStore.read_range`."""
+        return np.fromfile(self.uri(key), np.uint8, count=length, offset=start)
+
+
+class Peak:
+    """How far a block's anonymous memory grows above that at its start, sampled by a thread."""
+
+    def __enter__(self) -> Peak:
+        self._start_bytes = self._peak_bytes = _anonymous_bytes()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        self._began_s = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.elapsed_s = time.perf_counter() - self._began_s
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def mib(self) -> float:
+        """The growth in MiB."""
+        return (self._peak_bytes - self._start_bytes) / 2**20
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(0.002):
+            self._peak_bytes = max(self._peak_bytes, _anonymous_bytes())
+
+
+def _anonymous_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/self/status has no RssAnon")
+
+
+def _batches(count: int, distinct: float) -> Iterator[bytes]:
+    """Batches of 16 records; their keys are drawn from a share of as many keys as records."""
+    rng = np.random.default_rng(16)
+    keys = max(1, int(count * BATCH_RECORDS * distinct))
+    numbers = rng.permutation(count * BATCH_RECORDS) % keys
+    value = rng.integers(0, 256, VALUE_BYTES, np.uint8).tobytes()
+    marks = [f"{i:0{KEY_BYTES}d}".encode() for i in range(BATCH_RECORDS)]
+    drafts = tuple(
+        RecordDraft(offset=i, timestamp_ms=1_700_000_000_000, key=mark, value=value)
+        for i, mark in enumerate(marks)
+    )
+    template = write_batch(BatchDraft(base_offset=0, records=drafts, leader_epoch=3))
+    places = [template.index(mark) for mark in marks]
+    batch = bytearray(template)
+    for number in range(count):
+        base = number * BATCH_RECORDS
+        batch[:8] = base.to_bytes(8)
+        for i, place in enumerate(places):
+            batch[place : place + KEY_BYTES] = f"{numbers[base + i]:0{KEY_BYTES}d}".encode()
+        CRC.pack_into(batch, CRC_AT, crc32c(np.frombuffer(batch, np.uint8)))
+        yield bytes(batch)
+
+
+def put_large(tier: LocalTieredStorage, count: int, distinct: float) -> Segment:
+    """Write a segment of that many batches, piece by piece; its small files are a template's."""
+    first = put_segment(tier, [next(_batches(1, 1))], offsets=(0, BATCH_RECORDS - 1))
+    staged = tier.new_segment(KEY, 0)
+    heads: list[BatchHeads] = []
+    with staged.open_log() as log:
+        for batch in _batches(count, distinct):
+            log.write(batch)
+            heads.append(read_heads(np.frombuffer(batch, np.uint8), where="a batch"))
+            if len(heads) == 10_000:
+                heads = [joined_heads(heads)]
+        size_bytes = log.size_bytes
+    indexes = build_indexes(
+        joined_heads(heads), start_offset=0, index_interval_bytes=_INTERVAL_BYTES
+    )
+    staged.put(Part.OFFSET_INDEX, indexes[0])
+    staged.put(Part.TIME_INDEX, indexes[1])
+    for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
+        staged.put(part, tier.read_part(address_of(KEY, first), part))
+    tier.delete_segment(address_of(KEY, first))
+    return replace(
+        first,
+        segment_id=staged.address.segment_id,
+        end_offset=count * BATCH_RECORDS - 1,
+        size_bytes=size_bytes,
+        offset_index_bytes=len(indexes[0]),
+        time_index_bytes=len(indexes[1]),
+    )
+
+
+def _row(kind: RowKind, payload: object) -> Row:
+    return Row(
+        task=0, partition_index=0, segment_index=0, kind=kind, payload=pickled(payload)
+    )
+
+
+def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The steps of a worker on one segment; the rewrite takes the bits of the scan."""
+    bits: list[Row] = []
+    order = ScanOrder(first_dirty=0, buckets=_BUCKETS)
+    task = ScanTask(key=KEY, segment=segment, aborted=(), order=order)
+
+    def scan() -> None:
+        stage = ScanStage(first_bucket_task={0: 0})
+        for row in stage(worker, [_row(RowKind.SCAN, task)]):
+            if row.kind is RowKind.FAILED:
+                raise RuntimeError(unpickled(row.payload))
+            if row.kind is RowKind.OWN_SUPERSEDED:
+                bits.append(row)
+
+    def rewrite() -> None:
+        group = a_group_task([segment], index_interval_bytes=_INTERVAL_BYTES)
+        (row,) = RewriteStage()(worker, [*bits, _row(RowKind.REWRITE, group)])
+        if row.kind is RowKind.FAILED:
+            raise RuntimeError(unpickled(row.payload))
+
+    def check() -> None:
+        wanted = a_check_order(segment, buckets=_BUCKETS, index_interval_bytes=_INTERVAL_BYTES)
+        read = read_and_check(worker.tier, replace(wanted, aborted_now=()))
+        if read.checked.corruptions:
+            raise RuntimeError(read.checked.corruptions[0])
+
+    yield "scan", scan
+    yield "rewrite", rewrite
+    yield "verify", check
+
+
+def _measured(folder: str, small: Segment, large: Segment) -> list[tuple[str, float, float]]:
+    """In a worker process: (step, MiB above the warm worker, elapsed seconds)."""
+    tier = LocalTieredStorage(CopyingStore(Path(folder)))
+    worker = Worker(tier=tier, advance=lambda _: None)
+    for _, step in _steps(worker, small):
+        step()
+    found = []
+    for name, step in _steps(worker, large):
+        with Peak() as peak:
+            step()
+        found.append((name, peak.mib, peak.elapsed_s))
+    return found
+
+
+def rows_for(folder: Path, megabytes: int, distinct: float) -> list[str]:
+    """Rows of the table, one per step, for a segment of this size."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tier = a_tier(folder)
+    small = put_large(tier, _WARM_BATCHES, distinct)
+    batch_bytes = small.size_bytes // _WARM_BATCHES
+    large = put_large(tier, megabytes * 2**20 // batch_bytes, distinct)
+    pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
+    with pool:
+        measured = pool.submit(_measured, str(folder), small, large).result()
+    shutil.rmtree(folder)
+    records = large.end_offset + 1
+    return [
+        f"| {megabytes} | {records:,} | {100 * distinct:.0f} % | {name} | {mib:.0f} | {LIMIT_MIB} |"
+        f" {mib * 2**20 / records:.0f} | {elapsed_s:.1f} |"
+        for name, mib, elapsed_s in measured
+    ]
+
+
+@click.command()
+@click.option("--megabytes", multiple=True, default=(256, 2047), show_default=True)
+@click.option("--distinct", multiple=True, default=(0.1, 1.0), show_default=True)
+def main(megabytes: tuple[int, ...], distinct: tuple[float, ...]) -> None:
+    """Print the table of docs/performance.md, "Memory"."""
+    click.echo(
+        "| MiB | records | distinct keys | step | MiB above the warm worker | limit |"
+        " bytes per record | s |"
+    )
+    click.echo("|---|---|---|---|---|---|---|---|")
+    for size in megabytes:
+        for share in distinct:
+            for row in rows_for(ROOT / "build" / "bench" / f"memory-{os.getpid()}", size, share):
+                click.echo(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Logs in memory that are read like those in a store, and windows of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tierfold.storage.segments.log_windows import StoredObject
+
+
+def stored(log: bytes | np.ndarray, **fields: Any) -> StoredObject:
+    """The log as an object whose ranges are fresh arrays, as a bucket returns them."""
+    data = bytes(log)
+
+    def read(start: int, length: int) -> np.ndarray:
+        return np.frombuffer(data[start : start + length], np.uint8).copy()
+
+    return StoredObject(**{"read": read, "end": len(data), "where": "a log", **fields})
+
+
+def small_windows(
+    patch: pytest.MonkeyPatch, window_bytes: int, range_bytes: int | None = None
+) -> None:
+    """Read every log in windows, and in ranges if given, of so many bytes."""
+    replaced = {"window_bytes": window_bytes}
+    if range_bytes is not None:
+        replaced |= {"range_bytes": range_bytes, "is_mapped": False}
+    begin = StoredObject.__init__
+
+    def small(log: StoredObject, **fields: Any) -> None:
+        begin(log, **{**fields, **replaced})
+
+    patch.setattr(StoredObject, "__init__", small)
