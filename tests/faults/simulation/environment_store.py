@@ -209,6 +209,15 @@ class VirtualStore:
         """See `ObjectStore.free_bytes`."""
         return 2**40
 
+    def requests(self) -> Requests:
+        """See `ObjectStore.requests`."""
+        return Requests()
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """See `ObjectStore.keeps_empty_folders`: those of `Objects.folders`."""
+        return True
+
     def uri(self, key: str) -> str:
         """The object's full name."""
         return f"virtual://{key}"
