@@ -304,6 +304,8 @@ def _of_obstore(error: Exception) -> Failure:
     text = str(error)
     status = _STATUS.search(text)
     retries = _RETRIES.search(text)
+    if "TokenRequest" in text:  # Not the store answered, but the service that knows identities.
+        return Failure(Cause.NO_CREDENTIALS)
     if status is not None:
         code = _CODE.search(text)
         found = _answered(int(status[1]), "" if code is None else code[1])

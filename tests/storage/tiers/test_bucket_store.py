@@ -1,15 +1,27 @@
-"""`BucketStore` keeps the contract of every object store: in memory, and on S3."""
+"""`BucketStore` keeps the contract of every store: in memory, on S3, on an imitated Google."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
+from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name, s3_client
+from tests.storage.gcs_proxy import google
 from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART = 5 * MIB
+UNSIGNED = {
+    "disable_oauth": True,
+    "gcs_base_url": "",
+    "client_email": "",
+    "private_key": "",
+    "private_key_id": "",
+}
+"""An account of Google whose requests carry no token."""
 
 
 class TestInMemory(RealStoreContract):
@@ -32,3 +44,25 @@ class TestMoto(RealStoreContract):
         endpoint = moto()
         options = StoreOptions(endpoint=endpoint, part_bytes=PART, retries=2)
         self.store = BucketStore("s3", new_bucket(endpoint), "a/prefix", options)
+
+
+class TestGoogleOverMoto(RealStoreContract):
+    """Google Cloud Storage as a proxy imitates it."""
+
+    unfinished_bytes = 0
+
+    @pytest.fixture(autouse=True)
+    def _on_google(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(UNSIGNED))
+        with google(moto()) as endpoint:
+            options = StoreOptions(endpoint=endpoint, part_bytes=PART, retries=1)
+            self.store = BucketStore("gs", new_bucket(moto()), "a/prefix", options)
+            yield
+
+    def test_a_large_object_leaves_no_temporary_one(self) -> None:
+        self.store.create("f/object", bytes(2 * PART))
+        pages = s3_client(moto()).list_objects_v2(Bucket=self.store.bucket)["Contents"]
+        assert [page["Key"] for page in pages] == ["a/prefix/f/object"]
+        found = self.store.requests()
+        assert (found.begins, found.parts, found.completes) == (1, 2, 1)
+        assert (found.copies, found.deletes, found.puts) == (1, 1, 0)
