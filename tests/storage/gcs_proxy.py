@@ -37,7 +37,9 @@ def google(target: str) -> Iterator[str]:
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             with alone:
-                status, headers, found = self._answer(body)
+                status, headers, found = _answer(
+                    place, self.command, self.path, dict(self.headers.items()), body
+                )
             self.send_response_only(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -48,24 +50,6 @@ def google(target: str) -> Iterator[str]:
                 self.wfile.write(found)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
-
-        def _answer(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-            given = {_renamed(name, _NAMES): value for name, value in self.headers.items()}
-            path = self.path.replace("%2D", "-")  # In the name of the bucket.
-            if "x-amz-copy-source" in given:
-                given["x-amz-copy-source"] = given["x-amz-copy-source"].replace("%2D", "-")
-            is_new = given.pop("x-goog-if-generation-match", None) == "0"
-            # moto copies without a condition.
-            if is_new and _asked(place, "HEAD", path, {}, b"")[0] == 200:
-                return _TAKEN[0], {}, _TAKEN[1]
-            status, headers, found = _asked(place, self.command, path, given, body)
-            back = {new: old for old, new in _NAMES.items()}
-            kept = {
-                _renamed(name, back): value
-                for name, value in headers.items()
-                if name.lower() not in HOP_BY_HOP or self.command == "HEAD"
-            }
-            return status, kept | {"x-goog-generation": "1"}, found
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -78,6 +62,27 @@ def google(target: str) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _answer(
+    place: str, method: str, path: str, asked: Mapping[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    path = path.replace("%2D", "-")  # In the name of the bucket.
+    given = {_renamed(name, _NAMES): value for name, value in asked.items()}
+    if "x-amz-copy-source" in given:
+        given["x-amz-copy-source"] = given["x-amz-copy-source"].replace("%2D", "-")
+    is_new = given.pop("x-goog-if-generation-match", None) == "0"
+    # moto copies without a condition.
+    if is_new and _asked(place, "HEAD", path, {}, b"")[0] == 200:
+        return _TAKEN[0], {}, _TAKEN[1]
+    status, headers, found = _asked(place, method, path, given, body)
+    back = {new: old for old, new in _NAMES.items()}
+    kept = {
+        _renamed(name, back): value
+        for name, value in headers.items()
+        if name.lower() not in HOP_BY_HOP or method == "HEAD"
+    }
+    return status, kept | {"x-goog-generation": "1"}, found
 
 
 def _renamed(name: str, names: Mapping[str, str]) -> str:
