@@ -34,9 +34,6 @@ COMMIT_RETRIES: Final = 100
 Its default, 15, is less than the number of runs that may commit at the same time.
 """
 
-CHECKPOINT_INTERVAL: Final = 20
-"""Commits between checkpoints: opening a table reads the last one and at most this many commits."""
-
 MEMORY_HOURS: Final = 30 * 24
 """How long superseded rows can be read: by default Delta keeps its log as long."""
 
@@ -246,7 +243,7 @@ class DeltaFolder:
                 mode="error",
                 partition_by=list(self._layout.partition_by),
                 configuration={
-                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                    "delta.checkpointInterval": str(self._files.checkpoint_interval),
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
                 },
@@ -302,7 +299,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
         log.files.delete(commit_name(version))
         return False
     tail = log.sync()
-    if len(tail.commits) >= CHECKPOINT_INTERVAL:
+    if len(tail.commits) >= log.files.checkpoint_interval:
         log.checkpoint(tail)
     return True
 
