@@ -159,11 +159,6 @@ def test_partitions_are_sorted_and_other_entries_are_none(
     assert [str(key) for key in tier.partitions()] == ["a-0", "b-9", "b-10"]
 
 
-def test_an_empty_tier_has_no_partitions(tier: LocalTieredStorage) -> None:
-    assert tier.partitions() == ()
-    assert tier.listing(KEY) == ()
-
-
 def test_a_listing_gathers_each_segments_parts(tier: LocalTieredStorage, tmp_path: Path) -> None:
     first = f"{0:020d}-{DASHED_ID}"
     touch(
@@ -194,35 +189,11 @@ def test_a_segments_time_is_that_of_its_newest_part(
     assert listed.modified_ms == 2_000_000
 
 
-def test_a_new_segment_is_complete_only_at_the_end(tier: LocalTieredStorage) -> None:
+def test_the_name_of_a_part_is_its_path(tier: LocalTieredStorage) -> None:
     staged = tier.new_segment(KEY, 42)
     with staged.open_log() as log:
         log.write(b"batches")
-    for part in PARTS[1:]:
-        assert not tier.listing(KEY)[0].is_complete
-        staged.put(part, str(part).encode())
-    (listed,) = tier.listing(KEY)
-    assert listed.is_complete
-    assert (listed.segment_id, listed.start_offset) == (staged.address.segment_id, 42)
-    assert tier.read_part(staged.address, Part.LOG).tobytes() == b"batches"
-    assert tier.read_part(staged.address, Part.SNAPSHOT).tobytes() == b"snapshot"
     assert Path(tier.uri(staged.address, Part.LOG)).read_bytes() == b"batches"
-
-
-def test_parts_out_of_order_are_refused(tier: LocalTieredStorage) -> None:
-    staged = tier.new_segment(KEY, 42)
-    staged.put(Part.SNAPSHOT, b"x")
-    with pytest.raises(ValueError, match=r"\.index must be written before \.snapshot"):
-        staged.put(Part.OFFSET_INDEX, b"x")
-    with pytest.raises(ValueError, match=r"\.log must be written before"), staged.open_log():
-        pass
-
-
-def test_new_segments_have_different_names(tier: LocalTieredStorage) -> None:
-    one, other = tier.new_segment(KEY, 42), tier.new_segment(KEY, 42)
-    one.put(Part.LOG, b"one")
-    other.put(Part.LOG, b"other")
-    assert len(tier.listing(KEY)) == 2
 
 
 @pytest.mark.parametrize(

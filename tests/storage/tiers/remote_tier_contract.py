@@ -1,0 +1,185 @@
+"""The contract of every layout over every store: a test class inherits it and sets `tier`."""
+
+from __future__ import annotations
+
+import pickle
+from abc import abstractmethod
+
+import google_crc32c
+import pytest
+
+from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.storage.tiers.object_store import StoredChecksum
+from tierfold.storage.tiers.remote_tier import (
+    PARTS,
+    Part,
+    RemoteTier,
+    SegmentAddress,
+    address_of,
+)
+
+TOPIC_ID = "EnvZlVwBRBCOjS6Uhrdc6w"
+KEY = PartitionKey(topic="orders", partition=7, topic_id=TOPIC_ID)
+
+
+class _Interrupted(Exception):
+    pass
+
+
+def content(part: Part) -> bytes:
+    return f"the bytes of {part}".encode()
+
+
+class RemoteTierContract:
+    tier: RemoteTier
+    """Without a segment."""
+
+    @abstractmethod
+    def create_catalog(self) -> None:
+        """Put something where the tier's catalog is."""
+
+    @abstractmethod
+    def no_tier(self) -> RemoteTier:
+        """A tier opened where there is none, but something else."""
+
+    def write(self, key: PartitionKey, start_offset: int, *parts: Part) -> SegmentAddress:
+        staged = self.tier.new_segment(key, start_offset)
+        for part in parts or PARTS:
+            staged.put(part, content(part))
+        return staged.address
+
+    def partitions(self, count: int) -> list[PartitionKey]:
+        return [
+            PartitionKey(topic="t", partition=number, topic_id=TOPIC_ID) for number in range(count)
+        ]
+
+    def test_an_empty_tier_has_no_partitions(self) -> None:
+        self.create_catalog()
+        self.tier.check()
+        assert self.tier.partitions() == ()
+        assert self.tier.listing(KEY) == ()
+        assert self.tier.incomplete_uploads(KEY) == ()
+
+    def test_a_new_segment_is_complete_only_at_the_end(self) -> None:
+        staged = self.tier.new_segment(KEY, 42)
+        with staged.open_log() as log:
+            log.write(b"bat")
+            log.write(b"ches")
+            assert self.tier.listing(KEY) == ()
+        for part in PARTS[1:]:
+            assert not self.tier.listing(KEY)[0].is_complete
+            staged.put(part, str(part).encode())
+        (listed,) = self.tier.listing(KEY)
+        assert listed.is_complete
+        assert (listed.segment_id, listed.start_offset) == (staged.address.segment_id, 42)
+        assert address_of(KEY, listed) == staged.address
+        assert self.tier.read_part(staged.address, Part.LOG).tobytes() == b"batches"
+        assert self.tier.read_part(staged.address, Part.SNAPSHOT).tobytes() == b"snapshot"
+
+    def test_a_part_is_read_in_ranges(self) -> None:
+        address = self.write(KEY, 0)
+        whole = content(Part.LOG)
+        for start, length in ((0, 4), (4, 100), (len(whole), 1), (3, 0)):
+            found = self.tier.read_range(address, Part.LOG, start, length)
+            assert found.tobytes() == whole[start : start + length]
+
+    def test_a_missing_part_is_named(self) -> None:
+        address = SegmentAddress(KEY, "A" * 22, 0)
+        for read in (
+            lambda: self.tier.read_part(address, Part.LOG),
+            lambda: self.tier.read_range(address, Part.LOG, 0, 1),
+        ):
+            with pytest.raises(UnreadableObject, match="it is not there") as caught:
+                read()
+            assert caught.value.where == self.tier.uri(address, Part.LOG)
+
+    def test_parts_out_of_order_are_refused(self) -> None:
+        staged = self.tier.new_segment(KEY, 42)
+        staged.put(Part.SNAPSHOT, b"x")
+        with pytest.raises(ValueError, match=r"\.index must be written before \.snapshot"):
+            staged.put(Part.OFFSET_INDEX, b"x")
+        with pytest.raises(ValueError, match=r"\.log must be written before"), staged.open_log():
+            pass
+
+    def test_new_segments_have_different_names(self) -> None:
+        for _ in range(2):
+            self.write(KEY, 42, Part.LOG)
+        assert len(self.tier.listing(KEY)) == 2
+
+    def test_a_segment_whose_writer_fails_is_not_there(self) -> None:
+        staged = self.tier.new_segment(KEY, 0)
+        with pytest.raises(_Interrupted), staged.open_log() as log:
+            log.write(b"half")
+            raise _Interrupted
+        assert self.tier.listing(KEY) == ()
+        assert self.tier.incomplete_uploads(KEY) == ()
+
+    def test_partitions_and_their_listings_are_found_in_one_pass(self) -> None:
+        keys = self.partitions(20)
+        for number, key in enumerate(keys):
+            self.write(key, number * 100)
+            self.write(key, number * 100 + 50, Part.LOG)
+        assert self.tier.partitions() == tuple(keys)
+        for asked in (keys, keys[3:5], [*keys[:2], KEY]):
+            found = self.tier.listings(asked)
+            assert set(found) == set(asked)
+            for key in asked:
+                assert found[key] == self.tier.listing(key)
+        assert self.tier.listing(KEY) == ()
+        complete, partial = self.tier.listing(keys[2])
+        assert (complete.start_offset, complete.is_complete) == (200, True)
+        assert (partial.start_offset, partial.is_complete) == (250, False)
+        assert complete.parts == tuple(sorted((str(part), len(content(part))) for part in PARTS))
+
+    def test_the_objects_of_a_segment_have_their_sizes(self) -> None:
+        address = self.write(KEY, 0)
+        (listed,) = self.tier.listing(KEY)
+        objects = dict(self.tier.objects_of(KEY, listed))
+        assert sum(objects.values()) == listed.size_bytes
+        for part in PARTS:
+            assert any(self.tier.uri(address, part).endswith(key) for key in objects)
+
+    def test_a_deleted_segment_is_gone_and_an_interrupted_deletion_looks_incomplete(self) -> None:
+        self.create_catalog()
+        address, other = self.write(KEY, 0), self.write(KEY, 50)
+        self.tier.delete_segment(address)
+        self.tier.delete_segment(address)
+        (left,) = self.tier.listing(KEY)
+        assert address_of(KEY, left) == other
+        self.tier.delete_segment(other)
+        assert self.tier.listing(KEY) == ()
+        # Its last segment is gone, and this is still a tier.
+        self.tier.check()
+        assert all(self.tier.listing(key) == () for key in self.tier.partitions())
+
+    def test_a_stored_checksum_is_right_or_missing(self) -> None:
+        address = self.write(KEY, 0)
+        found = self.tier.stored_checksum(address, Part.LOG)
+        data = content(Part.LOG)
+        expected = StoredChecksum(size_bytes=len(data), crc32c=google_crc32c.value(data))
+        assert found in (None, expected)
+
+    def test_requests_are_counted_where_there_are_any(self) -> None:
+        before = self.tier.requests()
+        self.write(KEY, 0)
+        self.tier.listing(KEY)
+        after = self.tier.requests()
+        assert (after - before).total in {0, len(PARTS) + 1}
+
+    def test_what_is_no_tier_is_refused_with_its_content(self) -> None:
+        other = self.no_tier()
+        for use in (other.check, other.partitions):
+            with pytest.raises(BadSettings, match="kafka-tiered-storage in it, but things"):
+                use()
+
+    def test_no_partitions_name_leads_elsewhere(self) -> None:
+        key = PartitionKey(topic="../x", partition=0, topic_id=TOPIC_ID)
+        with pytest.raises(TierfoldError, match="the name leaves the tier"):
+            self.tier.listing(key)
+
+    def test_it_travels_to_a_worker(self) -> None:
+        self.write(KEY, 0)
+        there = pickle.loads(pickle.dumps(self.tier))  # noqa: S301
+        assert there == self.tier
+        assert there.listing(KEY) == self.tier.listing(KEY)
