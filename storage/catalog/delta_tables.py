@@ -2,10 +2,9 @@
 
 Only delta-rs writes the catalog, by exclusive creates in a folder and conditional puts in a bucket.
 Of two commits on the same version one is refused, or moved on to the next version if neither read
-what the other wrote.
-delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the commit before it is
-reported, writes checkpoints and deletes old commits. delta-rs's own engine reads the rows: its
-Arrow data set would leave threads behind that abort the process at exit.
+what the other wrote. delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the
+commit before it is reported, writes checkpoints and deletes old commits. delta-rs's own engine
+reads the rows: its Arrow data set would leave threads behind that abort the process at exit.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ MEMORY_HOURS: Final = 30 * 24
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 """How long checkpoints list superseded files. A file that they no longer list is never deleted, so
 there is a month to delete it."""
-
 
 ENVIRONMENT: Final = StoreOptions()
 """The options of a store that the environment names."""

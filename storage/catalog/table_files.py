@@ -36,7 +36,7 @@ class TableFiles(Protocol):
         """The full name of a file or folder, for messages."""
 
     def make_table(self) -> None:
-        """Make the place of a new table durably."""
+        """Make the place of a new table durably; raises BadSettings if it cannot be used."""
 
     def entries(self, folder: str) -> tuple[ObjectEntry, ...]:
         """The files directly in a folder, in no order; none if there is no such folder."""

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from tests.compaction.builders import KEY
 from tests.storage.catalog_contract import A_RUN, claim, committed, fresh, keys, swap, topics
 from tests.storage.s3_proxy import RESET, Fault, Proxy
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.outcomes import Committed, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog
@@ -220,6 +220,14 @@ class TestHeldPuts:
             lambda: rivals.extend(place.catalog.commit([swap(state, "first")])[KEY].commit_id),
         )
         assert outcome == LostRace(found_commit_id="".join(rivals))
+
+
+def test_a_store_that_ignores_conditions_gets_no_catalog(place: Place) -> None:
+    place.proxy.dropped.add("if-none-match")
+    with pytest.raises(BadSettings, match="ignores the condition of a put"):
+        claim(place.through_proxy, fresh(), "a")
+    assert not place.catalog.exists()
+    assert place.names("") == []
 
 
 class TestCleaningUp:
