@@ -2,10 +2,9 @@
 
 Only delta-rs writes the catalog, by exclusive creates in a folder and conditional puts in a bucket.
 Of two commits on the same version one is refused, or moved on to the next version if neither read
-what the other wrote.
-delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the commit before it is
-reported, writes checkpoints and deletes old commits. delta-rs's own engine reads the rows: its
-Arrow data set would leave threads behind that abort the process at exit.
+what the other wrote. delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the
+commit before it is reported, writes checkpoints and deletes old commits. delta-rs's own engine
+reads the rows: its Arrow data set would leave threads behind that abort the process at exit.
 """
 
 from __future__ import annotations
@@ -34,16 +33,12 @@ COMMIT_RETRIES: Final = 100
 Its default, 15, is less than the number of runs that may commit at the same time.
 """
 
-CHECKPOINT_INTERVAL: Final = 20
-"""Commits between checkpoints: opening a table reads the last one and at most this many commits."""
-
 MEMORY_HOURS: Final = 30 * 24
 """How long superseded rows can be read: by default Delta keeps its log as long."""
 
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 """How long checkpoints list superseded files. A file that they no longer list is never deleted, so
 there is a month to delete it."""
-
 
 ENVIRONMENT: Final = StoreOptions()
 """The options of a store that the environment names."""
@@ -246,7 +241,7 @@ class DeltaFolder:
                 mode="error",
                 partition_by=list(self._layout.partition_by),
                 configuration={
-                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                    "delta.checkpointInterval": str(self._files.checkpoint_interval),
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
                 },
@@ -302,7 +297,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
         log.files.delete(commit_name(version))
         return False
     tail = log.sync()
-    if len(tail.commits) >= CHECKPOINT_INTERVAL:
+    if len(tail.commits) >= log.files.checkpoint_interval:
         log.checkpoint(tail)
     return True
 

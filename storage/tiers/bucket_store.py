@@ -54,7 +54,7 @@ _NO_FOLDER: Final = "tierfold-looks-for-the-bucket"
 _LISTERS: Final = 8
 _PAGE_KEYS: Final = {"az": 5000}
 _PAGE_KEYS_USUAL: Final = 1000
-_CHUNK_BYTES: Final = 4 << 20
+_CHUNK_BYTES: Final = 1 << 20
 """How much of a large object is copied at once into its array."""
 
 

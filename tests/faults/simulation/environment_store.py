@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tests.faults.simulation.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
+from tierfold.storage.tiers.request_counts import Requests
 
 PAGE: Final = 9
 """Objects per page of a listing; a folder may change between two pages."""
@@ -207,6 +208,18 @@ class VirtualStore:
     def free_bytes(self) -> int:
         """See `ObjectStore.free_bytes`."""
         return 2**40
+
+    def stored_checksum(self, key: str) -> None:
+        """See `ObjectStore.stored_checksum`: what is written is always read back."""
+
+    def requests(self) -> Requests:
+        """See `ObjectStore.requests`."""
+        return Requests()
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """See `ObjectStore.keeps_empty_folders`: `Objects.folders` are."""
+        return True
 
     def uri(self, key: str) -> str:
         """The object's full name."""

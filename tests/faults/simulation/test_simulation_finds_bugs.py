@@ -33,7 +33,8 @@ from tierfold.storage.catalog import log_boundary
 from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.log_windows import whole_log
 from tierfold.storage.segments.segment_writer import SegmentWriter
-from tierfold.storage.tiers.remote_tier import Part, StagedSegment
+from tierfold.storage.tiers.local_tiered_storage import StagedFiles
+from tierfold.storage.tiers.remote_tier import Part
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -93,9 +94,9 @@ def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
 
 def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
     """The last part is uploaded in the background, and nothing checks that it arrived."""
-    put = StagedSegment.put
+    put = StagedFiles.put
 
-    def put_meanwhile(staged: StagedSegment, part: Part, data: bytes) -> None:
+    def put_meanwhile(staged: StagedFiles, part: Part, data: bytes) -> None:
         store = staged.tier.store
         assert isinstance(store, VirtualStore)
         if part is not Part.LEADER_EPOCH_CHECKPOINT:
@@ -108,7 +109,7 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
             allowed=frozenset(),
         )
 
-    patch.setattr(StagedSegment, "put", put_meanwhile)
+    patch.setattr(StagedFiles, "put", put_meanwhile)
     patch.setattr(SegmentWriter, "_read_back", lambda _: None)
     patch.setattr(check_and_commit, "listing_violations", lambda *_: ())
 

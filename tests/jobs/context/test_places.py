@@ -9,12 +9,15 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, tierfold, told
 from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
+from tests.storage.emulators import IDENTITY, moto, new_bucket
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.sources import catalog_tables
 from tierfold.jobs.sources.segment_options import schema_of
 from tierfold.jobs.sources.segment_source import KafkaSegments
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+from tierfold.storage.tiers.locations import location_of, open_store
+from tierfold.storage.tiers.store_options import StoreOptions
 
 VERBS: Final[dict[str, tuple[str, ...]]] = {
     "plan": (),
@@ -80,6 +83,23 @@ def test_the_reader_refuses_a_wrong_path(option: str, text: str, tier: Path) -> 
 def test_the_catalogs_tables_refuse_a_wrong_path(spark: object, table: str, text: str) -> None:
     with pytest.raises(BadSettings, match=WRONG[text]):
         getattr(catalog_tables, table)(spark, text)
+
+
+def test_a_tier_in_a_bucket_may_have_its_catalog_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (IDENTITY | {"AWS_ENDPOINT_URL": moto()}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    tier = f"s3://{new_bucket(moto())}/a/tier"
+    with pytest.raises(BadSettings, match=f"{tier}: there is no folder {TIER_FOLDER} in it"):
+        run_context(tier, "elsewhere")
+    open_store(location_of(tier, of="tier"), StoreOptions()).create(f"{TIER_FOLDER}/x", b"x")
+    context = run_context(tier, "elsewhere")
+    assert context.tier.partitions() == ()
+    assert context.catalog_uri == f"{tmp_path}/elsewhere"
+    place = f"{tier} orders-0 --catalog {tmp_path}/elsewhere"
+    assert context.place(key_of("orders")) == place
 
 
 def test_printed_commands_quote_the_tier_for_a_shell(tmp_path: Path) -> None:

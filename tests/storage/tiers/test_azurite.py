@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.storage.emulators import AZURE_ACCOUNT, AZURE_KEY, azurite, new_container
-from tests.storage.object_store_contract import MIB, ObjectStoreContract
+from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
 
 
-class TestAzurite(ObjectStoreContract):
+class TestAzurite(RealStoreContract):
     unfinished_bytes = 0
 
     @pytest.fixture(autouse=True)

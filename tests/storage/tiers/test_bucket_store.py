@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
-from tests.storage.object_store_contract import MIB, ObjectStoreContract
+from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART = 5 * MIB
 
 
-class TestInMemory(ObjectStoreContract):
+class TestInMemory(RealStoreContract):
     unfinished_bytes = 0
 
     @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ class TestInMemory(ObjectStoreContract):
         self.store = BucketStore("memory", new_name(), "a/prefix", StoreOptions(part_bytes=PART))
 
 
-class TestMoto(ObjectStoreContract):
+class TestMoto(RealStoreContract):
     unfinished_bytes = PART
     if_aborted = "the store reports an internal error"
     computes_checksums = False

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.storage.object_store_contract import MIB, ObjectStoreContract
+from tests.storage.object_store_contract import MIB, RealStoreContract
 from tests.storage.power_cuts import Disk, watched
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.local_store import LocalStore, stays_below
@@ -20,7 +20,7 @@ from tierfold.storage.tiers.object_store import STAGED_SUFFIX
 REPOSITORY = Path(__file__).parents[3]
 
 
-class TestLocalStore(ObjectStoreContract):
+class TestLocalStore(RealStoreContract):
     @pytest.fixture(autouse=True)
     def _in_a_folder(self, tmp_path: Path) -> None:
         self.store = LocalStore(tmp_path)

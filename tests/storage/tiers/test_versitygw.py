@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.storage.emulators import IDENTITY, new_bucket, versitygw
-from tests.storage.object_store_contract import MIB, ObjectStoreContract
+from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART = 5 * MIB
 
 
-class TestVersitygw(ObjectStoreContract):
+class TestVersitygw(RealStoreContract):
     unfinished_bytes = PART
 
     @pytest.fixture(autouse=True)
