@@ -40,7 +40,7 @@ def opened(given: dict[str, Any]) -> Arguments:
         partitions=given.get("partitions") or ("*",),
         first_dirty=given.get("first_dirty"),
     )
-    context = run_context(given["tier"], given["catalog"], given["now_ms"])
+    context = run_context(given["tier"], given["catalog"], given["now_ms"], settings.store)
     return Arguments(context, settings, scope)
 
 

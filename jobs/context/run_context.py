@@ -5,6 +5,7 @@ Only this module creates them.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 from tierfold.storage.tiers.tier_uris import open_tier
 
 
@@ -40,6 +42,9 @@ class RunContext:
     """The requests that this process had made to the tier's store when the run began."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
     """The requests of the run's other processes."""
+    tier_options: StoreOptions = ENVIRONMENT
+    """The options with which a worker opens the tier."""
+    catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""
 
@@ -54,7 +59,10 @@ class RunContext:
 
 
 def run_context(
-    tier_uri: str, catalog_uri: str | None = None, now: int | None = None
+    tier_uri: str,
+    catalog_uri: str | None = None,
+    now: int | None = None,
+    options: StoreOptions = ENVIRONMENT,
 ) -> RunContext:
     """Open the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
@@ -63,9 +71,11 @@ def run_context(
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
-    tier = open_tier(tier_uri)
+    place = location_of(tier_uri, of="tier")
+    tier_options = options.for_workers(place.scheme, os.environ)
+    tier = open_tier(tier_uri, tier_options)
     requests_before = tier.requests()
-    within = location_of(tier_uri, of="tier").child(CATALOG_FOLDER)
+    within = place.child(CATALOG_FOLDER)
     catalog = within if catalog_uri is None else location_of(catalog_uri, of="catalog")
     tier.check()
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
@@ -73,10 +83,12 @@ def run_context(
         tier_uri=tier_uri,
         tier=tier,
         catalog_uri=str(catalog),
-        catalog=Catalog(str(catalog)),
+        catalog=Catalog(str(catalog), options),
         now_ms=time_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         requests_before=requests_before,
+        tier_options=tier_options,
+        catalog_options=options,
         run=f"{begun}-{new_segment_id()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),
     )

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyspark import Accumulator, AccumulatorParam
+from pyspark import Accumulator
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
+from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.request_counts import Requests
-from tierfold.storage.tiers.tier_uris import open_tier
 
 _NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
 
@@ -33,25 +33,19 @@ BATCH_BYTES: Final = 2**20
 """Payload bytes of a batch; this many make its overhead small."""
 
 
-class RequestSum(AccumulatorParam[Requests]):
-    """Adds up requests; those of a task that failed are lost with it."""
-
-    def zero(self, value: Requests) -> Requests:  # noqa: ARG002 - PySpark's signature
-        """See `AccumulatorParam`."""
-        return Requests()
-
-    def addInPlace(self, value1: Requests, value2: Requests) -> Requests:  # noqa: N802
-        """See `AccumulatorParam`."""
-        return value1 + value2
-
-
 def in_worker(
-    stage: Stage, tier_uri: str, bytes_done: Accumulator[int], requests: Accumulator[Requests]
+    stage: Stage,
+    open_tier: Callable[[], RemoteTier],
+    bytes_done: Accumulator[int],
+    requests: Accumulator[Requests],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out."""
+    """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out.
+
+    `open_tier` opens the tier in the worker.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tier = open_tier(tier_uri)
+        tier = open_tier()
         before = tier.requests()
         worker = Worker(tier=tier, advance=bytes_done.add)
         waiting: list[Row] = []

@@ -51,7 +51,7 @@ def record_run(
     if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return
     finished_at_ms = now_ms()
-    RunsTable(context.catalog_uri).append(
+    RunsTable(context.catalog_uri, context.catalog_options).append(
         [
             RunRow(
                 run=context.run,

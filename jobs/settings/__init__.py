@@ -2,6 +2,7 @@
 
     definitions   every setting: Kafka's name, its kind, what it does
     kinds         the allowed values
+    store_table   options of the object store in the user's file
     layers        reads defaults, the user's file, `--set`; knows the names that only brokers use
     resolution    decides which layer takes effect
     remarks       settings that are probably a mistake

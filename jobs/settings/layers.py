@@ -1,8 +1,9 @@
 """Reads the sources of settings: the shipped defaults, the user's file, the command line.
 
 Each becomes layers: values by field of `Rules`, with their source. The user's file is TOML: a table
-`[broker]` with a broker's names, and tables `[topics."NAME"]` with a topic's names, where NAME is a
-topic or a shell pattern. `jobs.settings.resolution` decides which layer takes effect.
+`[broker]` with a broker's names, tables `[topics."NAME"]` with a topic's names, where NAME is a
+topic or a shell pattern, and a table `[store]` (`store_table`). `jobs.settings.resolution` decides
+which layer takes effect.
 
 Files and command lines of brokers also hold passwords. So messages name an unknown setting but
 never quote its value; known settings are not secret.
@@ -25,6 +26,8 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.kinds import POLICY_LIST
+from tierfold.jobs.settings.store_table import store_options
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 DEFAULTS_FILE: Final = "conf/defaults.toml"
 COMMAND_LINE: Final = "--set"
@@ -81,6 +84,8 @@ class Given:
     """In the file's order; only a file has them."""
     unused: tuple[str, ...]
     """Broker names that have no effect here."""
+    store: StoreOptions = ENVIRONMENT
+    """Only a file has them."""
 
 
 NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
@@ -128,15 +133,17 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
     for name in document:
-        if name not in {"broker", "topics"}:
+        if name not in {"broker", "store", "topics"}:
             raise BadSettings(
-                f"{setting_name(name)} is outside of [broker] and [topics]",
+                f"{setting_name(name)} is outside of [broker], [store] and [topics]",
                 where=where,
-                remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"].',
+                remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"],'
+                " the options of an object store under [store].",
             )
     broker = _table(document.get("broker", {}), f"{where} [broker]")
     unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
     topics = _table(document.get("topics", {}), f"{where} [topics]")
+    store = f"{where} [store]"
     return Given(
         broker=_broker_layer(
             {
@@ -148,6 +155,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
         topics={},
         tables=tuple(_topic_table(pattern, table, where) for pattern, table in topics.items()),
         unused=unused,
+        store=store_options(_table(document.get("store", {}), store), store),
     )
 
 
@@ -280,7 +288,7 @@ def _table(value: object, where: str) -> Mapping[str, object]:
     raise BadSettings(
         f"this is {_TYPES.get(type(value), 'a value')}, not a table",
         where=where,
-        remedy='Write [broker], and [topics."NAME"], each on a line of its own.',
+        remedy='Write [broker], [store] and [topics."NAME"], each on a line of its own.',
     )
 
 

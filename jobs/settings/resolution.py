@@ -34,6 +34,7 @@ from tierfold.jobs.settings.layers import (
     read_config,
     shipped_defaults,
 )
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 NOT_SET: Final = "default"
 """The source of a value that no layer sets."""
@@ -93,6 +94,8 @@ class Settings:
     """Applies to every topic."""
     notes: tuple[str, ...] = ()
     """Settings without effect here, one sentence per place."""
+    store: StoreOptions = ENVIRONMENT
+    """The options of the object store, from `[store]` of the user's file."""
 
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.
@@ -153,6 +156,7 @@ def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
         tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
         command_line=line.topics,
         notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, line.unused)),
+        store=file.store,
     )
     settings.check()
     return settings

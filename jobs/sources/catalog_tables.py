@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import promised_column
 from tierfold.storage.catalog.schema import (
     PARTITION_COLUMNS,
@@ -31,7 +31,7 @@ from tierfold.storage.catalog.schema import (
     SEGMENT,
 )
 from tierfold.storage.tiers.locations import Location, location_of, s3a_options
-from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
 

@@ -3,6 +3,7 @@
     session           the session and every setting of it
     worker_daemon     the parent process of Python workers
     private_sockets   folders for Unix sockets that no other user can enter
+    request_sum       adds up the requests of Spark's tasks
     progress          the progress of Spark's tasks
     stderr_filter     hides useless lines on stderr
 """

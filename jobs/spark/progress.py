@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tierfold.jobs.context.byte_progress import ByteProgress
-from tierfold.jobs.engines.arrow_rows import RequestSum
+from tierfold.jobs.spark.request_sum import RequestSum
 from tierfold.storage.tiers.request_counts import Requests
 
 _T = TypeVar("_T")

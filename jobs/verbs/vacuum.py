@@ -93,7 +93,8 @@ def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool =
             return gone
         try:
             gone = context.catalog.clean_up(is_dry_run=is_dry_run)
-            gone += RunsTable(context.catalog_uri).clean_up(is_dry_run=is_dry_run)
+            runs = RunsTable(context.catalog_uri, context.catalog_options)
+            gone += runs.clean_up(is_dry_run=is_dry_run)
         except TierfoldError as error:
             warning = f"The catalog's old files could not be deleted: {error}"
             console.print(Text(warning, style="yellow"))

@@ -36,7 +36,7 @@ from tierfold.storage.catalog.attempts import (
     overlaid,
     row_id_of,
 )
-from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import (
     RowsRead,
     impossible_rows,
@@ -47,7 +47,7 @@ from tierfold.storage.catalog.rows import (
 )
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from tierfold.storage.tiers.locations import Location
-from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 ATTEMPTS: Final = 100
 """How often one call tries to write. A conflict means that another run's commit succeeded; so many

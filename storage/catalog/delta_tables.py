@@ -25,7 +25,7 @@ from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.table_files import TableFiles
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 COMMIT_RETRIES: Final = 100
 """How often delta-rs moves a commit without a conflict on to the next version.
@@ -39,9 +39,6 @@ MEMORY_HOURS: Final = 30 * 24
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 """How long checkpoints list superseded files. A file that they no longer list is never deleted, so
 there is a month to delete it."""
-
-ENVIRONMENT: Final = StoreOptions()
-"""The options of a store that the environment names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from tierfold.storage.catalog.delta_tables import ENVIRONMENT, DeltaFolder, TableLayout
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import column_of, promised_column, values_of
 from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED, RunRow
 from tierfold.storage.tiers.locations import Location
-from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 
 class RunsTable:

@@ -90,7 +90,7 @@ class StoreOptions:
         """
         missing = {field.name for field in fields(self) if getattr(self, field.name) is None}
         found: dict[str, str | bool] = {}
-        for name, variables in _VARIABLES[scheme].items():
+        for name, variables in _VARIABLES.get(scheme, {}).items():
             variable = next((one for one in variables if environment.get(one)), None)
             if name in missing and variable is not None:
                 text = environment[variable]
@@ -99,6 +99,14 @@ class StoreOptions:
         if scheme == "s3" and virtual and "path_style" in missing:
             found["path_style"] = not _flag("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", virtual)
         return replace(self, **found)  # type: ignore[arg-type]
+
+    def for_workers(self, scheme: str, environment: Mapping[str, str]) -> StoreOptions:
+        """As `completed`, for processes elsewhere: without what exists on this machine alone.
+
+        An executor whose environment lacks the endpoint would ask another store. A file of
+        certificates that only this environment names is left to theirs.
+        """
+        return replace(self.completed(scheme, environment), ca_file=self.ca_file)
 
     @property
     def connect_timeout_ms(self) -> int:
@@ -140,3 +148,7 @@ def _flag(variable: str, text: str) -> bool:
             "it is neither true nor false", where=variable, remedy="Set it to true or false."
         )
     return value in _TRUE
+
+
+ENVIRONMENT: Final = StoreOptions()
+"""Options as the environment says."""

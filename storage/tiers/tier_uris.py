@@ -6,12 +6,10 @@ from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
 from tierfold.storage.tiers.locations import location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
-from tierfold.storage.tiers.store_options import StoreOptions
-
-_AS_USUAL = StoreOptions()
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 
-def open_tier(uri: str, options: StoreOptions = _AS_USUAL) -> RemoteTier:
+def open_tier(uri: str, options: StoreOptions = ENVIRONMENT) -> RemoteTier:
     """The tier at `uri`: a folder or prefix that holds `kafka-tiered-storage` (see `locations`).
 
     Raises BadSettings if the text names no location, or a folder without a tier. A bucket is not

@@ -16,6 +16,7 @@ from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs import vacuum as vacuum_job
 from tierfold.jobs.verbs import vacuum_survey
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
+from tierfold.storage.tiers.store_options import StoreOptions
 
 
 @contextmanager
@@ -23,8 +24,10 @@ def scripted(*rules: Rule) -> Iterator[Script]:
     """The script of the command's runs inside this block; `vacuum` does one thing at a time."""
     script = Script(*rules)
 
-    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
-        context = run_context(tier_uri, catalog_uri, now)
+    def opened_so(
+        tier_uri: str, catalog_uri: str | None, now: int | None, options: StoreOptions
+    ) -> RunContext:
+        context = run_context(tier_uri, catalog_uri, now, options)
         return replace(
             context,
             tier=LocalTieredStorage(ScriptedStore(tier_path(tier_uri), script)),

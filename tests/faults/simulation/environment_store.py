@@ -122,9 +122,6 @@ class VirtualStore:
         """See `ObjectStore.maps_ranges`."""
         return False
 
-    def stored_checksum(self, _: str) -> None:
-        """See `ObjectStore.stored_checksum`: what was written is read back."""
-
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; each page shows the store at another time."""
         yield from self._listed("list", folder, unfinished=False)
@@ -209,16 +206,13 @@ class VirtualStore:
         """See `ObjectStore.free_bytes`."""
         return 2**40
 
-    def stored_checksum(self, key: str) -> None:
-        """See `ObjectStore.stored_checksum`: what is written is always read back."""
-
     def requests(self) -> Requests:
         """See `ObjectStore.requests`."""
         return Requests()
 
     @property
     def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`: `Objects.folders` are."""
+        """See `ObjectStore.keeps_empty_folders`: those of `Objects.folders`."""
         return True
 
     def uri(self, key: str) -> str:
