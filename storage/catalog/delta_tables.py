@@ -157,6 +157,8 @@ class DeltaFolder:
                 table,
                 rows,
                 mode="append",
+                # Columns that a table of an older version lacks are added, with nulls.
+                schema_mode="merge",
                 commit_properties=_COMMIT,
                 post_commithook_properties=_NO_HOOKS,
             )

@@ -101,6 +101,9 @@ def test_a_tour_of_every_verb(tier: str, tmp_path: Path) -> None:
     assert objects(tier) == uploads
     rows = RunsTable(f"{tier}/_tierfold").read()
     assert [row.command for row in rows] == ["compact", "restore", "vacuum"]
+    assert rows[0].requests["puts"] >= 5
+    assert rows[-1].requests["deletes"] >= 5
+    assert all(row.cost_usd is not None and row.cost_usd > 0 for row in rows)
 
 
 def test_requests_are_counted_as_the_server_sees_them(tier: str, proxy: Proxy) -> None:
