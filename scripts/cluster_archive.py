@@ -19,7 +19,7 @@ import sysconfig
 import tarfile
 import tempfile
 from importlib.metadata import distribution, version
-from pathlib import Path
+from pathlib import Path, PurePath
 from py_compile import PycInvalidationMode
 from typing import Final
 
@@ -27,15 +27,14 @@ from tierfold.jobs.spark.session import ANY_CPU
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 OTHERS: Final = (
-    "google-crc32c",
-    "llvmlite",
-    "lz4",
-    "numba",
-    "numpy",
-    "pyarrow",
-    "zstandard",
+    *("google-crc32c", "llvmlite", "lz4", "numba", "numpy", "pyarrow", "zstandard"),
+    *("obstore", "typing-extensions"),
+    *("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3"),
 )
-"""PySpark is left out: the executors have it with Spark."""
+"""What executors import: numerics, object stores, S3. They have PySpark with Spark."""
+
+AWS_SERVICES: Final = frozenset({"s3", "sso", "sso-oidc", "sts"})
+"""The services of botocore that store objects or give credentials; it describes four hundred."""
 
 NOT_RUN: Final = frozenset({"__pycache__", "include", "src", "test", "tests"})
 """Third-party folders that nothing imports: tests and C headers."""
@@ -69,10 +68,16 @@ def _copy_distribution(name: str, content: Path) -> None:
     """Copy the files that pip installed to the same place below `content`."""
     for file in distribution(name).files or ():
         is_outside = ".." in file.parts  # Commands, which are in `bin`.
-        if not is_outside and NOT_RUN.isdisjoint(file.parts):
+        if not is_outside and NOT_RUN.isdisjoint(file.parts) and not _is_other_service(file):
             target = content / file
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file.locate(), target)
+
+
+def _is_other_service(file: PurePath) -> bool:
+    """Whether the file describes a service of AWS that no executor asks."""
+    is_service = file.parts[:2] == ("botocore", "data") and len(file.parts) > 3
+    return is_service and file.parts[2] not in AWS_SERVICES
 
 
 def _compile(content: Path) -> None:

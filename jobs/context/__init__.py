@@ -1,9 +1,10 @@
 """context: the tier, catalog, clock and scope of a run.
 
-    run_context     the tier, its catalog, the clock, the run's name
-    scope           the partitions that a verb works on
-    byte_progress   a progress bar over bytes
-    timestamps      parses and prints timestamps
-    stopping        Ctrl-C and SIGTERM
-    versions        the version of tierfold
+    run_context      the tier, its catalog, the clock, the run's name
+    scope            the partitions that a verb works on
+    byte_progress    a progress bar over bytes
+    request_prices   what requests to a bucket cost
+    timestamps       parses and prints timestamps
+    stopping         Ctrl-C and SIGTERM
+    versions         the version of tierfold
 """

@@ -53,6 +53,11 @@ class RunContext:
         """The requests of the run to the tier's store so far, without those to the catalog."""
         return self.tier.requests() - self.requests_before + self.workers.requests
 
+    @property
+    def scheme(self) -> str:
+        """Where the tier is: `file`, `s3`, `az` or `gs`."""
+        return location_of(self.tier_uri, of="tier").scheme
+
     def place(self, key: PartitionKey) -> str:
         """Return the arguments of a verb that name this tier, its catalog and the partition."""
         return shlex.join((self.tier_uri, str(key), *self.catalog_words))

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.jobs.context.request_prices import cost_usd
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.versions import tierfold_version
 from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport
@@ -50,7 +51,8 @@ def record_run(
     """
     if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return
-    finished_at_ms = now_ms()
+    finished_at_ms, requests = now_ms(), context.requests
+    cost = cost_usd(requests, context.scheme)
     RunsTable(context.catalog_uri, context.catalog_options).append(
         [
             RunRow(
@@ -74,6 +76,8 @@ def record_run(
                 counts=asdict(report.counts),
                 now_ms=context.now_ms,
                 tierfold_version=tierfold_version(),
+                requests={} if cost is None else asdict(requests),
+                cost_usd=None if cost is None else float(cost),
             )
             for chunk, report in chunks
         ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
 from delta import configure_spark_with_delta_pip
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.rows import promised_column
 from tierfold.storage.catalog.schema import (
     PARTITION_COLUMNS,
     PARTITIONS,
@@ -130,8 +132,7 @@ def runs(
 def _table(spark: SparkSession, place: Location, options: StoreOptions) -> DataFrame:
     layout = _LAYOUTS[place.path.rpartition("/")[2]]
     if not place.is_folder and place.scheme != "s3":
-        rows = DeltaFolder(str(place), layout, options).read().select(layout.schema.names)
-        return spark.createDataFrame(rows)
+        return spark.createDataFrame(_rows(place, layout, options))
     # Spark resolves a bare path on its default file system, HDFS on many clusters.
     uri = f"file://{place.path}" if place.is_folder else f"s3a://{place.bucket}/{place.path}"
     given = {
@@ -149,6 +150,19 @@ def _table(spark: SparkSession, place: Location, options: StoreOptions) -> DataF
             " `with_delta`, on S3 with the catalog as its argument. If a column is missing, another"
             " version of tierfold wrote the table.",
         ) from error
+
+
+def _rows(place: Location, layout: TableLayout, options: StoreOptions) -> pa.Table:
+    table = DeltaFolder(str(place), layout, options)
+    if not table.exists():
+        raise UnreadableObject(
+            "there is no such table",
+            where=str(place),
+            remedy="The first run of `tierfold compact` creates it.",
+        )
+    rows = table.read()
+    columns = [promised_column(rows, field, str(place)) for field in layout.schema]
+    return pa.table(columns, layout.schema)
 
 
 def _reason(error: PySparkException | Py4JJavaError) -> str:

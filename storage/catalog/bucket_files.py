@@ -7,13 +7,18 @@ this machine.
 from __future__ import annotations
 
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore
+
+CHECKPOINT_INTERVAL: Final = 10
+"""Less than in a folder: delta-rs reads each commit since the checkpoint twice, by two requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,11 @@ class BucketFiles:
         """Yes, by the contract of `ObjectStore`."""
         return True
 
+    @property
+    def checkpoint_interval(self) -> int:
+        """See `TableFiles.checkpoint_interval`."""
+        return CHECKPOINT_INTERVAL
+
     def delta_options(self) -> dict[str, str]:
         """See `TableFiles.delta_options`."""
         return self.options()
@@ -39,7 +49,24 @@ class BucketFiles:
         return self.store.uri(name)
 
     def make_table(self) -> None:
-        """Nothing: objects need no folder."""
+        """Check that the store refuses a conditional put of a name that is taken.
+
+        A store that ignores the condition would overwrite the commits of other runs. Raises
+        BadSettings if it does.
+        """
+        probe = f"_tierfold_probe-{uuid.uuid4().hex}"
+        self.store.create(probe, b"first")
+        with suppress(UnreadableObject):
+            self.store.create(probe, b"second")
+        is_kept = self.read(probe) == b"first"
+        self.store.delete(probe)
+        if not is_kept:
+            raise BadSettings(
+                "the store ignores the condition of a put (If-None-Match: *), so runs would"
+                " overwrite each other's commits",
+                where=self.uri,
+                remedy="Put the catalog on a store that keeps it, or in a folder (--catalog).",
+            )
 
     def entries(self, folder: str) -> tuple[ObjectEntry, ...]:
         """See `TableFiles.entries`."""

@@ -2,10 +2,9 @@
 
 Only delta-rs writes the catalog, by exclusive creates in a folder and conditional puts in a bucket.
 Of two commits on the same version one is refused, or moved on to the next version if neither read
-what the other wrote.
-delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the commit before it is
-reported, writes checkpoints and deletes old commits. delta-rs's own engine reads the rows: its
-Arrow data set would leave threads behind that abort the process at exit.
+what the other wrote. delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the
+commit before it is reported, writes checkpoints and deletes old commits. delta-rs's own engine
+reads the rows: its Arrow data set would leave threads behind that abort the process at exit.
 """
 
 from __future__ import annotations
@@ -33,9 +32,6 @@ COMMIT_RETRIES: Final = 100
 
 Its default, 15, is less than the number of runs that may commit at the same time.
 """
-
-CHECKPOINT_INTERVAL: Final = 20
-"""Commits between checkpoints: opening a table reads the last one and at most this many commits."""
 
 MEMORY_HOURS: Final = 30 * 24
 """How long superseded rows can be read: by default Delta keeps its log as long."""
@@ -161,6 +157,8 @@ class DeltaFolder:
                 table,
                 rows,
                 mode="append",
+                # Columns that a table of an older version lacks are added, with nulls.
+                schema_mode="merge",
                 commit_properties=_COMMIT,
                 post_commithook_properties=_NO_HOOKS,
             )
@@ -242,7 +240,7 @@ class DeltaFolder:
                 mode="error",
                 partition_by=list(self._layout.partition_by),
                 configuration={
-                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                    "delta.checkpointInterval": str(self._files.checkpoint_interval),
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
                 },
@@ -298,7 +296,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
         log.files.delete(commit_name(version))
         return False
     tail = log.sync()
-    if len(tail.commits) >= CHECKPOINT_INTERVAL:
+    if len(tail.commits) >= log.files.checkpoint_interval:
         log.checkpoint(tail)
     return True
 

@@ -15,6 +15,8 @@ from typing import Final
 from tierfold.storage.catalog.file_sync import make_folder, sync, sync_all
 from tierfold.storage.tiers.object_store import ObjectEntry
 
+CHECKPOINT_INTERVAL: Final = 20
+
 SCRATCH_PREFIX: Final = "_tierfold_checkpoint-"
 
 
@@ -33,6 +35,11 @@ class FolderFiles:
     def is_atomic(self) -> bool:
         """No: a power cut may leave an empty file."""
         return False
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """See `TableFiles.checkpoint_interval`."""
+        return CHECKPOINT_INTERVAL
 
     def delta_options(self) -> dict[str, str]:
         """None: delta-rs opens the folder itself."""

@@ -215,7 +215,7 @@ def _values(
         flat = _values(items, name, lambda place: row_of(bisect_right(ends, place) - 1), cells)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
     if pa.types.is_map(kind):
-        values = [dict(pairs) for pairs in column.to_pylist()]
+        values = [dict(pairs or ()) for pairs in column.to_pylist()]
     elif pa.types.is_struct(kind):
         names = tuple(kind.names)
         model = _MODELS[names]

@@ -177,6 +177,16 @@ class RunRow:
     ]
     now_ms: Annotated[int, _LONG("the time that the run's decisions took as now")]
     tierfold_version: Annotated[str, _TEXT("version of the software")]
+    requests: Annotated[
+        Mapping[str, int],
+        _Column(
+            _COUNTS, "requests and bytes of the whole run until then; none: a folder", nullable=True
+        ),
+    ]
+    cost_usd: Annotated[
+        float | None,
+        _Column(pa.float64(), "what they cost at list prices; null: a folder", nullable=True),
+    ]
 
 
 _STORED: Final[Mapping[str, _Column]] = {

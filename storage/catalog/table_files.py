@@ -25,6 +25,10 @@ class TableFiles(Protocol):
     def is_atomic(self) -> bool:
         """Whether a file is whole and durable as soon as a listing shows it."""
 
+    @property
+    def checkpoint_interval(self) -> int:
+        """Commits between checkpoints: opening a table reads the last one and the commits since."""
+
     def delta_options(self) -> dict[str, str]:
         """The storage options of delta-rs, with credentials that are valid now."""
 
@@ -32,7 +36,7 @@ class TableFiles(Protocol):
         """The full name of a file or folder, for messages."""
 
     def make_table(self) -> None:
-        """Make the place of a new table durably."""
+        """Make the place of a new table durably; raises BadSettings if it cannot be used."""
 
     def entries(self, folder: str) -> tuple[ObjectEntry, ...]:
         """The files directly in a folder, in no order; none if there is no such folder."""

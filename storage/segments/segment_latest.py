@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from tierfold.compaction.verification.latest_values import (
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.kafka.records import Records
-from tierfold.storage.segments.segment_scan import KEYS_MAX, is_aborted_in
+from tierfold.storage.segments.segment_scan import is_aborted_in
+
+LATEST_MAX: Final = 1_000_000
+"""Latest values held at a time before they become blocks: 44 bytes each and the key, three times
+while they are compared. A segment with more may emit a key several times."""
 
 
 class LatestCollector:
@@ -33,7 +38,7 @@ class LatestCollector:
         aborted: Sequence[AbortedTransaction],
         buckets: int,
         versions: VersionSource,
-        keys_max: int = KEYS_MAX,
+        keys_max: int = LATEST_MAX,
     ) -> None:
         self._aborted = aborted
         self._buckets = buckets
@@ -66,5 +71,6 @@ class LatestCollector:
         return tuple(self._blocks)
 
     def _flush(self) -> None:
-        self._blocks += in_buckets(latest_of(self._pieces), self._buckets)
+        latest = latest_of(self._pieces)
         self._pieces.clear()
+        self._blocks += in_buckets(latest, self._buckets)

@@ -45,8 +45,6 @@ from tierfold.storage.tiers.remote_tier import Part, address_of
 KEY_BYTES: Final = 24
 VALUE_BYTES: Final = 1024
 BATCH_RECORDS: Final = 16
-LIMIT_MIB: Final = 384
-"""What each step may take above the warm worker."""
 _INTERVAL_BYTES: Final = 4096
 _BUCKETS: Final = 8
 _WARM_BATCHES: Final = 500
@@ -221,7 +219,7 @@ def rows_for(folder: Path, megabytes: int, distinct: float) -> list[str]:
     shutil.rmtree(folder)
     records = large.end_offset + 1
     return [
-        f"| {megabytes} | {records:,} | {100 * distinct:.0f} % | {name} | {mib:.0f} | {LIMIT_MIB} |"
+        f"| {megabytes} | {records:,} | {100 * distinct:.0f} % | {name} | {mib:.0f} |"
         f" {mib * 2**20 / records:.0f} | {elapsed_s:.1f} |"
         for name, mib, elapsed_s in measured
     ]
@@ -233,10 +231,10 @@ def rows_for(folder: Path, megabytes: int, distinct: float) -> list[str]:
 def main(megabytes: tuple[int, ...], distinct: tuple[float, ...]) -> None:
     """Print the table of docs/performance.md, "Memory"."""
     click.echo(
-        "| MiB | records | distinct keys | step | MiB above the warm worker | limit |"
+        "| MiB | records | distinct keys | step | MiB above the warm worker |"
         " bytes per record | s |"
     )
-    click.echo("|---|---|---|---|---|---|---|---|")
+    click.echo("|---|---|---|---|---|---|---|")
     for size in megabytes:
         for share in distinct:
             for row in rows_for(ROOT / "build" / "bench" / f"memory-{os.getpid()}", size, share):

@@ -25,6 +25,7 @@ from tests.faults.kills.killed_checks import hidden_files, unnamed
 from tests.faults.kills.killed_logs import LARGE, large_newest, put_large
 from tests.jobs.commands import ALWAYS, ROOT, Ran, status_of, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
+from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 
 NOW = ("--now", "1800000000000")
@@ -40,8 +41,12 @@ SPECULATING = (
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     python = bare_python(tmp_path_factory.mktemp("bare") / "python")
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), python) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        # Credentials reach executors in no other way than in their own environment.
+        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+            patch.setenv(name, value)
+        with spark_cluster(tmp_path_factory.mktemp("cluster"), python) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,29 @@ def test_the_result_is_that_of_a_local_run(
     assert len(local.outcomes) == 5
     assert _live(ran[1]) == _live(here)
     assert tierfold("verify", ran[1]).code == 0
+
+
+def test_a_bucket_needs_no_shared_folder(cluster: Cluster, archive: Path, tier: Path) -> None:
+    here, bucket = _copied(tier), new_bucket(moto())
+    files = sorted(path for path in here.rglob("*") if path.is_file())
+    for path in files:
+        key = f"tier/{path.relative_to(here)}"
+        s3_client(moto()).put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+    local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
+    job = ("jobs/compact_job.py", f"s3://{bucket}/tier", "--json", *NOW, *ALWAYS)
+    submitted = cluster.submitted(archive, *job)
+    try:
+        done = submitted.ended()
+    finally:
+        submitted.stop()
+    assert done.code == 0, done.stderr
+    assert done.outcomes == local.outcomes
+    for name in ("bytes_in", "bytes_out", "counts", "segments_out"):
+        assert {place: report[name] for place, report in done.partitions.items()} == {
+            place: report[name] for place, report in local.partitions.items()
+        }
+    assert done.document["requests"]["puts"] >= 5 * len(local.outcomes)  # The workers' count.
+    assert IDENTITY["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
 
 
 def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]]]) -> None:

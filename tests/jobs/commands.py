@@ -33,10 +33,16 @@ class Ran:
     stderr: str
 
     @property
-    def entries(self) -> list[dict[str, Any]]:
-        """The entries of the `--json` document, which must be the whole of stdout."""
+    def document(self) -> dict[str, Any]:
+        """The `--json` document, which must be the whole of stdout."""
         assert self.stdout, self.stderr
-        entries: list[dict[str, Any]] = json.loads(self.stdout)["partitions"]
+        document: dict[str, Any] = json.loads(self.stdout)
+        return document
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """The entries of the document."""
+        entries: list[dict[str, Any]] = self.document["partitions"]
         return entries
 
     @property

@@ -34,6 +34,7 @@ from tierfold.storage.catalog.catalog import new_commit_id
 
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
 SPARK_SEEDS_VARIABLE: Final = "TIERFOLD_SPARK_SEEDS"
+S3_SEEDS_VARIABLE: Final = "TIERFOLD_S3_SEEDS"
 SEGMENT_BYTES: Final = 100_000
 DELETE_RETENTION_MS: Final = 1000
 PASSES_MS: Final = tuple(FIRST_PASS_MS + at_ms for at_ms in (0, 999, 1000, 2000))
@@ -86,6 +87,8 @@ class FuzzedTopic:
     """The first offset after the uploads."""
     before: Path
     """The uploaded segments under local names, before the first pass."""
+    uploaded: tuple[Path, ...]
+    """Their objects in the tier."""
     passes: tuple[Pass, ...]
 
 
@@ -97,6 +100,11 @@ def seeds() -> tuple[int, ...]:
 def spark_seeds() -> tuple[int, ...]:
     """The seeds that also run on Spark: `TIERFOLD_SPARK_SEEDS`, or six; `make soak` runs all."""
     return seeds_of(SPARK_SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+
+
+def s3_seeds() -> tuple[int, ...]:
+    """The seeds that also run on S3: `TIERFOLD_S3_SEEDS`, or ten; `make soak` runs 40."""
+    return seeds_of(S3_SEEDS_VARIABLE, f"0:8,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
 def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
@@ -118,7 +126,7 @@ def run_passes(
     for seed, topic in topics.items():
         if seed >= LEGACY_FROM:
             date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
-    _checkpoint(tier)
+    checkpoint(tier)
     for number in range(len(PASSES_MS)):
         done_by_topic = compacted(tier, number, is_from_start=number > 0, engine=engine)
         for name, entries in done_by_topic.items():
@@ -129,7 +137,7 @@ def run_passes(
 
 
 def compacted(
-    tier: Path, number: int, *, is_from_start: bool, engine: Sequence[str] = ()
+    tier: Path | str, number: int, *, is_from_start: bool, engine: Sequence[str] = ()
 ) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Run pass `number` (from 0 on); the entries of `compact` and then `status`, by topic.
 
@@ -175,7 +183,7 @@ def _first_dirty(seed: int) -> int:
     return 25 if seed < LEGACY_FROM else 400
 
 
-def _checkpoint(tier: Path) -> None:
+def checkpoint(tier: Path | str) -> None:
     """Commit to the catalog that everything below `_first_dirty` is clean.
 
     `--first-dirty` alone does not say that, and keeps the tombstones: decision 0002.
@@ -233,7 +241,14 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
     count = len(list(remote.glob("*.log")))
     end_offset = sorted(int(log.stem) for log in source.glob("*.log"))[count]
     before = to_local(all_segments(remote, end_offset - 1), folder / "before" / f"t{seed}-0")
-    return FuzzedTopic(seed=seed, tier=tier, end_offset=end_offset, before=before, passes=())
+    return FuzzedTopic(
+        seed=seed,
+        tier=tier,
+        end_offset=end_offset,
+        before=before,
+        uploaded=tuple(sorted(remote.iterdir())),
+        passes=(),
+    )
 
 
 def _passed(

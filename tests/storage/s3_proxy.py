@@ -92,6 +92,8 @@ class Proxy:
         self.faults: list[Fault] = []
         self.counts: Counter[str] = Counter()
         self.requests: list[Request] = []
+        self.dropped = {"expect"}
+        """Headers that are not forwarded, in lower case."""
 
     def add(self, kind: str, **given: object) -> Fault:
         """Plan a fault."""
@@ -163,7 +165,9 @@ def _forwarded(
     proxy: Proxy, handler: BaseHTTPRequestHandler, body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection(proxy.target, timeout=60)
-    headers = {name: value for name, value in handler.headers.items() if name != "Expect"}
+    headers = {
+        name: value for name, value in handler.headers.items() if name.lower() not in proxy.dropped
+    }
     connection.request(handler.command, handler.path, body or None, headers)
     answer = connection.getresponse()
     found = answer.read()

@@ -104,7 +104,7 @@ class Environment:
         )
         return RunContext(
             requests_before=Requests(),
-            tier_uri="virtual:",
+            tier_uri="/virtual",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),

@@ -22,7 +22,7 @@ from tierfold.compaction.model.errors import BadSettings, CorruptLog, Unreadable
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL
+from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.schema import BUCKETS, FORMAT_VERSION, PARTITIONS, bucket_of
 

@@ -14,7 +14,8 @@ from tests.storage.catalog_contract import claim, fresh
 from tests.storage.scripted_table import scripted_steps
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
+from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
 
 
 @pytest.fixture

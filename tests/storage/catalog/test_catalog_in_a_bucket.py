@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from tests.compaction.builders import KEY
 from tests.storage.catalog_contract import A_RUN, claim, committed, fresh, keys, swap, topics
 from tests.storage.s3_proxy import RESET, Fault, Proxy
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.outcomes import Committed, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog
@@ -222,11 +222,19 @@ class TestHeldPuts:
         assert outcome == LostRace(found_commit_id="".join(rivals))
 
 
+def test_a_store_that_ignores_conditions_gets_no_catalog(place: Place) -> None:
+    place.proxy.dropped.add("if-none-match")
+    with pytest.raises(BadSettings, match="ignores the condition of a put"):
+        claim(place.through_proxy, fresh(), "a")
+    assert not place.catalog.exists()
+    assert place.names("") == []
+
+
 class TestCleaningUp:
     def test_versions_of_the_last_month_stay_and_older_ones_go(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tierfold.storage.catalog.delta_tables.CHECKPOINT_INTERVAL", 4)
+        monkeypatch.setattr("tierfold.storage.catalog.bucket_files.CHECKPOINT_INTERVAL", 4)
         claims(place.catalog, KEY, 5)
         (kept,) = place.checkpoints()
         assert place.names(suffix="_last_checkpoint")

@@ -20,12 +20,11 @@ from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.delta_commits import read_commit
 from tierfold.storage.catalog.delta_tables import (
-    CHECKPOINT_INTERVAL,
     MEMORY_HOURS,
     DeltaFolder,
     TableLayout,
 )
-from tierfold.storage.catalog.folder_files import FolderFiles
+from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 

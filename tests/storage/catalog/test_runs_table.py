@@ -11,7 +11,8 @@ from deltalake import write_deltalake
 from tests.storage.aged_tables import cut_soon
 from tests.storage.catalog_contract import A_RUN
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
+from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RUNS
 

@@ -1,0 +1,7 @@
+"""Leaves out the tests of emulators that are not installed; `tests/conftest.py` says so."""
+
+from __future__ import annotations
+
+from tests.storage.emulator_programs import missing_emulators
+
+collect_ignore = [f"test_catalog_tables_{emulator}.py" for emulator in missing_emulators()]

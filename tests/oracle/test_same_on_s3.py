@@ -1,0 +1,80 @@
+"""A tier in a bucket becomes what the same tier in a folder becomes, object by object.
+
+`TIERFOLD_S3_SEEDS=0:40` runs these seeds instead of ten; so does `make soak`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, checkpoint, compacted, s3_seeds
+from tests.oracle.remote_views import RemoteSegment
+from tests.oracle.test_same_on_spark import FIELDS
+from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client
+from tierfold.storage.tiers.remote_tier import PARTS
+
+Done = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""A topic's entries of `compact` and `status`."""
+
+PREFIX: Final = "a/tier"
+
+
+@pytest.fixture(scope="module")
+def bucket(fuzzed: dict[int, FuzzedTopic]) -> str:
+    """A bucket with the uploads of the seeds."""
+    name = new_bucket(moto())
+    for seed in s3_seeds():
+        topic = fuzzed[seed]
+        for path in topic.uploaded:
+            key = f"{PREFIX}/{path.relative_to(topic.tier)}"
+            s3_client(moto()).put_object(Bucket=name, Key=key, Body=path.read_bytes())
+    return name
+
+
+@pytest.fixture(scope="module")
+def passes(bucket: str) -> Iterator[list[dict[str, Done]]]:
+    """The entries of all topics, by pass."""
+    uri = f"s3://{bucket}/{PREFIX}"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+            patch.setenv(name, value)
+        checkpoint(uri)
+        yield [
+            compacted(uri, number, is_from_start=number > 0) for number in range(len(PASSES_MS))
+        ]
+
+
+@pytest.mark.parametrize("seed", s3_seeds())
+def test_a_bucket_gets_the_objects_that_a_folder_gets(
+    fuzzed: dict[int, FuzzedTopic], passes: list[dict[str, Done]], bucket: str, seed: int
+) -> None:
+    assert len(fuzzed[seed].passes) == len(passes) > 1
+    for here, there in zip(fuzzed[seed].passes, passes, strict=True):
+        report, status = there[f"t{seed}"]
+        assert {name: here.report[name] for name in FIELDS} == {
+            name: report[name] for name in FIELDS
+        }
+        assert len(here.segments) == len(status["segments"])
+        for segment, stored in zip(here.segments, status["segments"], strict=True):
+            assert _content(segment) == _stored(bucket, stored["log"])
+
+
+def _content(segment: RemoteSegment) -> dict[str, bytes]:
+    paths = {part.value: segment.part(part.value) for part in PARTS}
+    return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+def _stored(bucket: str, log: str) -> dict[str, bytes]:
+    stem = Path(log.removeprefix(f"s3://{bucket}/")).with_suffix("")
+    client = s3_client(moto())
+    found = client.list_objects_v2(Bucket=bucket, Prefix=f"{stem}.")["Contents"]
+    return {
+        entry["Key"].removeprefix(f"{stem}."): client.get_object(Bucket=bucket, Key=entry["Key"])[
+            "Body"
+        ].read()
+        for entry in found
+    }
