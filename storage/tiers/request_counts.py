@@ -53,6 +53,10 @@ class RequestCounter:
         self._lock = threading.Lock()
         self._sums = dict.fromkeys(_NAMES, 0)
 
+    def __reduce__(self) -> tuple[type[RequestCounter], tuple[()]]:
+        # Counts belong to a process: a copy in another one begins at zero.
+        return RequestCounter, ()
+
     def add(self, **counts: int) -> None:
         """Add these counts, named as in `Requests`."""
         with self._lock:

@@ -125,9 +125,7 @@ def test_a_started_deletion_continues_whatever_its_age_and_the_binding() -> None
 
 
 @pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
-def test_if_a_broker_may_name_segments_only_our_own_are_deleted(
-    binding: TierBinding | None,
-) -> None:
+def test_if_a_broker_may_name_segments_only_our_own_go(binding: TierBinding | None) -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
@@ -154,15 +152,13 @@ def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_work(
     assert vacuumed.notes == ()
 
 
-@pytest.mark.parametrize(("is_own", "is_detached"), [(False, False), (False, True), (True, False)])
-def test_a_brokers_upload_ends_only_where_no_broker_serves(
-    is_own: bool, is_detached: bool
-) -> None:
-    rules = DETACHED if is_detached else replace(DETACHED, tier_binding=None)
-    upload = replace(INCOMPLETE, is_own=is_own)
-    vacuumed = deletion(seen(a_state(CHAIN)), rules, incomplete_uploads=[upload])
-    assert vacuumed.incomplete_uploads == ((upload,) if is_own or is_detached else ())
-    assert any("1 in upload" in note for note in vacuumed.notes) is not (is_own or is_detached)
+@pytest.mark.parametrize("binding", TierBinding)
+def test_a_brokers_upload_ends_only_where_no_broker_serves(binding: TierBinding) -> None:
+    uploads = [INCOMPLETE, replace(INCOMPLETE, is_own=False)]
+    rules = replace(DETACHED, tier_binding=binding)
+    vacuumed = deletion(seen(a_state(CHAIN)), rules, incomplete_uploads=uploads)
+    assert len(vacuumed.incomplete_uploads) == (2 if rules.is_detached else 1)
+    assert any("1 in upload" in note for note in vacuumed.notes) is not rules.is_detached
 
 
 @pytest.mark.parametrize("lacking", ["", *REQUIRED_PARTS[1:]])

@@ -122,6 +122,9 @@ class VirtualStore:
         """See `ObjectStore.maps_ranges`."""
         return False
 
+    def stored_checksum(self, _: str) -> None:
+        """See `ObjectStore.stored_checksum`: what was written is read back."""
+
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; each page shows the store at another time."""
         yield from self._listed("list", folder, unfinished=False)
