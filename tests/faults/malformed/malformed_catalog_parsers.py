@@ -168,7 +168,7 @@ def _as(value: Any, field: pa.Field) -> Any:
         return f"{value:g}" if isinstance(value, float) else str(value)
     if pa.types.is_integer(field.type):
         return int(value)
-    return dict(value) if pa.types.is_map(field.type) else value
+    return dict(value or ()) if pa.types.is_map(field.type) else value
 
 
 def _listed(value: Any) -> Any:
@@ -187,7 +187,12 @@ def _checked_runs(rows: pa.Table) -> Outcome:
 
     def plain() -> list[dict[str, Any]]:
         found = (
-            {_field_of(column.name): _as(row[column.name], column) for column in RUNS}
+            {
+                _field_of(column.name): _as(
+                    row.get(column.name) if column.nullable else row[column.name], column
+                )
+                for column in RUNS
+            }
             for row in rows.to_pylist()
         )
         names = ("finished_at_ms", "run", "topic", "partition", "chunk")
