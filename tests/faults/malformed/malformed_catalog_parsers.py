@@ -168,6 +168,8 @@ def _as(value: Any, field: pa.Field) -> Any:
         return f"{value:g}" if isinstance(value, float) else str(value)
     if pa.types.is_integer(field.type):
         return int(value)
+    if pa.types.is_floating(field.type):
+        return None if value is None else float(value)
     return dict(value or ()) if pa.types.is_map(field.type) else value
 
 
