@@ -16,7 +16,11 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-MADE_ONCE: Final = {"led": "Spark", "spark": "Spark", "archive": "archive", "lab": "Kafka"}
+MADE_ONCE: Final = {
+    **dict.fromkeys(("led", "spark"), "Spark"),
+    "archive": "archive",
+    **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
+}
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
 STARTS_JVM: Final = frozenset({"spark", "archive", "lab", "led", "fuzzed"})

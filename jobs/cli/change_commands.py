@@ -16,6 +16,7 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 @click.argument("partition_name", metavar="PARTITION")
 @click.option(
     "--to",
+    required=True,
     metavar="TIME|RUN",
     help="A time, in ISO 8601 (UTC without an offset) or epoch milliseconds: the state at that"
     " time. Or a run's name, or a prefix of it: the state after that run.",
@@ -23,9 +24,7 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @JSON_OPTION
 @clock_options
-def restore_verb(
-    partition_name: str, to: str | None, dry_run: bool, output: Output, **given: Any
-) -> None:
+def restore_verb(partition_name: str, to: str, dry_run: bool, output: Output, **given: Any) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
     Segments that brokers have uploaded since then stay. Segments that come back are read and
@@ -43,8 +42,6 @@ def restore_verb(
     from tierfold.jobs.reports.change_report import restore_result
     from tierfold.jobs.verbs.restore import restore
 
-    if to is None:
-        raise click.UsageError("Missing option '--to'. `tierfold history` lists times and runs.")
     context = opened(given).context
     found = restore(context, partition_name, to, output.progress, is_dry_run=dry_run)
     finish(output, restore_result(found), context)

@@ -18,6 +18,9 @@ from tierfold.jobs.cli.output import output_of
 _EXTRA_ARGUMENTS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Extra arguments that click quotes, for example after `--set NAME VALUE` without `=`."""
 
+_HINTS: Final = {"to": "`tierfold history` lists times and runs."}
+"""By option, what is printed if it is missing."""
+
 _NOT_REPEATED: Final = (
     r"\1, which may hold a secret and are not repeated here. Write a setting as --set NAME=VALUE,"
     " without spaces around the sign"
@@ -55,6 +58,9 @@ def _without_secrets() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
+        if isinstance(error, click.MissingParameter) and error.param is not None:
+            hint = _HINTS.get(error.param.name or "", error.message)
+            error.message = hint  # type: ignore[misc]  # click shows it behind its own sentence
         message = redacted(_EXTRA_ARGUMENTS.sub(_NOT_REPEATED, error.message))
         error.message = message  # type: ignore[misc]  # click shows it with usage and hints
         raise

@@ -56,7 +56,9 @@ def test_a_file_without_bytes_is_no_segment(tmp_path: Path) -> None:
         next(walk(tmp_path / "empty.log"))
 
 
-@pytest.mark.parametrize("name", ["none.log", "."])
-def test_a_missing_file_or_a_folder_is_unreadable(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnreadableObject, match="cannot be read"):
+@pytest.mark.parametrize(
+    ("name", "what"), [("none.log", "the file cannot be read"), (".", "this is a folder. Name a")]
+)
+def test_a_missing_file_or_a_folder_is_unreadable(tmp_path: Path, name: str, what: str) -> None:
+    with pytest.raises(UnreadableObject, match=what):
         next(walk(tmp_path / name))
