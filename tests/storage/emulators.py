@@ -6,14 +6,12 @@ are not installed (`emulator_programs`), and the end of the run says so.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import email.utils
 import functools
 import hmac
 import itertools
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -41,6 +39,15 @@ AZURE_KEY: Final = (
 
 _NUMBERS: Final = itertools.count()
 _STARTED_WITHIN_S: Final = 60
+
+_WHILE_OPEN: Final = 'folder=$1; shift; "$@" <&- & read -r; kill -KILL $!; rm -rf "$folder"'
+"""Runs a command until the pipe to this process closes, then deletes the command's folder.
+
+A process of xdist ends without `atexit`.
+"""
+
+_RUNNING: Final[list[subprocess.Popen[bytes]]] = []
+"""Keeps the pipes open."""
 
 
 def new_name() -> str:
@@ -95,7 +102,7 @@ def new_container(endpoint: str) -> str:
 def moto() -> str:
     """The endpoint of moto."""
     return _started(
-        lambda port: [sys.executable, "-m", "tests.storage.moto_server", str(port)]
+        lambda port, _: [sys.executable, "-m", "tests.storage.moto_server", str(port)]
     )
 
 
@@ -103,8 +110,8 @@ def moto() -> str:
 def versitygw() -> str:
     """The endpoint of versitygw."""
     return _started(
-        lambda port: [
-            str(VERSITYGW), "--port", f"127.0.0.1:{port}", "--quiet", "posix", _new_folder(),
+        lambda port, folder: [
+            str(VERSITYGW), "--port", f"127.0.0.1:{port}", "--quiet", "posix", folder,
         ],
         ROOT_ACCESS_KEY=IDENTITY["AWS_ACCESS_KEY_ID"],
         ROOT_SECRET_KEY=IDENTITY["AWS_SECRET_ACCESS_KEY"],
@@ -115,42 +122,36 @@ def versitygw() -> str:
 def azurite() -> str:
     """The endpoint of Azurite's account."""
     endpoint = _started(
-        lambda port: [
+        lambda port, folder: [
             str(NODE), str(AZURITE), "--blobPort", str(port), "--blobHost", "127.0.0.1",
-            "--location", _new_folder(), "--silent", "--skipApiVersionCheck",
+            "--location", folder, "--silent", "--skipApiVersionCheck",
         ]
     )  # fmt: skip
     return f"{endpoint}/{AZURE_ACCOUNT}"
 
 
-def _new_folder() -> str:
+def _started(command: Callable[[int, str], list[str]], **environment: str) -> str:
+    """Start a server on a free port, wait until it listens, and end it with this process.
+
+    `command`: (port, a folder of its own) → the command.
+    """
     folder = tempfile.mkdtemp(prefix="emulator-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _started(command: Callable[[int], list[str]], **environment: str) -> str:
-    """Start a server on a free port, wait until it listens, and stop it with this process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        command(port),
+        ["bash", "-c", _WHILE_OPEN, "emulator", folder, *command(port, folder)],
         cwd=ROOT,
         env=os.environ | environment,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-
-    def stop() -> None:
-        server.kill()
-        server.wait()
-
-    atexit.register(stop)
+    _RUNNING.append(server)
     deadline = time.monotonic() + _STARTED_WITHIN_S
     while time.monotonic() < deadline and server.poll() is None:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
                 return f"http://127.0.0.1:{port}"
         time.sleep(0.05)
-    raise RuntimeError(f"{command(port)[0]} did not start within {_STARTED_WITHIN_S} s")
+    raise RuntimeError(f"{command(port, folder)[0]} did not start within {_STARTED_WITHIN_S} s")
