@@ -4,6 +4,8 @@
     az://container/prefix Azure Blob Storage; AZURE_STORAGE_ACCOUNT_NAME names the account
     gs://bucket/prefix    Google Cloud Storage
     /a/folder             a folder; also a relative path, or file:///a/folder
+
+The clients of buckets are imported where a bucket is opened, so that a folder starts without them.
 """
 
 from __future__ import annotations
@@ -14,12 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.store_options import StoreOptions
-from tierfold.storage.tiers.table_options import delta_rs_options, s3a_conf
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
 
@@ -102,6 +102,8 @@ def open_store(location: Location, options: StoreOptions) -> ObjectStore:
     """The store at a location; nothing is read yet."""
     if location.is_folder:
         return LocalStore(location.folder)
+    from tierfold.storage.tiers.bucket_store import BucketStore  # noqa: PLC0415
+
     return BucketStore(location.scheme, location.bucket, location.path, options)
 
 
@@ -113,6 +115,8 @@ def delta_options(location: Location, options: StoreOptions) -> dict[str, str]:
     """
     if location.is_folder:
         return {}
+    from tierfold.storage.tiers.table_options import delta_rs_options  # noqa: PLC0415
+
     return delta_rs_options(location.scheme, str(location), options)
 
 
@@ -121,7 +125,11 @@ def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:
 
     They hold no credentials: each executor finds its own. Raises BadSettings and UnreadableObject.
     """
-    return s3a_conf(location.bucket, options) if location.scheme == "s3" else {}
+    if location.scheme != "s3":
+        return {}
+    from tierfold.storage.tiers.table_options import s3a_conf  # noqa: PLC0415
+
+    return s3a_conf(location.bucket, options)
 
 
 def _not_supported(text: str, scheme: str, of: str) -> BadSettings:
