@@ -44,7 +44,7 @@ def entry(spent: Requests, cost: Fraction, bytes_in: int) -> dict[str, Any]:
     return {
         **asdict(spent),
         "cost_usd": float(cost),
-        "cost_usd_per_tb_compacted": float(cost * _TB / bytes_in) if bytes_in else None,
+        "cost_usd_per_tb_compacted": _per_tb(cost, bytes_in),
         "prices_of": read_on(),
     }
 
@@ -53,9 +53,14 @@ def sentence(spent: Requests, cost: Fraction, bytes_in: int) -> str:
     """Return the line below the tables."""
     counts = {name: count for name, count in asdict(spent).items() if not name.endswith("_bytes")}
     kinds = ", ".join(f"{spaced(count)} {name}" for name, count in counts.items() if count)
-    per_tb = f", ${float(cost * _TB / bytes_in):.2f} per TB compacted" if bytes_in else ""
+    per_tb = _per_tb(cost, bytes_in)
+    compacted = "" if per_tb is None else f", ${per_tb:.2f} per TB compacted"
     return (
         f"{spaced(spent.total)} requests ({kinds or 'none'}); {decimal(spent.received_bytes)}"
         f" received, {decimal(spent.sent_bytes)} sent; ${float(cost):.6f} at list prices of"
-        f" {read_on()}{per_tb}. Requests to the catalog are not counted."
+        f" {read_on()}{compacted}. Requests to the catalog are not counted."
     )
+
+
+def _per_tb(cost: Fraction, bytes_in: int) -> float | None:
+    return float(cost * _TB / bytes_in) if bytes_in else None

@@ -263,7 +263,7 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
 
 
 def _is_own(name: str) -> bool:
-    """Whether tierfold began the write of that name: a hidden name, or an id of ours in it."""
+    """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
     found = _SEGMENT.match(name)
     return name.startswith(".") or (found is not None and is_own_id(found[2]))
 
