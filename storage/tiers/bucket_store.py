@@ -7,8 +7,7 @@ Nothing is ever overwritten: every write is conditional. Errors are sentences of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -26,6 +25,7 @@ from tierfold.storage.tiers.object_store import (
     ObjectWriter,
     StoredChecksum,
     is_staged,
+    listed_one_by_one,
 )
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
 from tierfold.storage.tiers.s3_objects import S3Object, S3Requests
@@ -51,7 +51,6 @@ A page of that has 1,000 keys, about 150 segments; a folder of its own costs at 
 _NO_FOLDER: Final = "tierfold-looks-for-the-bucket"
 """A folder that does not exist: listing it is one request, and fails if the bucket is missing."""
 
-_LISTERS: Final = 8
 _PAGE_KEYS: Final = {"az": 5000}
 _PAGE_KEYS_USUAL: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -87,15 +86,7 @@ class BucketStore:
             except Exception as error:  # noqa: BLE001 - it concerns these folders alone
                 return dict.fromkeys(folders, error)
             return {folder: found[folder] for folder in folders}
-
-        def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
-            try:
-                return tuple(self.list(folder))
-            except Exception as error:  # noqa: BLE001 - it concerns this folder alone
-                return error
-
-        with ThreadPoolExecutor(_LISTERS) as pool:
-            return dict(zip(folders, pool.map(listed, folders), strict=True))
+        return listed_one_by_one(self, folders)
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`."""
@@ -107,15 +98,7 @@ class BucketStore:
         """See `ObjectStore.exists`."""
         name = self._name(key)
         self._count(heads=1)
-        try:
-            with failures():
-                obstore.head(self._clients.store, name)
-        except RequestFailedError as failed:
-            if failed.failure.cause is not Cause.MISSING:
-                raise self._error(failed.failure, key, "look for") from None
-            self._check_bucket()
-            return False
-        return True
+        return self._is_there(key, "look for", lambda: obstore.head(self._clients.store, name))
 
     def read(self, key: str) -> NDArray[np.uint8]:
         """See `ObjectStore.read`."""
@@ -194,13 +177,7 @@ class BucketStore:
             return
         name = self._name(key)
         self._count(deletes=1)
-        try:
-            with failures():
-                obstore.delete(self._clients.store, name)
-        except RequestFailedError as failed:
-            if failed.failure.cause is not Cause.MISSING:
-                raise self._error(failed.failure, key, "delete") from None
-            self._check_bucket()
+        self._is_there(key, "delete", lambda: obstore.delete(self._clients.store, name))
 
     def free_bytes(self) -> None:
         """See `ObjectStore.free_bytes`: a bucket has no limit."""
@@ -324,6 +301,18 @@ class BucketStore:
         if got != len(data):
             raise self._error(Failure(Cause.CUT), key, "read")
         return data
+
+    def _is_there(self, key: str, doing: str, request: Callable[[], object]) -> bool:
+        """Whether a request finds its object, which may be missing, unlike the bucket."""
+        try:
+            with failures():
+                request()
+        except RequestFailedError as failed:
+            if failed.failure.cause is not Cause.MISSING:
+                raise self._error(failed.failure, key, doing) from None
+            self._check_bucket()
+            return False
+        return True
 
     def _check_bucket(self) -> None:
         """Raise UnreadableObject if the bucket itself is missing: a HEAD does not say."""

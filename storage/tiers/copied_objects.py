@@ -18,7 +18,13 @@ from uuid import uuid4
 import obstore
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
-from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, as_view, staged_name
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectWriter,
+    PartWriter,
+    as_view,
+    staged_name,
+)
 from tierfold.storage.tiers.request_counts import RequestCounter
 from tierfold.storage.tiers.s3_objects import TOKEN, is_ours
 from tierfold.storage.tiers.store_errors import (
@@ -102,41 +108,25 @@ def new_copied_object(target: CopiedObject) -> Iterator[ObjectWriter]:
         upload.close()
 
 
-class _CopiedUpload(ObjectWriter):
+class _CopiedUpload(PartWriter):
     """An object being written; one that fits in a part is written by a single request."""
 
     def __init__(self, target: CopiedObject) -> None:
+        super().__init__(target.part_bytes)
         self._target = target
         self._token = uuid4().hex
         self._temporary = staged_name(target.name, uuid4().hex)
-        self._size_bytes = 0
-        self._buffer = bytearray()
         self._parts: queue.Queue[bytearray | _AbandonedError | None] = queue.Queue(_PARTS_QUEUED)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
         self._upload: Future[None] | None = None
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def write(self, data: Bytes) -> None:
-        view = as_view(data)
-        at = 0
-        while at < len(view):
-            took = min(len(view) - at, self._target.part_bytes - len(self._buffer))
-            self._buffer += view[at : at + took]
-            at += took
-            if len(self._buffer) == self._target.part_bytes:
-                self._send()
-        self._size_bytes += len(view)
-
     def finish(self) -> None:
         """Write what is left, and make the object appear; raises UnreadableObject."""
         if self._upload is None:
-            self._target.create(self._buffer)
+            self._target.create(self.part)
             return
-        if self._buffer:
-            self._send()
+        if self.part:
+            self.send_part()
         self._offer(self._upload, None)
         self._upload.result()
         try:
@@ -151,13 +141,14 @@ class _CopiedUpload(ObjectWriter):
             self._upload.exception()
         self._thread.shutdown()
 
-    def _send(self) -> None:
+    def send_part(self) -> None:
+        """See `PartWriter`."""
         if self._upload is None:
             self._upload = self._thread.submit(self._put)
-        self._offer(self._upload, self._buffer)
+        self._offer(self._upload, self.part)
         if self._upload.done():
             self._upload.result()
-        self._buffer = bytearray()
+        self.part = bytearray()
 
     def _offer(self, upload: Future[None], item: bytearray | _AbandonedError | None) -> None:
         """Queue a part, or what ends the upload, unless the upload has ended."""

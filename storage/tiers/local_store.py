@@ -19,7 +19,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +34,13 @@ from tierfold.storage.tiers.object_store import (
     ObjectWriter,
     as_view,
     is_staged,
+    listed_one_by_one,
     staged_name,
 )
 from tierfold.storage.tiers.request_counts import Requests
 
 MAPPED_BYTES_MIN: Final = 1 << 20
 """Objects of this size and above are mapped; a smaller one is copied as fast."""
-
-_LISTERS: Final = 16
-"""Folders listed in parallel: on a network file system a listing mostly waits."""
 
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python names it from 3.13 on.
 
@@ -108,15 +105,7 @@ class LocalStore:
         self, folders: Sequence[str]
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`."""
-
-        def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
-            try:
-                return tuple(self.list(folder))
-            except Exception as error:  # noqa: BLE001 - it concerns this folder alone
-                return error
-
-        with ThreadPoolExecutor(_LISTERS) as pool:
-            return dict(zip(folders, pool.map(listed, folders), strict=True))
+        return listed_one_by_one(self, folders)
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`; raises UnreadableObject if `root` itself is gone."""

@@ -6,7 +6,9 @@ changed, and only `vacuum` deletes it. Every failure is an `UnreadableObject` wi
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
@@ -18,6 +20,9 @@ from tierfold.storage.tiers.request_counts import Requests
 
 STAGED_SUFFIX: Final = ".staged"
 """The suffix of the hidden name under which an object is written."""
+
+_LISTERS: Final = 16
+"""Folders listed at a time: a listing mostly waits for the network."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Any contiguous buffer of single bytes."""
@@ -134,3 +139,49 @@ class ObjectStore(Protocol):
     @property
     def keeps_empty_folders(self) -> bool:
         """Whether a folder exists without objects: on a disk, not in a bucket."""
+
+
+def listed_one_by_one(
+    store: ObjectStore, folders: Sequence[str]
+) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+    """See `ObjectStore.list_each`: a listing for each folder, several at a time."""
+
+    def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
+        try:
+            return tuple(store.list(folder))
+        except Exception as error:  # noqa: BLE001 - it concerns this folder alone
+            return error
+
+    with ThreadPoolExecutor(_LISTERS) as pool:
+        return dict(zip(folders, pool.map(listed, folders), strict=True))
+
+
+class PartWriter(ObjectWriter):
+    """Collects what is written into parts of `part_bytes`, each of which `send_part` sends."""
+
+    def __init__(self, part_bytes: int) -> None:
+        self._part_bytes = part_bytes
+        self._size_bytes = 0
+        self.part = bytearray()
+        """The part that is being filled."""
+
+    @property
+    def size_bytes(self) -> int:
+        """See `ObjectWriter`."""
+        return self._size_bytes
+
+    def write(self, data: Bytes) -> None:
+        """See `ObjectWriter`."""
+        view = as_view(data)
+        at = 0
+        while at < len(view):
+            took = min(len(view) - at, self._part_bytes - len(self.part))
+            self.part += view[at : at + took]
+            at += took
+            if len(self.part) == self._part_bytes:
+                self.send_part()
+        self._size_bytes += len(view)
+
+    @abstractmethod
+    def send_part(self) -> None:
+        """Send `part`, and begin another; raises UnreadableObject."""

@@ -10,14 +10,14 @@ from typing import Any, Final
 from uuid import uuid4
 
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
+from tierfold.storage.tiers.object_store import ObjectEntry, ObjectWriter, PartWriter
 from tierfold.storage.tiers.s3_objects import S3Object, S3Requests
 
 PARTS_IN_FLIGHT: Final = 3
 """Parts that are uploaded while the caller fills the next one."""
 
 UPLOAD_ID: Final = "?uploadId="
-"""Between key and id in the name of an unfinished upload; no key of ours contains a `?`."""
+"""Between the key and the id in the name of an unfinished upload; our keys contain no `?`."""
 
 
 @contextmanager
@@ -34,42 +34,25 @@ def new_s3_object(target: S3Object) -> Iterator[ObjectWriter]:
         upload.close()
 
 
-class _S3Upload(ObjectWriter):
+class _S3Upload(PartWriter):
     """An object being written; one that fits in a part is written by a single request."""
 
     def __init__(self, target: S3Object) -> None:
+        super().__init__(target.requests.s3.options.part_bytes)
         self._target = target
-        self._part_bytes = target.requests.s3.options.part_bytes
         self._token = uuid4().hex
-        self._size_bytes = 0
-        self._buffer = bytearray()
         self._upload_id: str | None = None
         self._threads = ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="upload")
         self._running: deque[Future[dict[str, object]]] = deque()
         self._parts: list[dict[str, object]] = []
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def write(self, data: Bytes) -> None:
-        view = as_view(data)
-        at = 0
-        while at < len(view):
-            took = min(len(view) - at, self._part_bytes - len(self._buffer))
-            self._buffer += view[at : at + took]
-            at += took
-            if len(self._buffer) == self._part_bytes:
-                self._send()
-        self._size_bytes += len(view)
-
     def finish(self) -> None:
         """Write what is left, and make the object appear; raises UnreadableObject."""
         if self._upload_id is None:
-            self._target.create(self._buffer)
+            self._target.create(self.part)
             return
-        if self._buffer:
-            self._send()
+        if self.part:
+            self.send_part()
         while self._running:
             self._parts.append(self._running.popleft().result())
         self._target.complete(self._token, self._upload_id, self._parts)
@@ -85,15 +68,16 @@ class _S3Upload(ObjectWriter):
         """Wait for the threads."""
         self._threads.shutdown()
 
-    def _send(self) -> None:
+    def send_part(self) -> None:
+        """See `PartWriter`."""
         if self._upload_id is None:
             self._upload_id = self._target.begin(self._token)
         if len(self._running) == PARTS_IN_FLIGHT:
             self._parts.append(self._running.popleft().result())
         number = len(self._parts) + len(self._running) + 1
-        sent = self._threads.submit(self._target.send, self._upload_id, number, self._buffer)
+        sent = self._threads.submit(self._target.send, self._upload_id, number, self.part)
         self._running.append(sent)
-        self._buffer = bytearray()
+        self.part = bytearray()
 
 
 def unfinished_uploads(requests: S3Requests, prefix: str) -> Iterator[ObjectEntry]:
