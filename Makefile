@@ -43,7 +43,7 @@ emulators: ## install versitygw (Go) and Azurite (npm), for tests (build/emulato
 	@npm install --no-fund --no-audit --prefix build/emulators node@22 azurite@3.37.0
 
 test: jdk $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
-	@$(BIN)/python -m pytest --numprocesses 3
+	@$(BIN)/python -m pytest --numprocesses 4
 
 # Empty: Python keeps its bytecode, so that each of the tests' many processes need not compile it.
 test: export PYTHONDONTWRITEBYTECODE :=
