@@ -14,7 +14,7 @@ from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
 from tierfold.jobs.reports.result import Result, document, fields, named_segment
-from tierfold.jobs.reports.tables import exact_bytes, print_omitted
+from tierfold.jobs.reports.tables import exact_bytes, in_words, print_omitted
 from tierfold.jobs.verbs.forget import Forgot
 from tierfold.jobs.verbs.restore import Restored
 
@@ -50,7 +50,7 @@ def _restored_entry(found: Restored) -> dict[str, Any]:
 
 def _print_restored(console: Console, found: Restored) -> None:
     report, plan, target = found.report, found.restore_plan, found.target
-    console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
+    console.print(Text(f"{report.key}: {in_words(report.outcome)}", style="bold"))
     if target is not None:
         run = f" by run {target.run}" if target.run else ""
         at = timestamp_text(target.state.committed_at_ms)
@@ -62,9 +62,10 @@ def _print_restored(console: Console, found: Restored) -> None:
     _print_segments(console, f"{would}live again", plan.back)
     _print_segments(console, f"{would}be retired" if would else "retired", plan.leaving)
     stay = len(plan.segments) - len(plan.back)
+    clean = plan.cleaner_offset
+    boundary = f"clean below offset {clean}" if clean else "nothing counts as clean"
     console.print(
-        f"{stay} stay as they are; clean below offset {plan.cleaner_offset},"
-        f" log start {plan.state.log_start_offset}"
+        f"{stay} unchanged; {boundary}; the log starts at {plan.state.log_start_offset}"
     )
     if would:
         console.print(
@@ -117,7 +118,7 @@ def _forgot_entry(found: Forgot) -> dict[str, Any]:
 
 def _print_forgot(console: Console, found: Forgot) -> None:
     report, loss = found.report, found.loss
-    console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
+    console.print(Text(f"{report.key}: {in_words(report.outcome)}", style="bold"))
     _print_sentences(console, report)
     if loss is None or report.outcome not in {PLANNED, FORGOTTEN}:
         return

@@ -117,9 +117,14 @@ def print_omitted(console: Console, count: int, indent: str = "") -> None:
         console.print(f"{indent}… and {spaced(count)} more; --json lists all.")
 
 
+def in_words(outcome: str) -> str:
+    """Return the outcome as people read it; JSON has `nothing_to_do` for `nothing to do`."""
+    return outcome.replace("_", " ")
+
+
 def styled(outcome: str) -> Text:
-    """Return the outcome in its colour."""
-    return Text(outcome, style=STYLES[outcome])
+    """Return the outcome in words, in its colour."""
+    return Text(in_words(outcome), style=STYLES[outcome])
 
 
 def sentences(reason: str, notes: Iterable[str]) -> Text:
@@ -130,7 +135,7 @@ def sentences(reason: str, notes: Iterable[str]) -> Text:
 def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
     """Return the number of partitions, in total and per outcome in that order."""
     counts = {name: spaced(outcomes.count(name)) for name in order if name in outcomes}
-    per_outcome = ", ".join(f"{count} {name}" for name, count in counts.items())
+    per_outcome = ", ".join(f"{count} {in_words(name)}" for name, count in counts.items())
     return f"{counted(len(outcomes), 'partition')}: {per_outcome}."
 
 
@@ -148,8 +153,9 @@ def offsets(start: int, next_offset: int) -> str:
 
 
 def exact_bytes(size_bytes: int) -> str:
-    """Return a size as `3.1 MB (3 133 127 bytes)`."""
-    return f"{decimal(size_bytes)} ({spaced(size_bytes)} bytes)"
+    """Return a size as `3.1 MB (3 133 127 bytes)`, below a kilobyte as `489 bytes`."""
+    short = decimal(size_bytes)
+    return short if short.endswith(("bytes", "byte")) else f"{short} ({spaced(size_bytes)} bytes)"
 
 
 def optional(value: int | None) -> str:

@@ -100,8 +100,8 @@ def _unless_zero(count: int) -> str:
 _COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
     ("partition", "left", lambda report: str(report.key)),
     ("outcome", "left", lambda report: styled(report.outcome)),
-    ("expire", "right", lambda report: _unless_zero(len(report.deletion.expired))),
-    ("go", "right", _kinds),
+    ("expiring", "right", lambda report: _unless_zero(len(report.deletion.expired))),
+    ("deleting", "right", _kinds),
     ("objects", "right", lambda report: _unless_zero(report.objects)),
     ("bytes", "right", lambda report: decimal(report.size_bytes) if report.candidates else ""),
     ("log start", "right", _log_start),

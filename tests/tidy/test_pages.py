@@ -106,7 +106,7 @@ def test_new_commands_get_their_output_and_later_ones_the_names_that_were_printe
     run = "20260101T000000-AAAAAAAA"
     page = transcripts.refreshed(tour.format(f"run {run}", run, "?"))
     assert run not in page
-    assert "\ntiered-0: nothing_to_do\n" in page
+    assert "\ntiered-0: nothing to do\n" in page
     assert transcripts.refreshed(page) == page
 
 

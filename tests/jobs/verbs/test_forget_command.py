@@ -36,7 +36,7 @@ def test_its_help_and_what_it_prints_fit_80_columns(tmp_path: Path) -> None:
     again = tierfold("forget", tier, "orders-0")
     assert not told(forgotten.stdout, "orders-0: forgotten", "vanish: 10–10")
     assert "Nothing is changed" not in forgotten.stdout
-    assert not told(again.stdout, "orders-0: nothing_to_do", "nothing to forget")
+    assert not told(again.stdout, "orders-0: nothing to do", "nothing to forget")
     for ran in (planned, forgotten, again, tierfold("forget", "--help")):
         assert max(map(len, ran.stdout.splitlines())) <= 80, ran.stdout
 

@@ -77,7 +77,7 @@ def test_the_folder_distinguishes_a_recreated_topic(tier: Path) -> None:
     copied = replace(recreated, topic="copied")
     folder_of(tier, copied).symlink_to(folder_of(tier, recreated))
     ran = tierfold("restore", tier, folder_of(tier, ORDERS).name, "--to", RUNS[0])
-    assert (ran.code, "nothing_to_do" in ran.stdout) == (0, True)
+    assert (ran.code, "nothing to do" in ran.stdout) == (0, True)
     ran = tierfold("restore", tier, folder_of(tier, recreated).name, "--to", RUNS[0])
     assert (ran.code, "the partitions copied-0" in ran.stdout) == (3, True)
 
@@ -129,7 +129,7 @@ def test_what_was_adopted_since_stays_so_there_is_nothing_to_do(tier: Path) -> N
     for to in (*RUNS, str(FIRST_MS), str(FIRST_MS + 999), "2030-01-01"):
         ran = restore(tier, to)
         assert (ran.code, ran.stderr) == (0, "")
-        assert not told(ran.stdout, "nothing_to_do", "the segments of that state are the live ones")
+        assert not told(ran.stdout, "nothing to do", "the segments of that state are the live ones")
         assert ("is in the future" in ran.stdout) is (to == "2030-01-01")
     assert files_below(tier) == before
 
@@ -198,7 +198,7 @@ def test_the_printed_report_lists_what_comes_back_and_what_leaves(tier: Path) ->
         "1 would be retired",
         "written by a broker",
         "written by merger",
-        "0 stay as they are; clean below offset 0, log start 0",
+        "0 unchanged; nothing counts as clean; the log starts at 0",
         "Nothing is changed.",
     )
     assert not told(ran.stdout, *words), ran.stdout
