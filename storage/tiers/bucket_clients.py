@@ -6,6 +6,7 @@ runs, and writes: only it can complete a multipart upload on a condition.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from tierfold.storage.tiers.store_options import StoreOptions
 
 if TYPE_CHECKING:
     from boto3.session import Session
+    from botocore.loaders import Loader
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
 
 _REQUEST_LIMIT: Final = timedelta(minutes=10)
@@ -231,20 +233,32 @@ def _s3_clients(bucket: str, options: StoreOptions) -> BucketClients:
 
 def s3_session(options: StoreOptions) -> Session:
     """boto3's session, with credentials; raises BadSettings and UnreadableObject."""
+    import botocore.session  # noqa: PLC0415
     from boto3.session import Session  # noqa: PLC0415
     from botocore.exceptions import ProfileNotFound  # noqa: PLC0415
 
+    core = botocore.session.Session()
+    core.register_component("data_loader", _aws_data())
     try:
-        session = Session(region_name=options.region)
+        session = Session(region_name=options.region, botocore_session=core)
+        credentials = session.get_credentials()
     except ProfileNotFound:
         raise BadSettings(
             "there is no such profile in the AWS configuration",
             where="AWS_PROFILE",
             remedy="Check the name, and AWS_CONFIG_FILE if the file is not ~/.aws/config.",
         ) from None
-    if session.get_credentials() is None:
+    if credentials is None:
         raise unreadable(Failure(Cause.NO_CREDENTIALS), "S3", "open")
     return session
+
+
+@functools.cache
+def _aws_data() -> Loader:
+    """What botocore knows of AWS's services; parsing it takes 60 ms of CPU, so once per process."""
+    from botocore.loaders import create_loader  # noqa: PLC0415
+
+    return create_loader()
 
 
 def _boto3_client(session: Session, options: StoreOptions) -> Any:  # noqa: ANN401
