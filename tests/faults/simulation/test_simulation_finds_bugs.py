@@ -19,7 +19,7 @@ from tests.faults.simulation.scenario import played
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
-from tierfold.compaction.commits.receipts import GroupReceipt
+from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedObjects
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
 from tierfold.compaction.discovery import overlaps, unknown_segments
@@ -109,8 +109,11 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
             allowed=frozenset(),
         )
 
+    def believe(writer: SegmentWriter) -> None:
+        writer._verified = VerifiedObjects(by_reading_back=len(writer.objects))
+
     patch.setattr(StagedFiles, "put", put_meanwhile)
-    patch.setattr(SegmentWriter, "_read_back", lambda _: None)
+    patch.setattr(SegmentWriter, "_verify", believe)
     patch.setattr(check_and_commit, "listing_violations", lambda *_: ())
 
 
