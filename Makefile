@@ -63,6 +63,7 @@ pages: $(RUNTIME) ## write the generated pages and transcripts again (scripts/pa
 
 bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/performance.md)
 	@$(BIN)/python -m tests.bench.run
+	@$(BIN)/python -m tests.bench.buckets
 	@$(BIN)/python -m tests.bench.memory
 
 soak: jdk $(TESTING) ## search for bugs all night (docs/reliability.md)

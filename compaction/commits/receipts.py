@@ -42,6 +42,26 @@ class StagedObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedObjects:
+    """How many written objects were compared with what the store keeps, by the means."""
+
+    by_checksum: int = 0
+    """By the checksum of the whole object, which the store computed."""
+    by_reading_back: int = 0
+
+    def __add__(self, other: VerifiedObjects) -> VerifiedObjects:
+        return VerifiedObjects(
+            by_checksum=self.by_checksum + other.by_checksum,
+            by_reading_back=self.by_reading_back + other.by_reading_back,
+        )
+
+    @property
+    def total(self) -> int:
+        """All verified objects."""
+        return self.by_checksum + self.by_reading_back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReceipt:
     """The outcome of one group."""
 
@@ -55,7 +75,9 @@ class GroupReceipt:
     records_written: int = 0
     """Counted from the headers of the new segment's batches."""
     staged: tuple[StagedObject, ...] = ()
-    """The new segment's objects; each was read back after the write and compared."""
+    """The new segment's objects."""
+    verified: VerifiedObjects = VerifiedObjects()
+    """How they were verified once all were written."""
 
 
 def result_of(reason: RewriteReason | None, bytes_kept: int) -> GroupResult:
@@ -132,6 +154,8 @@ def _size_violations(segment: Segment, receipt: GroupReceipt) -> Iterator[str]:
     staged = {entry.part: entry.size_bytes for entry in receipt.staged}
     if not staged:
         yield "no objects were written"
+    if receipt.verified.total != len(staged):
+        yield f"{len(staged)} objects were written, {receipt.verified.total} verified"
     if (TRANSACTION_INDEX_PART in staged) is not segment.has_transaction_index:
         promised = "a" if segment.has_transaction_index else "no"
         yield f"objects {sorted(staged)} were written, {promised} transaction index named"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
+from tierfold.compaction.commits.receipts import VerifiedObjects
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -145,6 +146,13 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     )
     kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
     console.print(f"{spaced(counts.records_in)} records: {kept}, {others}.", soft_wrap=True)
+    verified = sum((report.objects_verified for report in done), VerifiedObjects())
+    if verified.total:
+        console.print(
+            f"{counted(verified.total, 'object')} written and verified:"
+            f" {spaced(verified.by_checksum)} by the store's checksum,"
+            f" {spaced(verified.by_reading_back)} by reading back."
+        )
 
 
 def _print_late(console: Console, reports: Sequence[PartitionReport]) -> None:

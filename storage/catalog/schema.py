@@ -177,6 +177,10 @@ class RunRow:
     ]
     now_ms: Annotated[int, _LONG("the time that the run's decisions took as now")]
     tierfold_version: Annotated[str, _TEXT("version of the software")]
+    verified: Annotated[
+        Mapping[str, int],
+        _Column(_COUNTS, "objects written, by how they were verified", nullable=True),
+    ]
     requests: Annotated[
         Mapping[str, int],
         _Column(

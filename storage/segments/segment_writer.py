@@ -16,7 +16,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.commits.receipts import StagedObject
+from tierfold.compaction.commits.receipts import StagedObject, VerifiedObjects
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.leader_epochs import merged_epochs
@@ -57,6 +57,7 @@ class SegmentWriter:
         self._heads: list[BatchHeads] = []
         self._crc32c = 0
         self._objects: list[StagedObject] = []
+        self._verified = VerifiedObjects()
         self._contexts = ExitStack()
         self._log = self._contexts.enter_context(self._staged.open_log())
 
@@ -77,6 +78,11 @@ class SegmentWriter:
         return tuple(self._objects)
 
     @property
+    def verified(self) -> VerifiedObjects:
+        """How the objects were verified; complete once `finish` has returned."""
+        return self._verified
+
+    @property
     def records(self) -> int:
         """Records written so far, control records included, by the batch headers."""
         return sum(int(heads.count.sum(dtype=np.int64)) for heads in self._heads)
@@ -93,7 +99,7 @@ class SegmentWriter:
     def finish(
         self, listed: tuple[AbortedTransaction, ...], earliest_due_ms: int | None
     ) -> Segment:
-        """Close the log, write the files beside it, and read all of them back.
+        """Close the log, write the files beside it, and verify all of them.
 
         `listed`: the transactions for the transaction index, by marker offset. `earliest_due_ms`
         (epoch milliseconds): when one of its tombstones or markers may go. The snapshot and the
@@ -117,7 +123,7 @@ class SegmentWriter:
         if listed:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
         self._copy_side_files()
-        self._read_back()
+        self._verify()
         return Segment(
             segment_id=self._staged.address.segment_id,
             start_offset=group.start_offset,
@@ -144,10 +150,11 @@ class SegmentWriter:
         self._staged.put(part, data)
         self._objects.append(_staged(part, [data]))
 
-    def _read_back(self) -> None:
+    def _verify(self) -> None:
         """Compare what the store keeps with what was written; raises UnreadableObject.
 
-        A checksum of the store that differs is no proof: some stores compute wrong ones.
+        A checksum of the store that differs is no proof: some stores compute wrong ones. Then, and
+        where there is none, the object is read back.
         """
         address = self._staged.address
         for written in self._objects:
@@ -157,6 +164,7 @@ class SegmentWriter:
                 written.size_bytes,
                 written.crc32c,
             ):
+                self._verified += VerifiedObjects(by_checksum=1)
                 continue
             stored = stored_object(self._tier, address, part, written.size_bytes)
             found = _staged(part, stored.ranges())
@@ -168,6 +176,7 @@ class SegmentWriter:
                     remedy="Nothing was committed. Check the disk or store, and whether another"
                     " program changes the tier's objects; then run again.",
                 )
+            self._verified += VerifiedObjects(by_reading_back=1)
 
 
 _COPIED: Final[tuple[tuple[Part, Callable[[Bytes, str], object]], ...]] = (

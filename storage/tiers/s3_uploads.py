@@ -12,6 +12,7 @@ from uuid import uuid4
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.storage.tiers.object_store import ObjectEntry, ObjectWriter, PartWriter
 from tierfold.storage.tiers.s3_objects import S3Object, S3Requests
+from tierfold.storage.tiers.store_errors import Cause, RequestFailedError, unreadable
 
 PARTS_IN_FLIGHT: Final = 3
 """Parts that are uploaded while the caller fills the next one."""
@@ -83,7 +84,8 @@ class _S3Upload(PartWriter):
 def unfinished_uploads(requests: S3Requests, prefix: str) -> Iterator[ObjectEntry]:
     """The unfinished uploads of keys directly below a prefix, by full key and upload id.
 
-    Their time is that of the last part: an upload that makes progress is not old.
+    Their time is that of the last part: an upload that makes progress is not old. One that ends
+    meanwhile is left out.
     """
     marker: dict[str, object] = {}
     while True:
@@ -91,7 +93,11 @@ def unfinished_uploads(requests: S3Requests, prefix: str) -> Iterator[ObjectEntr
             "list", "lists", "list_multipart_uploads", Prefix=prefix, Delimiter="/", **marker
         )
         for upload in page.get("Uploads", ()):
-            yield _entry(requests, upload)
+            try:
+                yield _entry(requests, upload)
+            except RequestFailedError as failed:
+                if failed.failure.cause is not Cause.MISSING:
+                    raise unreadable(failed.failure, requests.where, "list") from None
         if not page.get("IsTruncated"):
             return
         marker = {
@@ -101,11 +107,11 @@ def unfinished_uploads(requests: S3Requests, prefix: str) -> Iterator[ObjectEntr
 
 
 def _entry(requests: S3Requests, upload: dict[str, Any]) -> ObjectEntry:
+    """An upload with its parts; raises RequestFailedError."""
     times, size_bytes = [upload["Initiated"]], 0
     marker: dict[str, object] = {}
     while True:
-        page = requests.try_to(
-            "list",
+        page = requests.ask(
             "lists",
             "list_parts",
             Key=upload["Key"],

@@ -13,6 +13,7 @@ from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import to_remote
+from tierfold.compaction.commits.receipts import VerifiedObjects
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import COMPACTED
@@ -20,6 +21,7 @@ from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.spark.session import tierfold_session
 from tierfold.jobs.verbs.compact import compact
 from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.request_counts import Requests
 
 NOW_MS: Final = 1_800_000_000_000
 _SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
@@ -33,6 +35,8 @@ class Passed(NamedTuple):
     bytes_out: int
     records_in: int
     records_out: int
+    requests: Requests = Requests()
+    verified: VerifiedObjects = VerifiedObjects()
 
 
 def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
@@ -50,7 +54,7 @@ def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
     )
 
 
-def tierfold_pass(tier: Path) -> Passed:
+def tierfold_pass(tier: Path | str) -> Passed:
     """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS)
@@ -63,6 +67,8 @@ def tierfold_pass(tier: Path) -> Passed:
         bytes_out=report.bytes_out,
         records_in=report.counts.records_in,
         records_out=report.counts.kept,
+        requests=context.requests,
+        verified=report.objects_verified,
     )
 
 

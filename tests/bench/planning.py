@@ -1,10 +1,12 @@
 """The cost of planning, claiming and committing thousands of partitions, and how it grows.
 
     python -m tests.bench.planning --partitions 2000 --partitions 20000
+    python -m tests.bench.planning --partitions 5000 --segments 4 --in-bucket
 
 The tier is real: every partition has a folder, and every segment all its objects, as hard links to
 a few files. Each step runs in its own process, to measure its peak memory. The file system's cache
-is warm.
+is warm. `--in-bucket` adds a plan of the same tier in a bucket of versitygw, behind a proxy that
+counts requests.
 """
 
 from __future__ import annotations
@@ -25,17 +27,23 @@ from rich.console import Console
 
 from tests.jobs.commands import ROOT
 from tests.jobs.tiers import folder_of, key_of, made_tier, updated_tier
+from tests.storage.emulators import IDENTITY, new_bucket, versitygw_server
+from tests.storage.s3_proxy import proxied
 from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.reports.plan_report import print_reports
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.plan import plan
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
+from tierfold.storage.tiers.request_counts import Requests
 
 PARTITIONS_PER_TOPIC: Final = 10
 POLICY: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
@@ -125,7 +133,47 @@ def _ran(step: int, tier: str) -> tuple[float, float, float]:
     return elapsed_s, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
+def _planned_in_bucket(tier: str, catalog: str) -> tuple[float, float, float, Requests]:
+    """Plan an unchanged tier; the times and memory as of `_ran`, and the requests."""
+    context = run_context(tier, catalog, None)
+    began_s, cpu_s = time.perf_counter(), time.process_time()
+    outcomes = {report.outcome for report in plan(context, resolve(POLICY), Scope())}
+    elapsed_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    if outcomes != {NOTHING_TO_DO}:
+        raise RuntimeError(f"the tier is not unchanged: {outcomes}")
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return elapsed_s, cpu_s, peak_mb, context.requests
+
+
+def in_bucket(tier: Path) -> str:
+    """Move a tier's objects to a bucket, leave its catalog, and plan; how many requests it took.
+
+    All that the proxy sees is of the tier. Raises RuntimeError if it counts other requests.
+    """
+    server = versitygw_server()
+    bucket = new_bucket(server.endpoint)
+    objects = server.folder / bucket / "tier" / TIER_FOLDER
+    objects.parent.mkdir()
+    shutil.move(tier / TIER_FOLDER, objects)
+    count = sum(len(files) for _, _, files in os.walk(objects))
+    with proxied(server.endpoint) as (proxy, endpoint):
+        os.environ.update(IDENTITY, AWS_ENDPOINT_URL=endpoint)
+        pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
+        with pool:
+            work = pool.submit(
+                _planned_in_bucket, f"s3://{bucket}/tier", str(tier / CATALOG_FOLDER)
+            )
+            elapsed_s, cpu_s, peak_mb, requests = work.result()
+    shutil.rmtree(server.folder / bucket)
+    if proxy.counts != {"lists": requests.lists} or requests.total != requests.lists:
+        raise RuntimeError(f"the proxy saw {proxy.counts}, and {requests} were counted")
+    return (
+        f"{count:,} objects: {requests.total} requests, all of them listings;"
+        f" {elapsed_s:.2f} s, {cpu_s:.2f} CPU s, {peak_mb:.0f} MB"
+    )
+
+
+def rows_for(folder: Path, partitions: int, segments: int, *, has_bucket: bool) -> list[str]:
     """The rows of the table, one per step, for a tier of this size."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -141,6 +189,8 @@ def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
             f" {each_ms:.2f} | {peak_mb:.0f} |"
         )
         click.echo(rows[-1])
+    if has_bucket:
+        click.echo(in_bucket(folder / "tier"))
     shutil.rmtree(folder)
     return rows
 
@@ -148,12 +198,14 @@ def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
 @click.command()
 @click.option("--partitions", multiple=True, default=(2000,), show_default=True)
 @click.option("--segments", default=10, show_default=True, help="Segments of each partition.")
-def main(partitions: tuple[int, ...], segments: int) -> None:
+@click.option("--in-bucket", "has_bucket", is_flag=True, help="Plan on versitygw, too.")
+def main(partitions: tuple[int, ...], segments: int, *, has_bucket: bool) -> None:
     """Print the table of docs/performance.md, "Thousands of partitions"."""
     click.echo("| partitions × segments | step | elapsed s | CPU s | CPU ms each | peak MB |")
     click.echo("|---|---|---|---|---|---|")
     for count in partitions:
-        rows_for(ROOT / "build" / "bench" / "planning", count, segments)
+        folder = ROOT / "build" / "bench" / "planning"
+        rows_for(folder, count, segments, has_bucket=has_bucket)
 
 
 if __name__ == "__main__":

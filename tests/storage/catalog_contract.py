@@ -47,6 +47,7 @@ A_RUN: Final = RunRow(
     counts={"records_kept": 7, "records_superseded": 2**40},
     now_ms=1,
     tierfold_version="0.1.0",
+    verified={"by_checksum": 1, "by_reading_back": 4},
     requests={"gets": 12, "puts": 6},
     cost_usd=0.000035,
 )

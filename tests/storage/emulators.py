@@ -19,7 +19,8 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -98,17 +99,32 @@ def new_container(endpoint: str) -> str:
         return name
 
 
+class Server(NamedTuple):
+    """A running emulator."""
+
+    endpoint: str
+    pid: int
+    """Of a process that it is a child of."""
+    folder: Path
+    """Its own; versitygw keeps each bucket as a folder in it."""
+
+
 @functools.cache
 def moto() -> str:
     """The endpoint of moto."""
     return _started(
         lambda port, _: [sys.executable, "-m", "tests.storage.moto_server", str(port)]
-    )
+    ).endpoint
+
+
+def versitygw() -> str:
+    """The endpoint of versitygw."""
+    return versitygw_server().endpoint
 
 
 @functools.cache
-def versitygw() -> str:
-    """The endpoint of versitygw."""
+def versitygw_server() -> Server:
+    """A running versitygw."""
     return _started(
         lambda port, folder: [
             str(VERSITYGW), "--port", f"127.0.0.1:{port}", "--quiet", "posix", folder,
@@ -121,16 +137,16 @@ def versitygw() -> str:
 @functools.cache
 def azurite() -> str:
     """The endpoint of Azurite's account."""
-    endpoint = _started(
+    server = _started(
         lambda port, folder: [
             str(NODE), str(AZURITE), "--blobPort", str(port), "--blobHost", "127.0.0.1",
             "--location", folder, "--silent", "--skipApiVersionCheck",
         ]
     )  # fmt: skip
-    return f"{endpoint}/{AZURE_ACCOUNT}"
+    return f"{server.endpoint}/{AZURE_ACCOUNT}"
 
 
-def _started(command: Callable[[int, str], list[str]], **environment: str) -> str:
+def _started(command: Callable[[int, str], list[str]], **environment: str) -> Server:
     """Start a server on a free port, wait until it listens, and end it with this process.
 
     `command`: (port, a folder of its own) → the command.
@@ -152,6 +168,6 @@ def _started(command: Callable[[int, str], list[str]], **environment: str) -> st
     while time.monotonic() < deadline and server.poll() is None:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
-                return f"http://127.0.0.1:{port}"
+                return Server(f"http://127.0.0.1:{port}", server.pid, Path(folder))
         time.sleep(0.05)
     raise RuntimeError(f"{command(port, folder)[0]} did not start within {_STARTED_WITHIN_S} s")

@@ -14,6 +14,7 @@ from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
     StagedObject,
+    VerifiedObjects,
     listing_violations,
     receipt_violations,
     result_of,
@@ -42,6 +43,7 @@ WRITTEN = GroupReceipt(
     bytes_written=700,
     records_written=15,
     staged=STAGED,
+    verified=VerifiedObjects(by_checksum=1, by_reading_back=len(STAGED) - 1),
 )
 UNCHANGED = GroupReceipt(
     group_index=1,
@@ -61,6 +63,7 @@ EMPTIED = GroupReceipt(
     staged=tuple(
         replace(entry, size_bytes=61) if entry.part == "log" else entry for entry in STAGED
     ),
+    verified=VerifiedObjects(by_reading_back=len(STAGED)),
 )
 SOUND = (WRITTEN, UNCHANGED, EMPTIED)
 RECORDS, RECORD_BYTES = 27, 160
@@ -149,6 +152,13 @@ ALL_KEPT: Final = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=
             )
             for part in ("log", "index", "timeindex")
         ),
+        *(
+            (
+                {"verified": VerifiedObjects(by_checksum=verified)},
+                f"{len(STAGED)} objects were written, {verified} verified",
+            )
+            for verified in (0, len(STAGED) - 1, len(STAGED) + 1)
+        ),
     ],
 )
 def test_a_receipt_that_contradicts_its_group_is_a_violation(
@@ -182,7 +192,8 @@ def test_no_group_is_left_without_a_segment() -> None:
 
 def test_a_written_group_has_objects() -> None:
     expected = "group [0, 19]: no objects were written"
-    assert violations(replace(WRITTEN, staged=()), UNCHANGED, EMPTIED) == expected
+    wrong = replace(WRITTEN, staged=(), verified=VerifiedObjects())
+    assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -193,7 +204,8 @@ def test_a_transaction_index_is_written_if_the_segment_has_one(is_named: bool) -
     right = (*STAGED, index) if is_named else STAGED
     wrong = STAGED if is_named else (*STAGED, index)
     for staged, sound in ((right, True), (wrong, False)):
-        receipt = replace(WRITTEN, segment=named, staged=staged)
+        verified = VerifiedObjects(by_reading_back=len(staged))
+        receipt = replace(WRITTEN, segment=named, staged=staged, verified=verified)
         assert (violations(receipt, UNCHANGED, EMPTIED) == "") == sound
 
 

@@ -7,21 +7,25 @@ after all the others, or never.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
 from typing import Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from tests.faults.malformed.malformed_reference import cut_in_batches
+from tests.faults.simulation.environment_bucket import BucketObjects, VirtualS3, store_of
 from tests.faults.simulation.environment_log import Written, drawn_log
-from tests.faults.simulation.environment_store import Objects, VirtualStore
+from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_uploads import Shipment, drawn_shipments
-from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, Call, Fault
+from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor, Call, Fault
 from tests.jobs.tiers import segment_parts
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, part_key
+from tierfold.storage.tiers.local_tiered_storage import part_key
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 BROKER_FAULTS: Final = frozenset({Fault.STALLED, Fault.FAILED})
@@ -74,7 +78,6 @@ def history(rng: Random, key: PartitionKey, segments: int) -> History:
 
 def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
     """Upload the next `count` segments; a failed upload is retried, postponed or dropped."""
-    tier = LocalTieredStorage(VirtualStore(actor, objects))
     rng = actor.scheduler.rng
     for _ in range(count):
         if not log.to_come:
@@ -82,7 +85,7 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
         shipment = log.to_come.pop(0)
         if shipment.foreign_until and not actor.is_witness:
             continue  # Without the true segment beside it, it cannot be recognized as foreign.
-        while not _is_uploaded(actor, tier, log, shipment):
+        while not _is_uploaded(actor, objects, log, shipment):
             draw = rng.random()
             if draw < 0.5:
                 actor.sleep(rng.choice((0, DAY_MS, 4 * DAY_MS)))
@@ -91,7 +94,7 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
             break
 
 
-def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment: Shipment) -> bool:
+def _is_uploaded(actor: Actor, objects: Objects, log: History, shipment: Shipment) -> bool:
     """Make one attempt, under a new id; some stop midway and leave what they wrote."""
     rng = actor.scheduler.rng
     content = shipment.upload
@@ -110,7 +113,7 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment:
     if is_torn:
         parts[Part.LOG] = _torn(parts[Part.LOG], rng.randrange(1, len(parts[Part.LOG])))
     ends_before = rng.choice((*order, None) if is_torn else order) if is_cut else None
-    name = new_segment_id()
+    name = _brokers_id()
     address = SegmentAddress(log.key, name, content.start_offset)
     keys = {part: part_key(address, part) for part in order}
     log.attempts.append(
@@ -119,7 +122,7 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment:
         )
     )
     for part in order:
-        if part is ends_before or not _is_put(tier, keys[part], parts[part]):
+        if part is ends_before or not _is_put(actor, objects, keys[part], parts[part]):
             return False
     return not is_torn
 
@@ -132,12 +135,44 @@ def _torn(log: bytes, length: int) -> bytes:
     return log[: length - (length in accumulate(map(len, cut_in_batches(log))))]
 
 
-def _is_put(tier: LocalTieredStorage, key: str, content: bytes) -> bool:
+def _brokers_id() -> str:
+    """Return a new id of a segment that tierfold does not take for its own."""
+    own = new_segment_id()
+    return f"{own[:20]}{'B' if own[20] == 'A' else 'A'}{own[21]}"
+
+
+def _is_put(actor: Actor, objects: Objects, key: str, content: bytes) -> bool:
     try:
-        tier.store.create(key, content)
-    except UnreadableObject:
+        if isinstance(objects, BucketObjects):
+            _put_in_bucket(actor, objects, key, content)
+        else:
+            store_of(actor, objects).create(key, content)
+    except (UnreadableObject, ClientError, BotoCoreError):
         return False
     return True
+
+
+def _put_in_bucket(actor: Actor, objects: BucketObjects, key: str, content: bytes) -> None:
+    """Upload as a broker's plugin does, slowly; a broker that fails may leave the parts."""
+    s3, rng = VirtualS3(actor, objects, is_brokers=True), actor.scheduler.rng
+    if len(content) <= objects.part_bytes:
+        s3.put_object(Key=key, Body=content)
+        return
+    name = s3.create_multipart_upload(Key=key)["UploadId"]
+    parts = []
+    try:
+        for number, at in enumerate(range(0, len(content), objects.part_bytes), 1):
+            body = content[at : at + objects.part_bytes]
+            s3.upload_part(Key=key, UploadId=name, PartNumber=number, Body=body)
+            parts.append({"PartNumber": number})
+            if not actor.is_witness:
+                actor.sleep(rng.choice((0, 0, 0, HOUR_MS, 2 * DAY_MS)))
+        s3.complete_multipart_upload(Key=key, UploadId=name, MultipartUpload={"Parts": parts})
+    except (ClientError, BotoCoreError):
+        if rng.random() < 0.5:
+            with suppress(ClientError, BotoCoreError):
+                s3.abort_multipart_upload(Key=key, UploadId=name)
+        raise
 
 
 def delete_topic(actor: Actor, objects: Objects, log: History) -> None:

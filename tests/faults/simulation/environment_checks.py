@@ -12,11 +12,13 @@ from itertools import chain, pairwise
 from typing import Any
 
 from tests.faults.simulation.environment_broker import History
+from tests.faults.simulation.environment_bucket import Upload
 from tests.faults.simulation.environment_log import Record, readable
 from tests.faults.simulation.environment_model import Tier, branch_of, held_in
 from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_table import Buckets
-from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tests.faults.simulation.simulation_scheduler import Actor
+from tierfold.compaction.deletion.deletion_plan import GRACE_MS, ORPHAN_AGE_MS
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -135,6 +137,19 @@ class Watch:
         ) or any(key in log.moved_away for log in self.histories.values())
         if now_ms - retired_at_ms < GRACE_MS and not is_brokers:
             raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
+
+    def aborts(self, upload: Upload, by: Actor, *, is_bound: bool) -> None:
+        """Check an upload before someone aborts it; raises Broken if its writer may be at it.
+
+        Its age is that of its last part when the store listed it: no request aborts an upload on
+        the condition that it has not gone on.
+        """
+        if by is upload.by:
+            return
+        age_ms = upload.shown_age_ms[by.name]
+        if age_ms < ORPHAN_AGE_MS or (upload.is_brokers and is_bound):
+            whose = "a broker's" if upload.is_brokers else "a run's"
+            raise Broken(f"{whose} upload of {upload.key} is aborted at the age of {age_ms} ms")
 
     def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
         """Return the records in a segment's bytes, aborted ones included."""

@@ -81,7 +81,7 @@ def begin(environment: Environment) -> None:
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
         scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
-    for act, likely in PERSONS.items():
+    for act, likely in (BOUND_PERSONS if environment.is_bound else PERSONS).items():
         is_due = act is takes_back and any(
             log.written.lost for log in environment.histories.values()
         )
@@ -250,6 +250,9 @@ PERSONS: Final[dict[Callable[[Environment, Actor], None], float]] = {
     takes_back: 0.1,
 }
 """What people do in a scenario, and how often."""
+
+BOUND_PERSONS: Final = {_restores: PERSONS[_restores]}
+"""The same where brokers serve the tier: then no one gives up what they uploaded."""
 
 
 def _broker(environment: Environment, log: History, actor: Actor) -> None:

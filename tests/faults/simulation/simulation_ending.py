@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 
 from tests.faults.simulation.environment_broker import Attempt, History, move_away
+from tests.faults.simulation.environment_bucket import BucketObjects, store_of
 from tests.faults.simulation.environment_checks import Broken, keys_of
 from tests.faults.simulation.environment_model import Tier
-from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.simulation_actors import compact, deletion
 from tests.faults.simulation.simulation_forgetting import take_back
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor
@@ -125,7 +125,7 @@ def _final_faults(environment: Environment) -> Iterator[str]:
         retired = [
             entry
             for entry in state.retired
-            if entry.segment.written_by_run or not tier.is_cut_off
+            if entry.segment.written_by_run or not (tier.is_cut_off or environment.is_bound)
         ]
         if retired:
             yield f"{key}: still retired: {retired}"
@@ -173,6 +173,9 @@ def _unfinished(environment: Environment, state: PartitionState, tier: Tier) -> 
 def _unneeded(environment: Environment, state: PartitionState, tier: Tier) -> Iterator[str]:
     """Yield objects in the partition's folder that should have been deleted."""
     folder = partition_folder(state.key)
+    yield from _uploads_left(environment, folder)
+    if environment.is_bound:
+        return
     needed = {name for segment in state.segments for name in keys_of(state.key, segment)}
     lowest = environment.watch.lowest[state.key]
     for held in tier.held:
@@ -188,10 +191,18 @@ def _unneeded(environment: Environment, state: PartitionState, tier: Tier) -> It
             yield f"{state.key}: {name} is not needed"
 
 
+def _uploads_left(environment: Environment, folder: str) -> Iterator[str]:
+    """Yield the unfinished uploads in a partition's folder that should have been aborted."""
+    objects = environment.objects
+    for upload in objects.uploads.values() if isinstance(objects, BucketObjects) else ():
+        if upload.key.startswith(folder) and not (upload.is_brokers and environment.is_bound):
+            yield f"the upload of {upload.key} was neither completed nor aborted"
+
+
 def _unsound(environment: Environment, state: PartitionState) -> Iterator[str]:
     """Yield the corruptions that `verify` finds in the live segments."""
     witness = Actor(name="witness", scheduler=environment.scheduler, is_witness=True)
-    tier = LocalTieredStorage(VirtualStore(witness, environment.objects))
+    tier = LocalTieredStorage(store_of(witness, environment.objects))
     moved_away = environment.histories[state.key].moved_away
     for segment in state.segments:
         if not moved_away.isdisjoint(keys_of(state.key, segment)):

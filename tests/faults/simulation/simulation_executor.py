@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.console import Console
 
-from tests.faults.simulation.environment_store import VirtualStore
+from tests.faults.simulation.environment_bucket import store_of
 from tests.faults.simulation.simulation_scheduler import Actor
 from tests.faults.simulation.simulation_settings import Environment
 from tests.pictures.one_thread import OneThreadExecutor
@@ -83,7 +83,7 @@ class SimulatedExecutor(OneThreadExecutor):
 
     def _twin(self, twin: Actor, stage: Stage, rows: Sequence[Row]) -> None:
         """Run a task a second time; Spark drops its output."""
-        tier = LocalTieredStorage(VirtualStore(twin, self._environment.objects))
+        tier = LocalTieredStorage(store_of(twin, self._environment.objects))
         for row in stage(Worker(tier=tier, advance=lambda _: None), rows):
             if row.kind is RowKind.FAILED:
                 self._environment.happened(twin.name, "task failed", unpickled(row.payload))

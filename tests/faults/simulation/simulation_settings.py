@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache, partial
 from random import Random
 from types import SimpleNamespace
@@ -16,8 +17,9 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from tests.faults.simulation.environment_broker import History, history
+from tests.faults.simulation.environment_bucket import AtOnce, BucketObjects, Upload, store_of
 from tests.faults.simulation.environment_checks import Broken, Watch, is_forgotten
-from tests.faults.simulation.environment_store import Objects, VirtualStore
+from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
 from tests.jobs.tiers import key_of
@@ -40,7 +42,9 @@ from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
 from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.kafka import kafka_uuid
+from tierfold.storage.tiers import s3_objects, s3_uploads
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 from tierfold.storage.tiers.request_counts import Requests
 
 FAULT_PROFILES: Final = (
@@ -51,6 +55,17 @@ FAULT_PROFILES: Final = (
     FaultProfile(faults=0.02, switches=0.6, leaps=0.01),
     FaultProfile(faults=0.04, switches=0.6, leaps=0.02),
 )
+
+class StoreKind(StrEnum):
+    """Where the tier of a scenario is."""
+
+    AWS = "S3"
+    COMPATIBLE = "a store like S3, whose checksums of small objects are not trusted"
+    FOLDER = "a folder"
+
+
+BOUND: Final = 0.4
+"""How often brokers serve a tier in a bucket, so that none of their uploads may be aborted."""
 
 BUCKET_BYTES: Final = 256
 """Log bytes per key bucket, so that so small a log has several."""
@@ -66,6 +81,9 @@ class Environment:
     scheduler: Scheduler
     settings: Settings
     histories: dict[PartitionKey, History]
+    kind: StoreKind = StoreKind.FOLDER
+    is_bound: bool = False
+    """Brokers serve the tier: `vacuum` deletes only what runs wrote."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """How many claims, commits and runs ended in which way."""
     due: int = 0
@@ -83,12 +101,22 @@ class Environment:
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.objects = Objects(
-            now_ms=lambda: self.scheduler.now_ms,
-            removed=self._removed,
-            deletes=lambda key: self._checked(lambda: self.watch.deletes(key)),
-            folders=frozenset({TIER_FOLDER}),
-        )
+        shared: dict[str, Any] = {
+            "now_ms": lambda: self.scheduler.now_ms,
+            "removed": self._removed,
+            "deletes": lambda key: self._checked(lambda: self.watch.deletes(key)),
+        }
+        if self.kind is StoreKind.FOLDER:
+            self.objects = Objects(**shared, folders=frozenset({TIER_FOLDER}))
+        else:
+            # A bucket keeps no empty folder, but the catalog shows that it is a tier.
+            self.objects = BucketObjects(
+                **shared,
+                folders=frozenset({CATALOG_FOLDER}),
+                is_aws=self.kind is StoreKind.AWS,
+                aborts=self._aborts,
+                happened=lambda what: self.outcomes.update([what]),
+            )
         self.table = TableLog(changed=self._changed, now_ms=lambda: self.scheduler.now_ms)
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 
@@ -105,7 +133,7 @@ class Environment:
         return RunContext(
             requests_before=Requests(),
             tier_uri="/virtual",
-            tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
+            tier=LocalTieredStorage(store_of(actor, self.objects)),
             catalog_uri="virtual:catalog",
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
             now_ms=self.scheduler.now_ms,
@@ -153,6 +181,9 @@ class Environment:
     def _removed(self, key: str) -> None:
         self._checked(lambda: self.watch.removed(key, self.scheduler.now_ms))
 
+    def _aborts(self, upload: Upload, by: Actor) -> None:
+        self._checked(lambda: self.watch.aborts(upload, by, is_bound=self.is_bound))
+
     def _checked(self, check: Callable[[], None]) -> None:
         try:
             check()
@@ -187,7 +218,18 @@ def drawn_environment(seed: int) -> Environment:
     scheduler = Scheduler(rng, rng.choice(FAULT_PROFILES))
     keys = [key_of("orders"), key_of("payments")][: rng.choice((1, 1, 2))]
     histories = {key: history(rng, key, rng.randint(2, 5)) for key in keys}
-    return Environment(scheduler=scheduler, settings=_settings(*_drawn(rng)), histories=histories)
+    # Drawn apart, so that a seed on a folder plays as it did before there were buckets.
+    apart = Random(f"store of {seed}")
+    (kind,) = apart.choices(tuple(StoreKind), (1, 1, 2))
+    is_bound = kind is not StoreKind.FOLDER and apart.random() < BOUND
+    binding = f"tier.binding={'bound' if is_bound else 'detached'}"
+    return Environment(
+        scheduler=scheduler,
+        settings=_settings(binding, *_drawn(rng)),
+        histories=histories,
+        kind=kind,
+        is_bound=is_bound,
+    )
 
 
 def _drawn(rng: Random) -> tuple[str, ...]:
@@ -206,7 +248,7 @@ def _drawn(rng: Random) -> tuple[str, ...]:
 
 @cache
 def _settings(*drawn: str) -> Settings:
-    always = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", "tier.binding=detached")
+    always = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
     return resolve((*always, *drawn))
 
 
@@ -221,6 +263,10 @@ def deterministic(environment: Environment) -> Iterator[None]:
         # In the product alone: numba names the files of its cache with `uuid4`, too.
         for module in (catalog, kafka_uuid):
             patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid))
+        for module in (s3_objects, s3_uploads):
+            patch.setattr(module, "uuid4", drawn_uuid)
+        patch.setattr(s3_objects, "pause", environment.scheduler.pause)
+        patch.setattr(s3_uploads, "ThreadPoolExecutor", AtOnce)
         for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)

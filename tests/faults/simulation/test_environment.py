@@ -7,11 +7,12 @@ from random import Random
 
 import pytest
 
+from tests.faults.simulation.environment_bucket import BucketObjects, VirtualBucket
 from tests.faults.simulation.environment_store import Objects, VirtualStore
 from tests.faults.simulation.environment_table import TableLog, VirtualTable
 from tests.faults.simulation.simulation_scheduler import Actor, FaultProfile, Scheduler
 from tests.storage.catalog_contract import CatalogContract
-from tests.storage.object_store_contract import ObjectStoreContract
+from tests.storage.object_store_contract import MIB, ObjectStoreContract
 from tierfold.storage.catalog.catalog import Catalog
 
 QUIET = FaultProfile(faults=0.0, switches=0.0, leaps=0.0)
@@ -32,6 +33,24 @@ class TestVirtualStore(ObjectStoreContract):
         self.store = VirtualStore(
             witness,
             Objects(now_ms=lambda: witness.scheduler.now_ms, removed=nothing, deletes=nothing),
+        )
+
+
+class TestVirtualBucket(ObjectStoreContract):
+    unfinished_bytes = MIB
+
+    @pytest.fixture(autouse=True, params=[True, False])
+    def _in_memory(self, request: pytest.FixtureRequest) -> None:
+        witness = a_witness()
+        self.store = VirtualBucket(
+            witness,
+            BucketObjects(
+                now_ms=lambda: witness.scheduler.now_ms,
+                removed=nothing,
+                deletes=nothing,
+                is_aws=request.param,
+                part_bytes=MIB,
+            ),
         )
 
 

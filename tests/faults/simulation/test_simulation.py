@@ -54,7 +54,9 @@ def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
     ends |= {f"vacuum: {how}" for how in ("vacuumed", "left", "refused", "failed", "unknown")}
     ends |= {f"restore: {how}" for how in ("restored", "refused", "nothing_to_do")}
     deleted = {"retired deleted", "orphan deleted", "incomplete deleted", "set apart deleted"}
-    expected = rows | owners | answers | ends | deleted
+    uploads = {"our upload aborted", "a broker's upload aborted"}
+    uploads |= {"upload completed after its client gave up"}
+    expected = uploads | rows | owners | answers | ends | deleted
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 

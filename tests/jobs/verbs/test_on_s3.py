@@ -90,6 +90,8 @@ def test_a_tour_of_every_verb(tier: str, tmp_path: Path) -> None:
     assert ran("plan", tier, *ALWAYS, *NOW, "--json").entry["outcome"] == "planned"
     compacted = ran("compact", tier, *ALWAYS, *NOW, *DETACHED, "--json")
     assert compacted.entry["outcome"] == "compacted"
+    verified = {"by_checksum": 0, "by_reading_back": 5}  # No endpoint but Amazon's is believed.
+    assert compacted.entry["objects_verified"] == verified
     assert read_live(tier, tmp_path) == latest_updates(3)
     assert uploads < objects(tier)
     assert "agree with the originals" in ran("verify", tier).stdout
@@ -101,6 +103,7 @@ def test_a_tour_of_every_verb(tier: str, tmp_path: Path) -> None:
     assert objects(tier) == uploads
     rows = RunsTable(f"{tier}/_tierfold").read()
     assert [row.command for row in rows] == ["compact", "restore", "vacuum"]
+    assert rows[0].verified == verified
     assert rows[0].requests["puts"] >= 5
     assert rows[-1].requests["deletes"] >= 5
     assert all(row.cost_usd is not None and row.cost_usd > 0 for row in rows)

@@ -101,6 +101,7 @@ def test_the_receipt_lists_what_was_staged_and_its_records(tmp_path: Path) -> No
     assert receipt.records_written == receipt.counts.kept == 6
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
     assert {(staged.part, staged.size_bytes) for staged in receipt.staged} == set(found.parts)
+    assert receipt.verified.by_reading_back == len(receipt.staged) == 5
 
 
 def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
 from tests.storage.call_scripts import Script
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
-from tierfold.compaction.commits.receipts import StagedObject
+from tierfold.compaction.commits.receipts import StagedObject, VerifiedObjects
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
@@ -266,7 +266,12 @@ def test_a_checksum_that_the_store_says_saves_reading_back_if_it_is_right(
     assert isinstance(log.tier.store, LocalStore)
     stating = replace(log, tier=replace(log.tier, store=kind(log.tier.store.root)))
     kind.read_keys.clear()
-    segment = written(stating, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
+    with a_writer(stating) as writer:
+        writer.append(a_batch(0, 0))
+        segment = writer.finish((AN_ABORT,), DUE_MS)
+    assert writer.verified == VerifiedObjects(
+        by_checksum=len(Part) - parts_read, by_reading_back=parts_read
+    )
     assert sum(segment.segment_id in key for key in kind.read_keys) == parts_read
     assert part_of(log, segment, Part.LOG)
 

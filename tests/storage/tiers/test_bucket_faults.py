@@ -344,3 +344,24 @@ def test_many_pages_are_counted() -> None:
         store.create(f"{folder}/o", b"")
     assert [len(entries) for entries in store.list_each(folders).values()] == [1] * 1001
     assert store.requests() == Requests(puts=1001, lists=2)
+
+
+def test_an_upload_that_ends_while_uploads_are_listed_is_left_out(
+    store: BucketStore, proxy: Proxy
+) -> None:
+    client = s3_client(moto())
+    first, second = (
+        {"Bucket": store.bucket, "Key": f"a/prefix/f/{name}"} for name in ("first", "second")
+    )
+    ended = client.create_multipart_upload(**first)["UploadId"]
+    client.create_multipart_upload(**second)
+    proxy.add(
+        "lists",
+        text="uploadId",
+        before=lambda: client.abort_multipart_upload(**first, UploadId=ended),
+    )
+    (left,) = store.unfinished("f")
+    assert left.key.startswith("f/second?")
+    proxy.add("lists", text="uploadId", answer=error(403, "AccessDenied"))
+    with pytest.raises(UnreadableObject, match="cannot list this: access is denied"):
+        list(store.unfinished("f"))

@@ -1,0 +1,381 @@
+"""A bucket of S3 in memory, as one actor sees it: the product's own uploads run on it.
+
+Only boto3's client is simulated. An object that is larger than a part is uploaded in parts, which
+appear only on completion. Parts of dead clients stay until they are aborted; a completion may lose
+its answer, or take effect after its run died.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from typing import Any, Final, TypeVar
+
+import google_crc32c
+from botocore.exceptions import ClientError, ReadTimeoutError
+from obstore.store import MemoryStore
+
+from tests.faults.simulation.environment_store import (
+    PAGE,
+    WRITE_WEIGHT,
+    Objects,
+    Stored,
+    VirtualStore,
+)
+from tests.faults.simulation.simulation_scheduler import (
+    NOT_TAKEN,
+    READ_FAULTS,
+    WRITE_FAULTS,
+    Actor,
+    Call,
+)
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.bucket_clients import BucketClients, S3Writer
+from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, StoredChecksum
+from tierfold.storage.tiers.s3_objects import TOKEN
+from tierfold.storage.tiers.s3_uploads import UPLOAD_ID
+from tierfold.storage.tiers.store_options import StoreOptions
+
+PART_BYTES: Final = 100
+"""Less than most logs of a scenario have."""
+
+COMPLETION_WEIGHT: Final = 10
+"""How much more often a completion fails than a read; there are few, and they make the object."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Upload:
+    """A multipart upload that was neither completed nor aborted."""
+
+    key: str
+    token: str
+    by: Actor
+    is_brokers: bool
+    began_ms: int
+    parts: dict[int, Stored] = field(default_factory=dict)
+    shown_age_ms: dict[str, int] = field(default_factory=dict)
+    """How old its last part was when an actor, by its name, was last shown the parts."""
+
+    @property
+    def modified_ms(self) -> int:
+        """When its last part arrived."""
+        return max([self.began_ms, *(part.modified_ms for part in self.parts.values())])
+
+
+@dataclass(slots=True, kw_only=True)
+class BucketObjects(Objects):
+    """The objects of a bucket, and its unfinished uploads."""
+
+    is_aws: bool = False
+    part_bytes: int = PART_BYTES
+    aborts: Callable[[Upload, Actor], None] = lambda *_: None
+    """Called before an upload is aborted, with who does it."""
+    happened: Callable[[str], None] = lambda _: None
+    """Called with what only a bucket does, to count it."""
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    """By upload id."""
+    tokens: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """By key, its writer's token, and whether it came in parts."""
+    _ids: count[int] = field(default_factory=count)
+
+    def put_whole(self, key: str, data: bytes, token: str, *, is_multipart: bool) -> None:
+        """Add an object, unless the name is taken; raises ClientError."""
+        try:
+            self.put(key, data)
+        except UnreadableObject:
+            raise answered("PreconditionFailed", 412) from None
+        self.tokens[key] = token, is_multipart
+
+    def begin_upload(self, key: str, token: str, by: Actor, *, is_brokers: bool) -> str:
+        """Begin an upload; returns its id."""
+        name = f"upload-{next(self._ids):04d}"
+        self.uploads[name] = Upload(
+            key=key, token=token, by=by, is_brokers=is_brokers, began_ms=self.now_ms()
+        )
+        return name
+
+    def upload(self, name: str) -> Upload:
+        """Return an unfinished upload; raises ClientError."""
+        if name not in self.uploads:
+            raise answered("NoSuchUpload", 404)
+        return self.uploads[name]
+
+    def add_part(self, name: str, number: int, data: bytes) -> None:
+        """Add a part; raises ClientError."""
+        self.upload(name).parts[number] = Stored(data=data, modified_ms=self.now_ms())
+
+    def complete(self, name: str, numbers: list[int]) -> None:
+        """Make an object of these parts, unless the name is taken; raises ClientError."""
+        upload = self.upload(name)
+        if numbers != sorted(upload.parts):
+            raise answered("InvalidPart", 400)
+        data = b"".join(bytes(upload.parts[number].data) for number in numbers)
+        self.put_whole(upload.key, data, upload.token, is_multipart=True)
+        del self.uploads[name]
+
+    def abort(self, name: str, by: Actor) -> None:
+        """Discard an upload and its parts; raises ClientError."""
+        upload = self.upload(name)
+        self.aborts(upload, by)
+        del self.uploads[name]
+        if by is not upload.by:
+            whose = "a broker's" if upload.is_brokers else "our"
+            self.happened(f"{whose} upload aborted")
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualS3:
+    """boto3's client of one actor; each request is a scheduling point."""
+
+    actor: Actor
+    objects: BucketObjects
+    is_brokers: bool = False
+
+    def put_object(self, **asked: Any) -> Mapping[str, Any]:
+        """Write an object, unless the name is taken."""
+        key, data, token = asked["Key"], bytes(asked["Body"]), _token(asked)
+        put = partial(self.objects.put_whole, key, data, token, is_multipart=False)
+        self._write("put", key, put)
+        return _answer()
+
+    def create_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+        """Begin an upload; if that is late, no client knows its id."""
+        key, token = asked["Key"], _token(asked)
+        begin = partial(
+            self.objects.begin_upload, key, token, self.actor, is_brokers=self.is_brokers
+        )
+        return _answer(UploadId=self._write("begin upload of", key, begin))
+
+    def upload_part(self, **asked: Any) -> Mapping[str, Any]:
+        """Send a part."""
+        name, number, data = asked["UploadId"], asked["PartNumber"], bytes(asked["Body"])
+        what = f"send part {number} of"
+        self._write(what, asked["Key"], lambda: self.objects.add_part(name, number, data))
+        return _answer(ETag=f"{number}")
+
+    def complete_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+        """Make the parts an object, unless the name is taken."""
+        name = asked["UploadId"]
+        numbers = [part["PartNumber"] for part in asked["MultipartUpload"]["Parts"]]
+        key, complete = asked["Key"], partial(self.objects.complete, name, numbers)
+
+        def late() -> None:
+            complete()
+            self.objects.happened("upload completed after its client gave up")
+
+        self._write("complete", key, complete, late=late, weight=COMPLETION_WEIGHT)
+        return _answer()
+
+    def abort_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+        """Discard an upload."""
+        name = asked["UploadId"]
+        self._write("abort", asked["Key"], lambda: self.objects.abort(name, self.actor))
+        return _answer()
+
+    def head_object(self, **asked: Any) -> Mapping[str, Any]:
+        """Return an object's size, checksum and token."""
+        return self._read("head", asked["Key"], lambda: self._head(asked["Key"]))
+
+    def _head(self, key: str) -> Mapping[str, Any]:
+        if key not in self.objects.stored:
+            raise answered("404", 404)
+        data = bytes(self.objects.stored[key].data)
+        token, is_multipart = self.objects.tokens.get(key, ("", False))
+        return _answer(
+            ContentLength=len(data),
+            ChecksumCRC32C=base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode(),
+            ChecksumType="FULL_OBJECT",
+            ETag="tag-1" if is_multipart else "tag",
+            Metadata={TOKEN: token},
+        )
+
+    def list_multipart_uploads(self, **asked: Any) -> Mapping[str, Any]:
+        """Return a page of the unfinished uploads below a prefix."""
+        beyond = asked.get("KeyMarker", ""), asked.get("UploadIdMarker", "")
+        found = self._read("list uploads of", asked["Prefix"], lambda: self._uploads(asked, beyond))
+        page = found[:PAGE]
+        last = page[-1] if page else {"Key": "", "UploadId": ""}
+        return _answer(
+            Uploads=page,
+            IsTruncated=len(found) > PAGE,
+            NextKeyMarker=last["Key"],
+            NextUploadIdMarker=last["UploadId"],
+        )
+
+    def _uploads(self, asked: Mapping[str, Any], beyond: tuple[str, str]) -> list[dict[str, Any]]:
+        prefix = asked["Prefix"]
+        places = sorted((one.key, name) for name, one in self.objects.uploads.items())
+        return [
+            {"Key": key, "UploadId": name, "Initiated": _time(self.objects.uploads[name].began_ms)}
+            for key, name in places
+            if key.startswith(prefix) and "/" not in key[len(prefix) :] and (key, name) > beyond
+        ]
+
+    def list_parts(self, **asked: Any) -> Mapping[str, Any]:
+        """Return a page of an upload's parts."""
+        beyond = asked.get("PartNumberMarker", 0)
+        upload = self._read("list parts of", asked["Key"], lambda: self._shown(asked["UploadId"]))
+        numbers = sorted(number for number in upload.parts if number > beyond)
+        page = [
+            {"Size": len(upload.parts[n].data), "LastModified": _time(upload.parts[n].modified_ms)}
+            for n in numbers[:PAGE]
+        ]
+        return _answer(
+            Parts=page,
+            IsTruncated=len(numbers) > PAGE,
+            NextPartNumberMarker=numbers[len(page) - 1] if page else 0,
+        )
+
+    def _shown(self, name: str) -> Upload:
+        upload = self.objects.upload(name)
+        upload.shown_age_ms[self.actor.name] = self.objects.now_ms() - upload.modified_ms
+        return upload
+
+    def _read(self, what: str, key: str, effect: Callable[[], T]) -> T:
+        call = Call(
+            what=f"{what} {key[-40:]}", effect=effect, faults=READ_FAULTS, refusal=_not_answered
+        )
+        return self.actor.do(call)
+
+    def _write(
+        self,
+        what: str,
+        key: str,
+        effect: Callable[[], object],
+        *,
+        late: Callable[[], object] | None = None,
+        weight: int = WRITE_WEIGHT,
+    ) -> Any:
+        def lands() -> None:
+            with suppress(ClientError):
+                (late or effect)()
+
+        call = Call(
+            what=f"{what} {key[-40:]}",
+            effect=effect,
+            late=lands,
+            faults=WRITE_FAULTS,
+            refusal=_not_answered,
+            weight=weight,
+        )
+        return self.actor.do(call)
+
+
+class SmallParts(StoreOptions):
+    """Options with parts smaller than S3 allows."""
+
+    def __post_init__(self) -> None:
+        """Check nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes(BucketStore):
+    """The product's store, for what it does through boto3."""
+
+    client: VirtualS3
+
+    @property
+    def _clients(self) -> BucketClients:
+        is_aws = self.client.objects.is_aws
+        s3 = S3Writer(self.client, self.bucket, self.options, is_aws)
+        return BucketClients(MemoryStore(), s3, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualBucket(VirtualStore):
+    """The `ObjectStore` of one actor on a bucket: reads are simulated, writes are the product's."""
+
+    objects: BucketObjects
+
+    @property
+    def _writes(self) -> _Writes:
+        options = SmallParts(part_bytes=self.objects.part_bytes)
+        return _Writes("s3", "virtual", "", options, VirtualS3(self.actor, self.objects))
+
+    def create(self, key: str, data: Bytes) -> None:
+        """See `ObjectStore.create`."""
+        self._writes.create(key, data)
+
+    def open_new(self, key: str) -> AbstractContextManager[ObjectWriter]:
+        """See `ObjectStore.open_new`."""
+        return self._writes.open_new(key)
+
+    def stored_checksum(self, key: str) -> StoredChecksum | None:  # type: ignore[override]
+        """See `ObjectStore.stored_checksum`."""
+        return self._writes.stored_checksum(key)
+
+    def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
+        """See `ObjectStore.unfinished`."""
+        return self._writes.unfinished(folder)
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        if UPLOAD_ID in key:
+            self._writes.delete(key)
+        else:
+            VirtualStore.delete(self, key)
+
+    def free_bytes(self) -> None:  # type: ignore[override]
+        """See `ObjectStore.free_bytes`."""
+
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """See `ObjectStore.keeps_empty_folders`."""
+        return False
+
+
+def store_of(actor: Actor, objects: Objects) -> VirtualStore:
+    """Return the store of an actor: a bucket or a folder."""
+    if isinstance(objects, BucketObjects):
+        return VirtualBucket(actor, objects)
+    return VirtualStore(actor, objects)
+
+
+class AtOnce(Executor):
+    """Runs each task when it is submitted, in the thread that submits it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Take what a pool of threads takes."""
+
+    def submit(self, task: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
+        """See `Executor.submit`; the death of the actor passes through."""
+        done: Future[T] = Future()
+        try:
+            done.set_result(task(*given, **named))
+        except Exception as error:  # noqa: BLE001 - as a pool of threads
+            done.set_exception(error)
+        return done
+
+
+def answered(code: str, status: int) -> ClientError:
+    """Return the error that boto3 raises for an answer of S3."""
+    said = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(said, "request")
+
+
+def _not_answered(cause: str) -> Exception:
+    """The error of a request that the scheduler made fail."""
+    if cause == NOT_TAKEN:
+        return answered("SlowDown", 503)
+    return ReadTimeoutError(endpoint_url="virtual")
+
+
+def _answer(**said: Any) -> Mapping[str, Any]:
+    return {"ResponseMetadata": {}, **said}
+
+
+def _token(asked: Mapping[str, Any]) -> str:
+    return str(asked.get("Metadata", {}).get(TOKEN, ""))
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
