@@ -1,6 +1,8 @@
 """sources: `kafka-segments` and the catalog as DataFrames.
 
     segment_source    `spark.read.format("kafka-segments")`
+    segment_planning  plans a read on the driver
+    segment_tasks     reads what a task was assigned, on a worker
     segment_options   its columns and options
     segment_filters   the filters that are applied before bytes are read
     catalog_tables    the catalog's tables

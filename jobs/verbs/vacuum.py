@@ -29,6 +29,7 @@ from rich.text import Text
 
 from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, changed_ids, rechecked
+from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -39,7 +40,7 @@ from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.commits import committed
 from tierfold.jobs.pipeline.partition_report import VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import READERS
+from tierfold.jobs.pipeline.survey import READERS, refusal_of
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import GOES_ON, DeletionCandidate, PartitionVacuum
 from tierfold.jobs.verbs.vacuum_survey import inspect
@@ -47,7 +48,7 @@ from tierfold.storage.catalog.catalog import Claim, new_commit_id
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.remote_tier import SegmentAddress
+from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
 
 PARTITIONS_PER_RECHECK: Final = 64
 """Partitions whose rows are read again together, right before their objects are deleted."""
@@ -171,7 +172,7 @@ def _deletion(
             ended += [partition for partition in checked if not partition.is_open]
             held = [partition for partition in checked if partition.is_open]
             deleted = _deleted(context, held, pool, partial(bars.advance, bar))
-            ended += _finished(context, list(pool.map(partial(_listed_again, context), deleted)))
+            ended += _finished(context, _listed_again(context, deleted))
     return ended
 
 
@@ -258,18 +259,39 @@ def _delete(context: RunContext, key: PartitionKey, candidate: DeletionCandidate
         context.tier.delete_upload(object_key)
 
 
-def _listed_again(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
+def _listed_again(
+    context: RunContext, deleted: Sequence[PartitionVacuum]
+) -> list[PartitionVacuum]:
     """List again: only objects that the listing lacks are gone, whatever the store answered."""
-    try:
-        listed = {one.segment_id for one in context.tier.listing(partition.key)}
-        unfinished = {one.object_key for one in context.tier.incomplete_uploads(partition.key)}
-    except TierfoldError as error:
-        return partition.failed(str(error), so_far=GOES_ON) if partition.is_open else partition
+    segments = context.tier.listings([partition.key for partition in deleted])
+    uploads = context.tier.incomplete_uploads(
+        [partition.key for partition in deleted if partition.deletion.incomplete_uploads]
+    )
+    return [
+        _after_listing(partition, segments[partition.key], uploads.get(partition.key, ()))
+        for partition in deleted
+    ]
+
+
+def _after_listing(
+    partition: PartitionVacuum,
+    segments: Listing | Exception,
+    uploads: tuple[IncompleteUpload, ...] | Exception,
+) -> PartitionVacuum:
+    if isinstance(segments, Exception):
+        return _not_listed(partition, segments)
+    if isinstance(uploads, Exception):
+        return _not_listed(partition, uploads)
+    listed = {one.segment_id for one in segments} | {one.object_key for one in uploads}
     candidates = tuple(
-        replace(one, is_gone=one.names.isdisjoint(listed | unfinished))
-        for one in partition.candidates
+        replace(one, is_gone=one.names.isdisjoint(listed)) for one in partition.candidates
     )
     return replace(partition, candidates=candidates)
+
+
+def _not_listed(partition: PartitionVacuum, error: Exception) -> PartitionVacuum:
+    why = refusal_of(error, str(partition.key)).sentence
+    return partition.failed(why, so_far=GOES_ON) if partition.is_open else partition
 
 
 def _finished(context: RunContext, deleted: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:

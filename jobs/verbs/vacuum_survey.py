@@ -17,6 +17,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     run_at_work,
     waits_until,
 )
+from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.unknown_segments import row_view
 from tierfold.compaction.discovery.view import (
     PartitionView,
@@ -51,8 +52,10 @@ def inspect(
     known = known_among(context, everywhere, keys, rows)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     topics = [rules[partition.key.topic] for partition in known]
+    uploads = context.tier.incomplete_uploads(keys)
+    unfinished = [uploads[partition.key] for partition in known]
     with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(partial(_inspect, context, times), known, topics))
+        return list(pool.map(partial(_inspect, context, times), known, topics, unfinished))
 
 
 def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
@@ -64,7 +67,11 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
 
 
 def _inspect(
-    context: RunContext, times: VacuumLimits, known: KnownPartition, rules: Rules
+    context: RunContext,
+    times: VacuumLimits,
+    known: KnownPartition,
+    rules: Rules,
+    incomplete_uploads: tuple[IncompleteUpload, ...] | Exception,
 ) -> PartitionVacuum:
     row = never_claimed(known.key) if known.state is None else known.state
     try:
@@ -80,9 +87,10 @@ def _inspect(
             if rest is None:
                 return _refused(row, view)
             view = rest
-        incomplete_uploads = context.tier.incomplete_uploads(known.key)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _refused(row, refusal_of(error, str(known.key)))
+    if isinstance(incomplete_uploads, Exception):
+        return _refused(row, refusal_of(incomplete_uploads, str(known.key)))
     deletion = deletion_plan_of(
         view, rules, times, incomplete_uploads=incomplete_uploads, is_refused=refusal is not None
     )

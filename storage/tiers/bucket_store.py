@@ -6,10 +6,11 @@ Nothing is ever overwritten: every write is conditional. Errors are sentences of
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,7 +18,12 @@ import obstore
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.tiers.bucket_clients import BucketClients, clients_of, counter_of
+from tierfold.storage.tiers.bucket_clients import (
+    BucketClients,
+    S3Writer,
+    clients_of,
+    counter_of,
+)
 from tierfold.storage.tiers.copied_objects import CopiedObject, new_copied_object
 from tierfold.storage.tiers.object_store import (
     Bytes,
@@ -79,14 +85,7 @@ class BucketStore:
         self, folders: Sequence[str]
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`; many folders are listed with all that is in their parent."""
-        parents = {folder.rpartition("/")[0] for folder in folders}
-        if len(folders) > FOLDERS_LISTED_ALONE and len(parents) == 1:
-            try:
-                found = self._sorted(self._below(parents.pop()), set(folders))
-            except Exception as error:  # noqa: BLE001 - it concerns these folders alone
-                return dict.fromkeys(folders, error)
-            return {folder: found[folder] for folder in folders}
-        return listed_one_by_one(self, folders)
+        return self._each(folders, staged=False)
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`."""
@@ -150,22 +149,19 @@ class BucketStore:
         S3 lists all multipart uploads that were neither completed nor aborted, also a broker's.
         Azure and GCS list none; there, these are temporary objects that were not deleted.
         """
-        clients = self._clients
-        if clients.s3 is None:
-            found = self._sorted(self._in_folder(folder)[0], {folder}, staged=True)
-            return iter(found[folder])
-        prefix = f"{self._prefix(folder)}/".lstrip("/")
-        requests = S3Requests(clients.s3, self.uri(folder), self._counter)
-        own = f"{self.path}/" if self.path else ""
-        uploads = (
-            ObjectEntry(
-                key=upload.key.removeprefix(own),
-                size_bytes=upload.size_bytes,
-                modified_ms=upload.modified_ms,
-            )
-            for upload in unfinished_uploads(requests, prefix)
-        )
-        return iter(sorted(uploads, key=lambda upload: upload.key))
+        s3 = self._clients.s3
+        if s3 is not None:
+            return iter(self._uploads(s3, (folder,))[folder])
+        return iter(self._sorted(self._in_folder(folder)[0], {folder}, staged=True)[folder])
+
+    def unfinished_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+        """See `ObjectStore.unfinished_each`; S3 lists the uploads of all folders together."""
+        s3 = self._clients.s3
+        if s3 is None:
+            return self._each(folders, staged=True)
+        return _of_each(folders, lambda: self._uploads(s3, folders))
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`; the key of an unfinished upload aborts that."""
@@ -231,6 +227,34 @@ class BucketStore:
         if clients.s3 is not None:
             return S3Object(S3Requests(clients.s3, where, self._counter), name)
         return CopiedObject(clients.store, name, where, self._counter, self.options.part_bytes)
+
+    def _each(
+        self, folders: Sequence[str], *, staged: bool
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+        parents = {folder.rpartition("/")[0] for folder in folders}
+        if len(folders) > FOLDERS_LISTED_ALONE and len(parents) == 1:
+            (parent,) = parents
+            below = self._below(parent)
+            return _of_each(folders, lambda: self._sorted(below, set(folders), staged=staged))
+        return listed_one_by_one(self.unfinished if staged else self.list, folders)
+
+    def _uploads(
+        self, s3: S3Writer, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...]]:
+        """The multipart uploads of S3 that have not ended, by folder and key, by one listing."""
+        names = {self._prefix(folder): folder for folder in folders}
+        shared = posixpath.commonpath(folders)
+        prefix = f"{self._prefix(shared)}/".lstrip("/")
+        requests = S3Requests(s3, self.uri(shared), self._counter)
+        found: dict[str, list[ObjectEntry]] = {folder: [] for folder in folders}
+        for upload in unfinished_uploads(requests, prefix, names.keys()):
+            folder, _, name = upload.key.rpartition("/")
+            key = f"{names[folder]}/{name}".lstrip("/")
+            found[names[folder]].append(replace(upload, key=key))
+        return {
+            folder: tuple(sorted(uploads, key=lambda upload: upload.key))
+            for folder, uploads in found.items()
+        }
 
     def _below(self, folder: str) -> Iterator[ObjectMeta]:
         """All objects below a folder, at any depth."""
@@ -329,5 +353,16 @@ class BucketStore:
     def _error(self, failure: Failure, key: str, doing: str) -> UnreadableObject:
         self._count(retries=failure.retries)
         return unreadable(failure, self.uri(key), doing)
+
+
+def _of_each(
+    folders: Sequence[str], listed: Callable[[], Mapping[str, tuple[ObjectEntry, ...]]]
+) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+    """What one listing of all folders finds in each, or why it failed."""
+    try:
+        found = listed()
+    except Exception as error:  # noqa: BLE001 - it concerns these folders alone
+        return dict.fromkeys(folders, error)
+    return {folder: found[folder] for folder in folders}
 
 

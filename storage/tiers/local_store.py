@@ -105,7 +105,7 @@ class LocalStore:
         self, folders: Sequence[str]
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`."""
-        return listed_one_by_one(self, folders)
+        return listed_one_by_one(self.list, folders)
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`; raises UnreadableObject if `root` itself is gone."""
@@ -174,6 +174,12 @@ class LocalStore:
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.unfinished`: the hidden files of writers that died."""
         return self._entries(folder, staged=True)
+
+    def unfinished_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+        """See `ObjectStore.unfinished_each`."""
+        return listed_one_by_one(self.unfinished, folders)
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`; refuses a folder outside the store, reached through a link.

@@ -118,17 +118,17 @@ class LocalTieredStorage(RemoteTier):
             for folder, found in self.store.list_each(tuple(folders)).items()
         }
 
-    def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
+    def incomplete_uploads(
+        self, keys: Sequence[PartitionKey]
+    ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
-        return tuple(
-            IncompleteUpload(
-                object_key=entry.key,
-                size_bytes=entry.size_bytes,
-                modified_ms=entry.modified_ms,
-                is_own=_is_own(entry.key.rpartition("/")[2]),
-            )
-            for entry in self.store.unfinished(partition_folder(key))
-        )
+        folders = {partition_folder(key): key for key in keys}
+        return {
+            folders[folder]: found
+            if isinstance(found, Exception)
+            else tuple(_incomplete(entry) for entry in found)
+            for folder, found in self.store.unfinished_each(tuple(folders)).items()
+        }
 
     def delete_upload(self, object_key: str) -> None:
         """See `RemoteTier.delete_upload`."""
@@ -260,6 +260,15 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     if found is None or int(found[1]) > _OFFSET_MAX:
         return None
     return int(found[1]), found[2], Part(found[3])
+
+
+def _incomplete(entry: ObjectEntry) -> IncompleteUpload:
+    return IncompleteUpload(
+        object_key=entry.key,
+        size_bytes=entry.size_bytes,
+        modified_ms=entry.modified_ms,
+        is_own=_is_own(entry.key.rpartition("/")[2]),
+    )
 
 
 def _is_own(name: str) -> bool:

@@ -7,7 +7,7 @@ changed, and only `vacuum` deletes it. Every failure is an `UnreadableObject` wi
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -124,6 +124,11 @@ class ObjectStore(Protocol):
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """Files of unfinished writes directly in `folder`, by key; `delete` accepts them."""
 
+    def unfinished_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+        """By folder, what `unfinished` returns, or why it cannot be listed."""
+
     def delete(self, key: str) -> None:
         """Delete an object, if it exists."""
 
@@ -142,13 +147,13 @@ class ObjectStore(Protocol):
 
 
 def listed_one_by_one(
-    store: ObjectStore, folders: Sequence[str]
+    list_folder: Callable[[str], Iterable[ObjectEntry]], folders: Sequence[str]
 ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
     """See `ObjectStore.list_each`: a listing for each folder, several at a time."""
 
     def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
         try:
-            return tuple(store.list(folder))
+            return tuple(list_folder(folder))
         except Exception as error:  # noqa: BLE001 - it concerns this folder alone
             return error
 

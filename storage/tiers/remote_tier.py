@@ -92,8 +92,10 @@ class RemoteTier(Protocol):
     ) -> Mapping[PartitionKey, Listing | Exception]:
         """The listing of each partition, or why it cannot be listed; no object is opened."""
 
-    def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
-        """What unfinished writes left of the partition's objects, by name."""
+    def incomplete_uploads(
+        self, keys: Sequence[PartitionKey]
+    ) -> Mapping[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
+        """What unfinished writes left of each partition's objects, or why that is unknown."""
 
     def delete_upload(self, object_key: str) -> None:
         """Delete what an unfinished write left; raises UnreadableObject."""

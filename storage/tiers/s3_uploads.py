@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -81,18 +81,20 @@ class _S3Upload(PartWriter):
         self.part = bytearray()
 
 
-def unfinished_uploads(requests: S3Requests, prefix: str) -> Iterator[ObjectEntry]:
-    """The unfinished uploads of keys directly below a prefix, by full key and upload id.
+def unfinished_uploads(
+    requests: S3Requests, prefix: str, folders: Set[str]
+) -> Iterator[ObjectEntry]:
+    """The unfinished uploads of keys directly in the folders, by full key and upload id.
 
-    Their time is that of the last part: an upload that makes progress is not old. One that ends
-    meanwhile is left out.
+    All folders are below the prefix. An upload's time is that of its last part: one that makes
+    progress is not old. One that ends meanwhile is left out.
     """
     marker: dict[str, object] = {}
     while True:
-        page = requests.try_to(
-            "list", "lists", "list_multipart_uploads", Prefix=prefix, Delimiter="/", **marker
-        )
+        page = requests.try_to("list", "lists", "list_multipart_uploads", Prefix=prefix, **marker)
         for upload in page.get("Uploads", ()):
+            if upload["Key"].rpartition("/")[0] not in folders:
+                continue
             try:
                 yield _entry(requests, upload)
             except RequestFailedError as failed:

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,11 @@ PAGE: Final = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 SHOWN: Final = dict(re.findall(r"--conf (\S+?)=(\S+)", PAGE))
 SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", PAGE))
 """Where the page has the archive unpacked."""
+PYTHON: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+"""As the page has it: a name, which is the driver's interpreter there and the bare one elsewhere.
+
+Spark plans a Python data source on the driver with the interpreter of that name.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +125,7 @@ class Cluster:
     def submitted(self, archive: Path, *application: str | Path) -> Application:
         """Run the `spark-submit` of docs/cluster.md, with the places and addresses filled in."""
         options = SHOWN | {
-            "spark.pyspark.python": str(self._bare_python),
+            "spark.pyspark.python": PYTHON,
             "spark.pyspark.driver.python": sys.executable,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -131,7 +136,7 @@ class Cluster:
         self._submitted += 1
         command = [SPARK / "bin" / "spark-submit", *place, *confs, *application]
         name = f"application-{self._submitted}"
-        return started(command, self._folder, name, self._environment)
+        return started(command, self._folder, name, _first(sys.executable, self._environment))
 
     def stop(self) -> None:
         """Stop the workers first, so that none searches for its master."""
@@ -145,7 +150,7 @@ class Cluster:
             process = subprocess.Popen(
                 [SPARK / "bin" / "spark-class", *command, "--webui-port", "0"],
                 cwd=self._folder,
-                env=self._environment,
+                env=_first(self._bare_python, self._environment),
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -163,6 +168,12 @@ def spark_cluster(folder: Path, bare_python: Path) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.stop()
+
+
+def _first(python: str | Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the interpreter's folder first on the PATH."""
+    path = os.pathsep.join((str(Path(python).parent), environment["PATH"]))
+    return {**environment, "PATH": path}
 
 
 def bare_python(folder: Path) -> Path:

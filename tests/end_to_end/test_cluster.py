@@ -104,15 +104,18 @@ def test_the_result_is_that_of_a_local_run(
     assert tierfold("verify", ran[1]).code == 0
 
 
-def test_a_bucket_needs_no_shared_folder(cluster: Cluster, archive: Path, tier: Path) -> None:
+def test_a_bucket_needs_no_shared_folder(
+    cluster: Cluster, archive: Path, tier: Path, tmp_path: Path
+) -> None:
     here, bucket = _copied(tier), new_bucket(moto())
     files = sorted(path for path in here.rglob("*") if path.is_file())
     for path in files:
         key = f"tier/{path.relative_to(here)}"
         s3_client(moto()).put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
     local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
-    job = ("jobs/compact_job.py", f"s3://{bucket}/tier", "--json", *NOW, *ALWAYS)
-    submitted = cluster.submitted(archive, *job)
+    job, answers = ROOT / "tests" / "end_to_end" / "compact_and_read.py", tmp_path / "read.json"
+    options = (f"s3://{bucket}/tier", "--json", *NOW, *ALWAYS)
+    submitted = cluster.submitted(archive, job, answers, *options)
     try:
         done = submitted.ended()
     finally:
@@ -124,6 +127,14 @@ def test_a_bucket_needs_no_shared_folder(cluster: Cluster, archive: Path, tier: 
             place: report[name] for place, report in local.partitions.items()
         }
     assert done.document["requests"]["puts"] >= 5 * len(local.outcomes)  # The workers' count.
+    assert json.loads(answers.read_text()) == sorted(
+        [*place, record.offset]
+        for place, segments in _live(here).items()
+        for _, batches in segments
+        for batch in batches
+        for record in batch.records
+        if record.control_type is None
+    )
     assert IDENTITY["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
 
 

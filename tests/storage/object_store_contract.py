@@ -179,6 +179,23 @@ class ObjectStoreContract:
                 vacuumed_meanwhile()
         assert self.keys("f") == ["f/object"]
 
+    def test_unfinished_writes_of_many_folders_are_listed_as_those_of_each(self) -> None:
+        folders = [f"t/{number:02d}" for number in range(10)]
+        half = bytes(self.unfinished_bytes)
+        with (
+            self.store.open_new("t/03/object") as writer,
+            self.store.open_new("t/03/deeper/object") as deeper,
+        ):
+            for one, folder in ((writer, "t/03"), (deeper, "t/03/deeper")):
+                one.write(half or b"half")
+                self.unfinished(folder)
+            for asked in (folders, folders[2:4], folders[3:4], ["t/03", "t/03/deeper"], []):
+                found = self.store.unfinished_each(asked)
+                assert list(found) == asked
+                assert found == {folder: tuple(self.store.unfinished(folder)) for folder in asked}
+            assert len(self.unfinished("t/03")) == bool(half)
+        assert set(self.store.unfinished_each(folders).values()) == {()}
+
     def unfinished(self, folder: str) -> list[ObjectEntry]:
         """What is unfinished, once the running uploads have sent all that they can."""
         for _ in range(100):

@@ -150,13 +150,13 @@ class VirtualStore:
         self, folders: Sequence[str]
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """See `ObjectStore.list_each`."""
-        found: dict[str, tuple[ObjectEntry, ...] | Exception] = {}
-        for folder in folders:
-            try:
-                found[folder] = tuple(self.list(folder))
-            except Exception as error:  # noqa: BLE001 - as `LocalStore`
-                found[folder] = error
-        return found
+        return _each(self.list, folders)
+
+    def unfinished_each(
+        self, folders: Sequence[str]
+    ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+        """See `ObjectStore.unfinished_each`."""
+        return _each(self.unfinished, folders)
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`."""
@@ -266,6 +266,18 @@ def _short(key: str) -> str:
     """Shorten a key to a piece of the topic's id and the file's name."""
     folder, _, name = key.rpartition("/")
     return f"{folder[-22:-16]}/{name.lstrip('0')}"
+
+
+def _each(
+    listed: Callable[[str], Iterator[ObjectEntry]], folders: Sequence[str]
+) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+    found: dict[str, tuple[ObjectEntry, ...] | Exception] = {}
+    for folder in folders:
+        try:
+            found[folder] = tuple(listed(folder))
+        except Exception as error:  # noqa: BLE001 - as `LocalStore`
+            found[folder] = error
+    return found
 
 
 def _checked(key: str) -> str:

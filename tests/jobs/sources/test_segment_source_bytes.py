@@ -16,7 +16,8 @@ from tests.jobs.tiers import key_of, made_tier, put_segment
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.sources.segment_options import FORMAT, request_of, schema_of
-from tierfold.jobs.sources.segment_source import SegmentReader, register
+from tierfold.jobs.sources.segment_planning import SegmentReader
+from tierfold.jobs.sources.segment_source import register
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 

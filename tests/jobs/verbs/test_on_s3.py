@@ -168,6 +168,24 @@ def test_vacuum_ends_uploads_of_ours_but_no_brokers(tier: str, is_detached: bool
     assert [brokers in upload["Key"] for upload in left] == ([] if is_detached else [True])
 
 
+def test_vacuum_lists_the_unfinished_uploads_of_all_partitions_at_once(
+    tmp_path: Path, proxy: Proxy
+) -> None:
+    keys = [key_of("many", number) for number in range(3)]
+    tier = on_s3(updated_tier(tmp_path / "tier", keys, segments=2))
+    bucket = tier.removeprefix("s3://").partition("/")[0]
+    ran("compact", tier, *ALWAYS)
+    for expected in (1, 2):  # Again at the end, if there was one to be ended.
+        proxy.requests.clear()
+        ran("vacuum", tier, "--orphan-age", "0s", "--json")
+        asked = [request for request in proxy.requests if request.kind == "lists"]
+        assert sum("uploads" in request.query for request in asked) == expected
+        assert s3_client(moto()).list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+        for key in keys[:2]:
+            log = part_key(SegmentAddress(key, new_segment_id(), 99), Part.LOG)
+            s3_client(moto()).create_multipart_upload(Bucket=bucket, Key=f"tier/{log}")
+
+
 @pytest.mark.parametrize(
     ("uri", "code", "words"),
     [

@@ -59,7 +59,8 @@ class RemoteTierContract:
         self.tier.check()
         assert self.tier.partitions() == ()
         assert self.tier.listing(KEY) == ()
-        assert self.tier.incomplete_uploads(KEY) == ()
+        assert self.tier.incomplete_uploads([KEY]) == {KEY: ()}
+        assert self.tier.incomplete_uploads([]) == {}
 
     def test_a_new_segment_is_complete_only_at_the_end(self) -> None:
         staged = self.tier.new_segment(KEY, 42)
@@ -113,7 +114,7 @@ class RemoteTierContract:
             log.write(b"half")
             raise _Interrupted
         assert self.tier.listing(KEY) == ()
-        assert self.tier.incomplete_uploads(KEY) == ()
+        assert self.tier.incomplete_uploads([KEY]) == {KEY: ()}
 
     def test_partitions_and_their_listings_are_found_in_one_pass(self) -> None:
         keys = self.partitions(20)

@@ -1,0 +1,56 @@
+"""Reads the records of one task of `kafka-segments`, on a Spark worker.
+
+A worker imports only what the cluster's archive holds (scripts/cluster_archive.py): no catalog.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.segments.arrow_records import record_batches
+from tierfold.storage.segments.log_pieces import read_piece
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Raise expected errors in a Spark worker without a traceback.
+
+    PySpark's own setting would also hide the tracebacks of a user's functions. A worker ends with
+    its first error, so nothing else is hidden here.
+    """
+    try:
+        yield
+    except TierfoldError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReader(DataSourceReader):
+    """Reads the pieces that `segment_planning` assigned to a task."""
+
+    tier: RemoteTier
+    schema: pa.Schema
+    """The columns, in Spark's order and types."""
+    versions: VersionSource
+    """The source of the column `version`."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a task's pieces; raises CorruptLog, UnreadableObject."""
+        with in_one_sentence():
+            # If there are no tasks, Spark invents one without a value.
+            for piece in partition.value or ():
+                where = self.tier.uri(address_of(piece.key, piece.segment), Part.LOG)
+                for chosen in read_piece(self.tier, piece):
+                    yield from record_batches(
+                        piece.key, chosen, self.schema, where=where, versions=self.versions
+                    )

@@ -1,0 +1,71 @@
+"""A Spark worker reads `kafka-segments` with the packages of the cluster's archive alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
+
+from scripts.cluster_archive import OTHERS
+from tests.jobs.commands import ROOT
+from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, updated_tier
+from tierfold.jobs.sources.segment_source import KafkaSegments
+
+WORKER: Final = """
+import json, sys
+from importlib.metadata import packages_distributions
+
+class OnlyTheArchive:
+    owners = packages_distributions()
+    has = {*json.loads(sys.argv[1]), "tierfold", "pyspark", "py4j"}
+
+    def find_spec(self, name, path=None, target=None):
+        owners = self.owners.get(name.partition(".")[0], ())
+        if owners and not self.has.intersection(owners):
+            raise ModuleNotFoundError(f"no module named {name}", name=name)
+
+sys.meta_path.insert(0, OnlyTheArchive())
+import pyarrow
+from pyspark.serializers import CPickleSerializer, read_int
+
+read = sys.stdin.buffer
+task, _ = CPickleSerializer()._read_with_length(read)
+rows = 0
+for _ in range(read_int(read)):
+    planned = pyarrow.array([read.read(read_int(read))], pyarrow.binary())
+    batch = pyarrow.RecordBatch.from_arrays([planned], names=["partition"])
+    rows += sum(found.num_rows for found in task(iter([batch])))
+print(json.dumps([rows, sorted(name for name in sys.modules if name.startswith("tierfold"))]))
+"""
+"""Does what Spark's worker does with a planned read, without what executors lack."""
+
+
+def test_a_task_imports_no_package_that_executors_lack(tmp_path: Path) -> None:
+    tier = updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
+    source = KafkaSegments({"path": str(tier)})
+    planned = io.BytesIO()
+    write_read_func_and_partitions(
+        planned,
+        reader=source.reader(source.schema()),
+        data_source=source,
+        schema=source.schema(),
+        max_arrow_batch_size=1,
+        binary_as_bytes=True,
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, json.dumps(OTHERS)],
+        cwd=ROOT,
+        input=planned.getvalue(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    rows, ours = json.loads(done.stdout)
+    assert rows == 2 * RECORDS_PER_SEGMENT
+    assert "tierfold.jobs.sources.segment_tasks" in ours
+    assert not [name for name in ours if name.startswith("tierfold.storage.catalog")]
