@@ -280,5 +280,6 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
         bytes_read=state.bytes_read,
         bytes_written=state.bytes_written,
         records_written=writer.records if writer is not None else 0,
-        staged=writer.objects if writer is not None else (),
+        staged=writer.parts if writer is not None else (),
+        stored=writer.objects if writer is not None else (),
     )

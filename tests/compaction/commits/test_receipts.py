@@ -13,7 +13,7 @@ from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
-    StagedObject,
+    StagedPart,
     listing_violations,
     receipt_violations,
     result_of,
@@ -30,7 +30,7 @@ LAST = SegmentGroup(segments=(FOURTH,))
 GROUPS = (PAIR, SINGLE, LAST)
 
 SIZES = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": 700, "index": 8, "timeindex": 12}
-STAGED = tuple(StagedObject(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
+STAGED = tuple(StagedPart(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
 WRITTEN = GroupReceipt(
     group_index=0,
     result=GroupResult.WRITTEN,
@@ -42,6 +42,7 @@ WRITTEN = GroupReceipt(
     bytes_written=700,
     records_written=15,
     staged=STAGED,
+    stored=tuple(SIZES.items()),
 )
 UNCHANGED = GroupReceipt(
     group_index=1,
@@ -75,7 +76,7 @@ def violations(
     return "; ".join(found)
 
 
-def with_sizes(**sizes: int) -> tuple[StagedObject, ...]:
+def with_sizes(**sizes: int) -> tuple[StagedPart, ...]:
     """The objects of `WRITTEN`, some of another size."""
     return tuple(
         replace(entry, size_bytes=sizes.get(entry.part, entry.size_bytes)) for entry in STAGED
@@ -188,13 +189,37 @@ def test_a_written_group_has_objects() -> None:
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_transaction_index_is_written_if_the_segment_has_one(is_named: bool) -> None:
     assert WRITTEN.segment is not None
-    index = StagedObject(part="txnindex", size_bytes=34, crc32c=1)
+    index = StagedPart(part="txnindex", size_bytes=34, crc32c=1)
     named = replace(WRITTEN.segment, has_transaction_index=is_named)
     right = (*STAGED, index) if is_named else STAGED
     wrong = STAGED if is_named else (*STAGED, index)
     for staged, sound in ((right, True), (wrong, False)):
         receipt = replace(WRITTEN, segment=named, staged=staged)
         assert (violations(receipt, UNCHANGED, EMPTIED) == "") == sound
+
+
+ENCODED: Final = replace(
+    spanning(0, 19), stored_log_bytes=900, stored_indexes_bytes=50, has_transaction_index=False
+)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({"log": 900, "indexes": 50, "rsm-manifest": 7}, ""),
+        (
+            {"log": 700, "indexes": 50, "rsm-manifest": 7},
+            "group [0, 19]: .log of 700 bytes was stored, 900 named",
+        ),
+        (
+            {"log": 900, "rsm-manifest": 7},
+            "group [0, 19]: .indexes of None bytes was stored, 50 named",
+        ),
+    ],
+)
+def test_stored_sizes_are_those_of_the_objects(stored: dict[str, int], expected: str) -> None:
+    receipt = replace(WRITTEN, segment=ENCODED, stored=tuple(stored.items()))
+    assert violations(receipt, UNCHANGED, EMPTIED) == expected
 
 
 def test_all_violations_are_reported_at_once() -> None:
@@ -221,7 +246,7 @@ def listing_with(**sizes: int | None) -> ListedSegment:
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
 def test_every_object_that_the_layout_requires_was_written(part: str) -> None:
-    wrong = replace(WRITTEN, staged=tuple(entry for entry in STAGED if entry.part != part))
+    wrong = replace(WRITTEN, stored=tuple(entry for entry in SIZES.items() if entry[0] != part))
     found = listing_violations((wrong, UNCHANGED), [listing_with(**{part: None})])
     assert found == (f"{NAME}.{part} was not written",)
 
