@@ -291,7 +291,7 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(unreadable),
+            detail="; ".join(dict.fromkeys(unreadable)),
             remedy="Nothing of this partition was changed.",
         )
     return None

@@ -44,6 +44,7 @@ from tierfold.jobs.sources.segment_options import (
     request_of,
     schema_of,
 )
+from tierfold.jobs.spark.disk_encryption import encrypts_disk, unencrypted_disk
 from tierfold.jobs.spark.worker_daemon import silent_planning, workers_used_once
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of, read_piece
@@ -76,13 +77,17 @@ def register(spark: SparkSession) -> None:
 
     Without filters a query returns the same records but reads more bytes.
     """
+    source = SegmentsOnEncryptedDisks if encrypts_disk(spark) else KafkaSegments
     with workers_used_once(spark):  # Spark first searches for data sources by itself.
-        spark.dataSource.register(KafkaSegments)
+        spark.dataSource.register(source)
     spark.conf.set(_PUSHDOWN, "true")
 
 
 class KafkaSegments(DataSource):
     """The format; Spark creates an instance for each read."""
+
+    may_decrypt = False
+    """Whether the session encrypts what it writes to disks; a planning worker cannot see that."""
 
     @classmethod
     def name(cls) -> str:
@@ -105,8 +110,16 @@ class KafkaSegments(DataSource):
                 where=FORMAT,
                 remedy="Name them once: in .schema(…), or in the option.",
             )
-        context = run_context(request.tier_uri, request.catalog_uri, None)
+        context = run_context(request.tier_uri, request.catalog_uri, layout=request.layout)
+        if context.may_decrypt and not self.may_decrypt:
+            raise unencrypted_disk()
         return SegmentReader(context, request, schema)
+
+
+class SegmentsOnEncryptedDisks(KafkaSegments):
+    """The format in a session that encrypts what it writes to disks."""
+
+    may_decrypt = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +173,7 @@ class SegmentReader(DataSourceReader):
             yield from self._batches(partition)
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        tier = self._context.tier
+        tier = self._context.tier_opener()()
         # If there are no tasks, Spark invents one without a value.
         for piece in partition.value or ():
             where = tier.uri(address_of(piece.key, piece.segment), Part.LOG)
