@@ -36,9 +36,10 @@ def scripted(*rules: Rule) -> Iterator[Script]:
     ) -> RunContext:
         context = run_context(tier_uri, catalog_uri, now, options, layout)
         assert isinstance(context.tier, LocalTieredStorage | AivenTier)
+        store = ScriptedStore(local_path(tier_uri, of="tier"), script)
         return replace(
             context,
-            tier=replace(context.tier, store=ScriptedStore(local_path(tier_uri, of="tier"), script)),
+            tier=replace(context.tier, store=store),
             catalog=ScriptedCatalog(context.catalog_uri, script),
         )
 
