@@ -30,8 +30,9 @@ OTHERS: Final = (
     *("google-crc32c", "llvmlite", "lz4", "numba", "numpy", "pyarrow", "zstandard"),
     *("obstore", "typing-extensions"),
     *("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3"),
+    *("cffi", "cryptography", "pycryptodome"),
 )
-"""What executors import: numerics, object stores, S3. They have PySpark with Spark."""
+"""What executors import: numerics, object stores, S3, encryption. They have PySpark with Spark."""
 
 AWS_SERVICES: Final = frozenset({"s3", "sso", "sso-oidc", "sts"})
 """The services of botocore that store objects or give credentials; it describes four hundred."""

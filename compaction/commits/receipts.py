@@ -15,6 +15,7 @@ from tierfold.compaction.discovery.listing import (
     LOG_PART,
     TRANSACTION_INDEX_PART,
     ListedSegment,
+    stored_sizes,
 )
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
@@ -32,32 +33,33 @@ class GroupResult(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedObject:
-    """An object of a new segment, as it was written."""
+class StagedPart:
+    """A part of a new segment, as it was written."""
 
     part: str
-    """Its suffix without the dot, as in a listing."""
+    """Its suffix without the dot, as Kafka names the file."""
     size_bytes: int
+    """As Kafka counts them; a layout may store them encoded."""
     crc32c: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedObjects:
-    """How many written objects were compared with what the store keeps, by the means."""
+class VerifiedParts:
+    """How many written parts were compared with what the store keeps, by the means."""
 
     by_checksum: int = 0
     """By the checksum of the whole object, which the store computed."""
     by_reading_back: int = 0
 
-    def __add__(self, other: VerifiedObjects) -> VerifiedObjects:
-        return VerifiedObjects(
+    def __add__(self, other: VerifiedParts) -> VerifiedParts:
+        return VerifiedParts(
             by_checksum=self.by_checksum + other.by_checksum,
             by_reading_back=self.by_reading_back + other.by_reading_back,
         )
 
     @property
     def total(self) -> int:
-        """All verified objects."""
+        """All verified parts."""
         return self.by_checksum + self.by_reading_back
 
 
@@ -74,10 +76,12 @@ class GroupReceipt:
     bytes_written: int
     records_written: int = 0
     """Counted from the headers of the new segment's batches."""
-    staged: tuple[StagedObject, ...] = ()
-    """The new segment's objects."""
-    verified: VerifiedObjects = VerifiedObjects()
+    staged: tuple[StagedPart, ...] = ()
+    """The new segment's parts."""
+    verified: VerifiedParts = VerifiedParts()
     """How they were verified once all were written."""
+    stored: tuple[tuple[str, int], ...] = ()
+    """The new segment's objects: suffix, and stored size in bytes, as a listing shows them."""
 
 
 def result_of(reason: RewriteReason | None, bytes_kept: int) -> GroupResult:
@@ -155,13 +159,18 @@ def _size_violations(segment: Segment, receipt: GroupReceipt) -> Iterator[str]:
     if not staged:
         yield "no objects were written"
     if receipt.verified.total != len(staged):
-        yield f"{len(staged)} objects were written, {receipt.verified.total} verified"
+        yield f"{len(staged)} parts were written, {receipt.verified.total} verified"
     if (TRANSACTION_INDEX_PART in staged) is not segment.has_transaction_index:
         promised = "a" if segment.has_transaction_index else "no"
         yield f"objects {sorted(staged)} were written, {promised} transaction index named"
     for part, size_bytes in named.items():
         if staged.get(part, size_bytes) != size_bytes:
             yield f".{part} of {staged[part]} bytes was written, {size_bytes} named"
+    stored = dict(receipt.stored)
+    encoded = {} if segment.stored_log_bytes is None else stored_sizes(segment)
+    for suffix, size_bytes in encoded.items():
+        if stored.get(suffix) != size_bytes:
+            yield f".{suffix} of {stored.get(suffix)} bytes was stored, {size_bytes} named"
 
 
 def listing_violations(
@@ -179,12 +188,12 @@ def listing_violations(
         name = f"{receipt.segment.start_offset:020d}-{receipt.segment.segment_id}"
         new = by_id.get(receipt.segment.segment_id)
         sizes = {} if new is None else dict(new.parts)
-        written = {staged.part for staged in receipt.staged}
+        stored = dict(receipt.stored)
         missing = () if new is None else new.missing_parts
-        found.extend(f"{name}.{part} was not written" for part in missing if part not in written)
-        for staged in receipt.staged:
-            size_bytes = sizes.get(staged.part)
-            if size_bytes != staged.size_bytes:
-                now = "is gone" if size_bytes is None else f"has {size_bytes}"
-                found.append(f"{name}.{staged.part} was {staged.size_bytes} bytes and {now}")
+        found.extend(f"{name}.{one} was not written" for one in missing if one not in stored)
+        for suffix, stored_bytes in stored.items():
+            listed_bytes = sizes.get(suffix)
+            if listed_bytes != stored_bytes:
+                now = "is gone" if listed_bytes is None else f"has {listed_bytes}"
+                found.append(f"{name}.{suffix} was {stored_bytes} bytes and {now}")
     return tuple(found)

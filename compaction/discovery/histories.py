@@ -52,6 +52,9 @@ class InspectedSegment:
     """The leader epochs of its batches, read only if there is no checkpoint."""
     corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
+    is_own_unfinished: bool = False
+    """A write of tierfold's own was interrupted, so no row ever named it; its `.log` cannot be
+    read. A broker's would be kept."""
     seen_offset: int = -1
     """In a corrupt `.log`, the last offset of a batch before the corruption; -1: none."""
 

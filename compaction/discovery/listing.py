@@ -15,6 +15,8 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 
 LOG_PART: Final = "log"
 TRANSACTION_INDEX_PART: Final = "txnindex"
+INDEXES_PART: Final = "indexes"
+"""The suffix of the one object that holds all indexes, in layouts that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +26,14 @@ class ListedSegment:
     segment_id: str
     start_offset: int
     parts: tuple[tuple[str, int], ...]
-    """The suffix of each object, without its dot, and its size in bytes; sorted."""
+    """The suffix of each object, without its dot, and its stored size in bytes; sorted."""
     missing_parts: tuple[str, ...]
-    """The parts that the layout requires and the listing lacks."""
+    """The suffixes of objects that the layout requires and the listing lacks."""
     modified_ms: int
     """The time at which its newest object was written, epoch milliseconds."""
 
     def part_bytes(self, suffix: str) -> int | None:
-        """The part's size in bytes; None: it is not listed."""
+        """The object's stored size in bytes; None: it is not listed."""
         return next((size for part, size in self.parts if part == suffix), None)
 
     @property
@@ -41,7 +43,7 @@ class ListedSegment:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all required parts exist."""
+        """Whether all required objects exist."""
         return not self.missing_parts
 
     @property
@@ -51,7 +53,7 @@ class ListedSegment:
 
     @property
     def lacking(self) -> str:
-        """The missing parts as a phrase, such as `.index, .snapshot`."""
+        """The missing objects as a phrase, such as `.index, .snapshot`."""
         return ", ".join(f".{part}" for part in self.missing_parts)
 
     def __str__(self) -> str:
@@ -119,8 +121,34 @@ def _corruptions(segment: Segment, listed: ListedSegment | None) -> Iterator[str
         yield f"is listed with start {listed.start_offset}"
     if not listed.is_complete:
         yield f"lacks {listed.lacking}"
-    log_bytes = listed.part_bytes(LOG_PART)
-    if log_bytes is not None and log_bytes != segment.log_bytes:
-        yield f"has a .log of {log_bytes} bytes, the catalog says {segment.log_bytes}"
-    if segment.has_transaction_index and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
+    for suffix, size_bytes in stored_sizes(segment).items():
+        listed_bytes = listed.part_bytes(suffix)
+        if listed_bytes is not None and listed_bytes != size_bytes:
+            yield f"has a .{suffix} of {listed_bytes} bytes, the catalog says {size_bytes}"
+    if has_transaction_object(segment) and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
         yield "lacks the .txnindex that the catalog lists"
+
+
+def stored_sizes(segment: Segment) -> dict[str, int]:
+    """By suffix, the size in bytes that the segment's objects must have in a listing.
+
+    Objects that a broker's tools may write again, such as Aiven's manifest, have none.
+    """
+    stored_bytes = segment.stored_log_bytes
+    sizes = {LOG_PART: segment.log_bytes if stored_bytes is None else stored_bytes}
+    if segment.stored_indexes_bytes is not None:
+        sizes[INDEXES_PART] = segment.stored_indexes_bytes
+    return sizes
+
+
+def has_transaction_object(segment: Segment) -> bool:
+    """Whether the segment has a transaction index, as an object of its own."""
+    return segment.has_transaction_index and segment.stored_indexes_bytes is None
+
+
+def keys_are_there(segment: Segment, listed: ListedSegment) -> bool:
+    """Whether every object is listed that is needed to read the segment's keys."""
+    if segment.stored_indexes_bytes is not None:
+        return listed.is_complete
+    needed = [LOG_PART, *([TRANSACTION_INDEX_PART] if segment.has_transaction_index else [])]
+    return all(listed.part_bytes(suffix) is not None for suffix in needed)

@@ -183,10 +183,11 @@ def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
     """Whether an unknown segment holds no record of its own (SEMANTICS 1, "Orphans").
 
     It has no `.log`, or the row's segments have all its offsets, or had them before they expired.
+    What tierfold itself began to write holds only records of its sources.
     """
     if row is None:
         return False
-    if not segment.listed.has_log:
+    if not segment.listed.has_log or segment.is_own_unfinished:
         return True
     return (
         segment.is_readable
@@ -290,7 +291,7 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(unreadable),
+            detail="; ".join(dict.fromkeys(unreadable)),
             remedy="Nothing of this partition was changed.",
         )
     return None

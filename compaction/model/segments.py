@@ -68,6 +68,10 @@ class Segment:
     """Bytes of the `.log` below the effective start."""
     agrees_with: tuple[str, ...] = ()
     """Ids of segments that share offsets with it and hold the same batches there."""
+    stored_log_bytes: int | None = None
+    """Bytes of the object with its `.log`, which a layout may store encoded; None: `log_bytes`."""
+    stored_indexes_bytes: int | None = None
+    """Bytes of the one object with all its indexes; None: each is an object of its own."""
 
     @property
     def next_offset(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -13,6 +14,7 @@ from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
+from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 
@@ -40,8 +42,32 @@ def opened(given: dict[str, Any]) -> Arguments:
         partitions=given.get("partitions") or ("*",),
         first_dirty=given.get("first_dirty"),
     )
-    context = run_context(given["tier"], given["catalog"], given["now_ms"], settings.store)
-    return Arguments(context, settings, scope)
+    context = run_context(
+        given["tier"],
+        given["catalog"],
+        given["now_ms"],
+        settings.store,
+        layout_of(given).over(settings.layout).options(),
+    )
+    return Arguments(replace(context, layout_words=_layout_words(given)), settings, scope)
+
+
+def layout_of(given: dict[str, Any]) -> GivenLayout:
+    """Return what the options say of the tier's layout; raises BadSettings."""
+    names = {"layout": "layout", "key.prefix": "key_prefix", "rsm.config": "rsm_config"}
+    texts = {name: given[option] for name, option in names.items() if given[option] is not None}
+    where = {name: f"--{name.replace('.', '-')}" for name in OPTIONS}
+    return GivenLayout.of(texts, given["encryption_keys"], where)
+
+
+def _layout_words(given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the options of the layout as they were given, to repeat them in a message."""
+    names = ("layout", "key_prefix", "rsm_config")
+    single = [(name, given[name]) for name in names if given[name] is not None]
+    keys = [("encryption_key", key) for key in given["encryption_keys"]]
+    return tuple(
+        word for name, value in (*single, *keys) for word in (f"--{name.replace('_', '-')}", value)
+    )
 
 
 def opened_with_remarks(

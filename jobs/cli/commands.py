@@ -38,7 +38,8 @@ from tierfold.jobs.spark.stderr_filter import chatter_hidden
 def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
 
-    TIER is the folder that holds `kafka-tiered-storage`, as a path or a file:// URI.
+    TIER is a folder or a URI (s3://, az://, gs://): what holds `kafka-tiered-storage`, or the
+    topics of Aiven's plugin.
 
     \b
     Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage

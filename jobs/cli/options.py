@@ -124,9 +124,42 @@ replay_options: Final = _together(
 )
 """With these, a verb that reads a tier replays a run."""
 
+layout_options: Final = _together(
+    click.option(
+        "--layout",
+        type=click.Choice(["aiven", "local"]),
+        help="aiven: Aiven's tiered storage plugin; local: LocalTieredStorage. Default: as the"
+        " folders in TIER are named.",
+    ),
+    click.option(
+        "--key-prefix",
+        metavar="PREFIX",
+        help="Aiven's key.prefix, as brokers have it; no slash is added.",
+    ),
+    click.option(
+        "--encryption-key",
+        "encryption_keys",
+        multiple=True,
+        metavar="ID=FILE",
+        help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first one"
+        " writes.",
+    ),
+    click.option(
+        "--rsm-config",
+        metavar="FILE",
+        help="The broker's own properties of Aiven's plugin, such as server.properties.",
+    ),
+)
+"""How a tier is laid out; the objects tell most of it."""
+
 catalog_options: Final = _together(
     click.argument("tier"),
-    click.option("--catalog", metavar="URI", help="The catalog. Default: TIER/_tierfold."),
+    click.option(
+        "--catalog",
+        metavar="URI",
+        help="The catalog. Default: _tierfold in TIER, behind the key prefix.",
+    ),
+    layout_options,
 )
 
 tier_options: Final = _together(

@@ -1,6 +1,8 @@
 """context: the tier, catalog, clock and scope of a run.
 
     run_context      the tier, its catalog, the clock, the run's name
+    tier_opener      opens the tier in a worker
+    key_files        where the keys of an encrypted tier are
     scope            the partitions that a verb works on
     byte_progress    a progress bar over bytes
     request_prices   what requests to a bucket cost

@@ -13,14 +13,17 @@ from datetime import UTC, datetime
 
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.key_files import with_keys_of_environment
+from tierfold.jobs.context.tier_opener import TierOpener
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.locations import location_of
-from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
+from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
-from tierfold.storage.tiers.tier_uris import open_tier
+from tierfold.storage.tiers.tier_uris import catalog_place, open_tier, with_layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,11 @@ class RunContext:
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
     """The requests of the run's other processes."""
     tier_options: StoreOptions = ENVIRONMENT
-    """The options with which a worker opens the tier."""
+    """The options with which a worker opens the tier's store."""
+    layout_options: LayoutOptions = AS_FOUND
+    """The tier's layout, which a worker does not look for again."""
+    layout_words: tuple[str, ...] = ()
+    """The arguments that describe the layout."""
     catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""
@@ -60,7 +67,21 @@ class RunContext:
 
     def place(self, key: PartitionKey) -> str:
         """Return the arguments of a verb that name this tier, its catalog and the partition."""
-        return shlex.join((self.tier_uri, str(key), *self.catalog_words))
+        return shlex.join((self.tier_uri, str(key), *self.catalog_words, *self.layout_words))
+
+    @property
+    def may_decrypt(self) -> bool:
+        """Whether the run has a key, so that keys of records could reach a disk in plain text.
+
+        Without one, no segment that is encrypted can be read, here or in a worker.
+        """
+        return bool(self.layout_options.key_files)
+
+    def tier_opener(self) -> TierOpener:
+        """Return what opens the tier in a worker."""
+        return TierOpener(
+            tier_uri=self.tier_uri, store=self.tier_options, layout=self.layout_options
+        )
 
 
 def run_context(
@@ -68,6 +89,7 @@ def run_context(
     catalog_uri: str | None = None,
     now: int | None = None,
     options: StoreOptions = ENVIRONMENT,
+    layout: LayoutOptions = AS_FOUND,
 ) -> RunContext:
     """Open the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
@@ -78,9 +100,12 @@ def run_context(
     time_ms = begun_ms if now is None else now
     place = location_of(tier_uri, of="tier")
     tier_options = options.for_workers(place.scheme, os.environ)
-    tier = open_tier(tier_uri, tier_options)
+    layout = with_layout(tier_uri, tier_options, layout)
+    if layout.layout is Layout.AIVEN:
+        layout = with_keys_of_environment(layout, os.environ)
+    tier = open_tier(tier_uri, tier_options, layout)
     requests_before = tier.requests()
-    within = place.child(CATALOG_FOLDER)
+    within = catalog_place(place, layout)
     catalog = within if catalog_uri is None else location_of(catalog_uri, of="catalog")
     tier.check()
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
@@ -93,6 +118,7 @@ def run_context(
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         requests_before=requests_before,
         tier_options=tier_options,
+        layout_options=layout,
         catalog_options=options,
         run=f"{begun}-{new_segment_id()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),

@@ -31,7 +31,8 @@ def on_spark(context: RunContext, console: Console, _: int) -> StageExecutor[Any
     from tierfold.jobs.spark.session import announced_session, spark_answers
 
     with spark_answers():
-        return SparkExecutor(announced_session(console), context, console)
+        spark = announced_session(console, has_secrets=context.may_decrypt)
+        return SparkExecutor(spark, context, console)
 
 
 def in_process(max_bytes: int) -> Engine:

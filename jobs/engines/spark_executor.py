@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ from tierfold.jobs.engines.rows import Row, RowKind, Stage
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of, has_died
-from tierfold.storage.tiers.tier_uris import open_tier
 
 JAVA_DIED: Final = (
     "Spark's own process (java) has died",
@@ -55,8 +53,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
         """Repartition the rows by `task`, and map the stage over them."""
         sent = rows if tasks is None else rows.repartitionById(tasks, "task")
         done = self._progress
-        opened = partial(open_tier, self._context.tier_uri, self._context.tier_options)
-        run = in_worker(stage, opened, done.bytes_done, done.requests)
+        run = in_worker(stage, self._context.tier_opener(), done.bytes_done, done.requests)
         return sent.mapInArrow(run, ROW_SCHEMA)
 
     def kept(self, rows: DataFrame) -> DataFrame:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tierfold.compaction.discovery.listing import keys_are_there
 from tierfold.compaction.discovery.view import PartitionView, first_break
 from tierfold.compaction.model.segments import Segment
-from tierfold.storage.tiers.remote_tier import Listing, Part
+from tierfold.storage.tiers.remote_tier import Listing
 
 
 def originals_of(view: PartitionView, listed: Listing) -> tuple[Segment, ...] | str:
@@ -52,7 +53,6 @@ def _whole_segments(listed: Listing) -> Callable[[Segment], bool]:
 
     def is_there(segment: Segment) -> bool:
         found = by_id.get(segment.segment_id)
-        needed = [Part.LOG, *([Part.TRANSACTION_INDEX] if segment.has_transaction_index else [])]
-        return found is not None and all(found.part_bytes(part) is not None for part in needed)
+        return found is not None and keys_are_there(segment, found)
 
     return is_there

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tierfold.compaction.cleaning.counts import Counts, total
-from tierfold.compaction.commits.receipts import GroupResult, VerifiedObjects
+from tierfold.compaction.commits.receipts import GroupResult, VerifiedParts
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.eligibility import DirtyRatio
@@ -68,8 +68,8 @@ class PartitionReport:
     """Bytes of the live logs that replaced those of `bytes_in`; in a plan, an upper bound."""
     objects_written: int = 0
     """Objects of the new segments: a log and the files beside it."""
-    objects_verified: VerifiedObjects = field(default_factory=VerifiedObjects)
-    """How each of them was verified before the commit."""
+    parts_verified: VerifiedParts = field(default_factory=VerifiedParts)
+    """How the parts in them were verified before the commit."""
     counts: Counts = field(default_factory=Counts)
     ratio: DirtyRatio | None = None
     """How dirty and how overdue it was; None if it was not inspected."""
@@ -201,8 +201,8 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         report,
         segments_out=len(result.receipts),
         bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
-        objects_written=sum(len(receipt.staged) for receipt in written),
-        objects_verified=sum((receipt.verified for receipt in written), VerifiedObjects()),
+        objects_written=sum(len(receipt.stored) for receipt in written),
+        parts_verified=sum((receipt.verified for receipt in written), VerifiedParts()),
         counts=counts,
         notes=(*planned.notes, *_result_notes(result, counts)),
     )
@@ -258,7 +258,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         bytes_in=_summed(done, "bytes_in", "bytes_out"),
         bytes_out=done[-1].bytes_out,
         objects_written=sum(report.objects_written for report in done),
-        objects_verified=sum((report.objects_verified for report in done), VerifiedObjects()),
+        parts_verified=sum((report.parts_verified for report in done), VerifiedParts()),
         counts=sum(
             (_handed_on(report.counts) for report in done[:-1]), total(e.counts for e in done)
         ),

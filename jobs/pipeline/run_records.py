@@ -76,7 +76,7 @@ def record_run(
                 counts=asdict(report.counts),
                 now_ms=context.now_ms,
                 tierfold_version=tierfold_version(),
-                verified=asdict(report.objects_verified),
+                verified=asdict(report.parts_verified),
                 requests={} if cost is None else asdict(requests),
                 cost_usd=None if cost is None else float(cost),
             )

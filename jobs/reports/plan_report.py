@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
-from tierfold.compaction.commits.receipts import VerifiedObjects
+from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -146,10 +146,10 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     )
     kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
     console.print(f"{spaced(counts.records_in)} records: {kept}, {others}.", soft_wrap=True)
-    verified = sum((report.objects_verified for report in done), VerifiedObjects())
+    verified = sum((report.parts_verified for report in done), VerifiedParts())
     if verified.total:
         console.print(
-            f"{counted(verified.total, 'object')} written and verified:"
+            f"{counted(verified.total, 'part')} of new segments verified:"
             f" {spaced(verified.by_checksum)} by the store's checksum,"
             f" {spaced(verified.by_reading_back)} by reading back."
         )

@@ -3,6 +3,8 @@
     definitions   every setting: Kafka's name, its kind, what it does
     kinds         the allowed values
     store_table   options of the object store in the user's file
+    given_layout  what a user says of a tier's layout
+    rsm_config    reads the broker's properties of Aiven's plugin
     layers        reads defaults, the user's file, `--set`; knows the names that only brokers use
     resolution    decides which layer takes effect
     remarks       settings that are probably a mistake

@@ -2,8 +2,8 @@
 
 Each becomes layers: values by field of `Rules`, with their source. The user's file is TOML: a table
 `[broker]` with a broker's names, tables `[topics."NAME"]` with a topic's names, where NAME is a
-topic or a shell pattern, and a table `[store]` (`store_table`). `jobs.settings.resolution` decides
-which layer takes effect.
+topic or a shell pattern, and tables `[store]` (`store_table`) and `[layout]` (`given_layout`).
+`jobs.settings.resolution` decides which layer takes effect.
 
 Files and command lines of brokers also hold passwords. So messages name an unknown setting but
 never quote its value; known settings are not secret.
@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
+from tierfold.jobs.settings.given_layout import NOTHING_SAID, GivenLayout, layout_of_table
 from tierfold.jobs.settings.kinds import POLICY_LIST
 from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
@@ -86,6 +87,8 @@ class Given:
     """Broker names that have no effect here."""
     store: StoreOptions = ENVIRONMENT
     """Only a file has them."""
+    layout: GivenLayout = NOTHING_SAID
+    """What a file says of the tier's layout."""
 
 
 NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
@@ -133,17 +136,17 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
     for name in document:
-        if name not in {"broker", "store", "topics"}:
+        if name not in {"broker", "layout", "store", "topics"}:
             raise BadSettings(
-                f"{setting_name(name)} is outside of [broker], [store] and [topics]",
+                f"{setting_name(name)} is outside of [broker], [topics], [store] and [layout]",
                 where=where,
                 remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"],'
-                " the options of an object store under [store].",
+                " the options of an object store under [store], of a layout under [layout].",
             )
     broker = _table(document.get("broker", {}), f"{where} [broker]")
     unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
     topics = _table(document.get("topics", {}), f"{where} [topics]")
-    store = f"{where} [store]"
+    store, layout = f"{where} [store]", f"{where} [layout]"
     return Given(
         broker=_broker_layer(
             {
@@ -156,6 +159,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
         tables=tuple(_topic_table(pattern, table, where) for pattern, table in topics.items()),
         unused=unused,
         store=store_options(_table(document.get("store", {}), store), store),
+        layout=layout_of_table(_table(document.get("layout", {}), layout), layout),
     )
 
 
@@ -288,7 +292,7 @@ def _table(value: object, where: str) -> Mapping[str, object]:
     raise BadSettings(
         f"this is {_TYPES.get(type(value), 'a value')}, not a table",
         where=where,
-        remedy='Write [broker], [store] and [topics."NAME"], each on a line of its own.',
+        remedy='Write [broker], [store], [layout] and [topics."NAME"], each on its own line.',
     )
 
 

@@ -26,7 +26,10 @@ from pyspark.sql.types import (
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.settings.given_layout import OPTIONS as LAYOUT_OPTIONS
+from tierfold.jobs.settings.given_layout import GivenLayout
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
+from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 
 FORMAT: Final = "kafka-segments"
 """The name of the format in Spark."""
@@ -96,9 +99,20 @@ USUAL_COLUMNS: Final = tuple(COLUMNS.names[:-2])
 OPTIONS: Final = {
     "path": (
         "",
-        "The tier: the folder that contains `kafka-tiered-storage`; the argument of `load(…)`.",
+        "The tier, a folder or a URI as for [the commands](cli.md); the argument of `load(…)`.",
     ),
     "catalog": ("_tierfold in the tier", "The catalog, which lists the live segments."),
+    "layout": (
+        "as the tier's folders are named",
+        "`aiven` or `local`, as [`--layout`](aiven.md#options) and the next three.",
+    ),
+    "key.prefix": ("", "The `key.prefix` of Aiven's plugin."),
+    "encryption.key": (
+        "",
+        "`ID=FILE`, separated by commas: the key files of an encrypted tier. The session must have"
+        " `spark.io.encryption.enabled`.",
+    ),
+    "rsm.config": ("", "A file with the broker's properties of Aiven's plugin."),
     "topics": (
         "*",
         "Shell patterns, separated by commas. A name without wildcards must exist.",
@@ -148,6 +162,8 @@ class Request:
     """Read the original segments instead of the live ones."""
     versions: VersionSource = OFFSETS_DECIDE
     """The source of the column `version`."""
+    layout: LayoutOptions = AS_FOUND
+    """How the tier is laid out."""
 
 
 def request_of(options: Mapping[str, str]) -> Request:
@@ -164,7 +180,7 @@ def request_of(options: Mapping[str, str]) -> Request:
         raise BadSettings(
             "no tier is named",
             where=FORMAT,
-            remedy="Write .load(path) with the folder that contains kafka-tiered-storage.",
+            remedy="Write .load(path) with the tier's folder or URI.",
         )
     level = _one_of(given, "isolation.level", (READ_COMMITTED, READ_UNCOMMITTED))
     columns = _listed(given, "columns") or USUAL_COLUMNS
@@ -184,7 +200,16 @@ def request_of(options: Mapping[str, str]) -> Request:
         assigned=assigned,
         is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
         versions=_versions(given),
+        layout=_layout(given).options(),
     )
+
+
+def layout_as_options(layout: LayoutOptions) -> dict[str, str]:
+    """Return the options with which the format reads a tier of this layout."""
+    keys = ",".join(f"{file.key_id}={file.path}" for file in layout.key_files)
+    options = {"layout": layout.layout or "", "key.prefix": layout.key_prefix}
+    found = {name: text for name, text in (options | {"encryption.key": keys}).items() if text}
+    return found if layout.layout is Layout.AIVEN else {"layout": Layout.LOCAL}
 
 
 def schema_of(columns: tuple[str, ...]) -> StructType:
@@ -232,6 +257,13 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str
             f"{name} is {value!r}", where=FORMAT, remedy=f"Write {' or '.join(values)}."
         )
     return value
+
+
+def _layout(given: Mapping[str, str]) -> GivenLayout:
+    """What the options say of the layout; raises BadSettings."""
+    texts = {name: given[name] for name in LAYOUT_OPTIONS if name in given}
+    where = {name: f"{FORMAT} {name}" for name in LAYOUT_OPTIONS}
+    return GivenLayout.of(texts, _listed(given, "encryption.key"), where)
 
 
 def _versions(given: Mapping[str, str]) -> VersionSource:

@@ -56,14 +56,14 @@ class SegmentReader(DataSourceReader):
         self._request = request
         self._wanted = Wanted()
         self._tasks = TaskReader(
-            tier=context.tier,
+            open_tier=context.tier_opener(),
             schema=to_arrow_schema(schema, timezone="UTC"),
             versions=request.versions,
         )
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave the catalog, and this module, on the driver."""
-        return TaskReader, (self._tasks.tier, self._tasks.schema, self._tasks.versions)
+        return TaskReader, (self._tasks.open_tier, self._tasks.schema, self._tasks.versions)
 
     @property
     def pushFilters(self) -> _WhereAllowed:  # noqa: N802

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.sources.segment_options import FORMAT, check_schema, request_of, schema_of
 from tierfold.jobs.sources.segment_tasks import in_one_sentence
+from tierfold.jobs.spark.disk_encryption import encrypts_disk, unencrypted_disk
 from tierfold.jobs.spark.worker_daemon import silent_planning, workers_used_once
 
 # Spark's planning workers load this module before any other of tierfold.
@@ -35,13 +36,17 @@ def register(spark: SparkSession) -> None:
 
     Without filters a query returns the same records but reads more bytes.
     """
+    source = SegmentsOnEncryptedDisks if encrypts_disk(spark) else KafkaSegments
     with workers_used_once(spark):  # Spark first searches for data sources by itself.
-        spark.dataSource.register(KafkaSegments)
+        spark.dataSource.register(source)
     spark.conf.set(_PUSHDOWN, "true")
 
 
 class KafkaSegments(DataSource):
     """The format; Spark creates an instance for each read."""
+
+    may_decrypt = False
+    """Whether the session encrypts what it writes to disks; a planning worker cannot see that."""
 
     @classmethod
     def name(cls) -> str:
@@ -67,5 +72,13 @@ class KafkaSegments(DataSource):
         from tierfold.jobs.context.run_context import run_context
         from tierfold.jobs.sources.segment_planning import SegmentReader
 
-        context = run_context(request.tier_uri, request.catalog_uri, None)
+        context = run_context(request.tier_uri, request.catalog_uri, layout=request.layout)
+        if context.may_decrypt and not self.may_decrypt:
+            raise unencrypted_disk()
         return SegmentReader(context, request, schema)
+
+
+class SegmentsOnEncryptedDisks(KafkaSegments):
+    """The format in a session that encrypts what it writes to disks."""
+
+    may_decrypt = True

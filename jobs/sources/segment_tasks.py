@@ -14,10 +14,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.jobs.context.tier_opener import TierOpener
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import read_piece
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def in_one_sentence() -> Iterator[None]:
 class TaskReader(DataSourceReader):
     """Reads the pieces that `segment_planning` assigned to a task."""
 
-    tier: RemoteTier
+    open_tier: TierOpener
     schema: pa.Schema
     """The columns, in Spark's order and types."""
     versions: VersionSource
@@ -47,10 +48,11 @@ class TaskReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task's pieces; raises CorruptLog, UnreadableObject."""
         with in_one_sentence():
+            tier = self.open_tier()
             # If there are no tasks, Spark invents one without a value.
             for piece in partition.value or ():
-                where = self.tier.uri(address_of(piece.key, piece.segment), Part.LOG)
-                for chosen in read_piece(self.tier, piece):
+                where = tier.uri(address_of(piece.key, piece.segment), Part.LOG)
+                for chosen in read_piece(tier, piece):
                     yield from record_batches(
                         piece.key, chosen, self.schema, where=where, versions=self.versions
                     )

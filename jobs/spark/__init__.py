@@ -1,6 +1,7 @@
 """spark: the Spark session and its Python workers.
 
     session           the session and every setting of it
+    disk_encryption   whether a session encrypts what it writes to disks
     worker_daemon     the parent process of Python workers
     private_sockets   folders for Unix sockets that no other user can enter
     request_sum       adds up the requests of Spark's tasks

@@ -28,6 +28,7 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import redacted
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
 from tierfold.jobs.spark import worker_daemon
+from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, unencrypted_disk
 from tierfold.jobs.spark.private_sockets import private_folder, removed_with_jvm
 
 NO_JAVA: Final = (
@@ -129,11 +130,21 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     return session
 
 
-def announced_session(console: Console) -> SparkSession:
-    """Return `tierfold_session`; print to `console` if a new one starts, which takes a while."""
+def announced_session(console: Console, *, has_secrets: bool = False) -> SparkSession:
+    """Return `tierfold_session`; print to `console` if a new one starts, which takes a while.
+
+    `has_secrets`: what Spark writes to a disk must be encrypted. A new local session is, unless
+    spark-submit started this process. Raises BadSettings if the session is not.
+    """
+    builder = None
     if SparkSession.getActiveSession() is None:
         console.print("Starting Spark…")
-    return tierfold_session()
+        if has_secrets and not under_spark_submit():
+            builder = SparkSession.builder.config(IO_ENCRYPTION, "true")
+    session = tierfold_session(builder)
+    if has_secrets and not encrypts_disk(session):
+        raise unencrypted_disk()
+    return session
 
 
 @contextmanager

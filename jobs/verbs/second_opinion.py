@@ -26,7 +26,7 @@ from tierfold.compaction.verification.comparison import SecondOpinion, shown_key
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import last_stable_in
-from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
+from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL, layout_as_options
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
@@ -46,7 +46,7 @@ def opinions_of_spark(
 ) -> dict[PartitionKey, SecondOpinion]:
     """As `second_opinions`, in this process's Spark session; raises BadSettings without Java."""
     with spark_answers():
-        spark = announced_session(console)
+        spark = announced_session(console, has_secrets=context.may_decrypt)
     return second_opinions(spark, context, targets, console)
 
 
@@ -114,6 +114,7 @@ def _side(
             .option("segments", segments)
             .option("compaction.strategy", name)
             .option("columns", _COLUMNS)
+            .options(**layout_as_options(context.layout_options))
         )
         if header:
             reader = reader.option("compaction.strategy.header", header)

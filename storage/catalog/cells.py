@@ -83,6 +83,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
         "time_index_bytes",
         "skipped_offsets",
         "skipped_bytes",
+        "stored_log_bytes",
+        "stored_indexes_bytes",
         "retired_by_epoch",
     ),
     _Rule("not negative", _negative_at),

@@ -106,6 +106,12 @@ SEGMENT: Final = _struct(
     agrees_with=_NAMES(
         "segment ids found to hold the same batches at the offsets they share", nullable=True
     ),
+    stored_log_bytes=_LONG(
+        "bytes of the object with the .log; null: as many as the .log has", nullable=True
+    ),
+    stored_indexes_bytes=_LONG(
+        "bytes of the object with all indexes; null: each index is an object", nullable=True
+    ),
 )
 
 RETIRED_SEGMENT: Final = _struct(

@@ -60,7 +60,7 @@ class BrokerUpload:
             staged.put(part, content)
         times_ms = heads.max_timestamp_ms
         end_offset = int(heads.last_offset[-1]) if end_offset is None else end_offset
-        return Segment(
+        segment = Segment(
             segment_id=staged.address.segment_id,
             start_offset=self.start_offset,
             end_offset=end_offset,
@@ -72,6 +72,7 @@ class BrokerUpload:
             has_transaction_index=bool(self.aborted),
             first_timestamp_ms=int(times_ms[0]) if len(times_ms) else -1,
         )
+        return staged.finish(segment)
 
     def _heads(self) -> BatchHeads:
         return read_heads(np.frombuffer(self.log, np.uint8), where="a segment to be uploaded")

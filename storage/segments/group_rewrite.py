@@ -35,7 +35,7 @@ from tierfold.compaction.cleaning.record_retention import (
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
-from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedObjects, result_of
+from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedParts, result_of
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
@@ -280,6 +280,7 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
         bytes_read=state.bytes_read,
         bytes_written=state.bytes_written,
         records_written=writer.records if writer is not None else 0,
-        staged=writer.objects if writer is not None else (),
-        verified=writer.verified if writer is not None else VerifiedObjects(),
+        staged=writer.parts if writer is not None else (),
+        verified=writer.verified if writer is not None else VerifiedParts(),
+        stored=writer.objects if writer is not None else (),
     )

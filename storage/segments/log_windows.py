@@ -6,7 +6,8 @@
 
 A range is fetched while the one before is processed, and at most two are on their way. The batch at
 a range's end is completed with the next range. A store that maps ranges gives the whole log as one
-range: a mapping is neither copied nor held in memory.
+range: a mapping is neither copied nor held in memory. If a layout encodes logs in chunks, a range
+ends where a chunk does, and is decoded while the one before is processed, too.
 
 Every window's headers and checksums are checked before it is returned, and they continue those of
 the window before. No batch is skipped, not even where only transaction markers are wanted: the
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -40,6 +42,7 @@ from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.tiers.remote_tier import (
+    Access,
     Part,
     RemoteTier,
     SegmentAddress,
@@ -74,17 +77,17 @@ class StoredObject:
     where: str
     """The object's name, for errors; positions in it count from `start` on."""
     range_bytes: int = RANGE_BYTES
-    is_mapped: bool = False
-    """Ranges are mapped, so one is enough."""
+    access: Callable[[], Access] = Access
+    """() → how it is best read; raises UnreadableObject and CorruptLog."""
     window_bytes: int = WINDOW_BYTES
 
     def ranges(self) -> Iterator[NDArray[np.uint8]]:
         """The bytes from `start` to where the object really ends, in order.
 
-        Raises UnreadableObject.
+        Raises UnreadableObject and CorruptLog.
         """
         at = self.start
-        spans = self._spans()
+        spans = self._spans(self.access())
         for (_, length), data in zip(spans, self.fetched(spans), strict=True):
             at += len(data)
             if len(data):
@@ -97,19 +100,25 @@ class StoredObject:
 
     def fetched(self, spans: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.uint8]]:
         """The bytes of each span (start, length), in order, the next one fetched ahead."""
-        threads = 1 if self.is_mapped or len(spans) == 1 else _IN_FLIGHT
+        threads = 1 if len(spans) == 1 or self.access().is_mapped else _IN_FLIGHT
         return mapped_ahead(lambda span: self.read(*span), spans, threads=threads)
 
-    def _spans(self) -> list[tuple[int, int]]:
+    def _spans(self, access: Access) -> list[tuple[int, int]]:
         """(start, length) of the ranges; the last one ends a byte behind the known end."""
         at, behind = self.start, self.end + 1
         spans = []
         while at < behind:
             left = behind - at
-            is_last = self.is_mapped or left <= self.range_bytes * _LAST_RANGE
-            spans.append((at, left if is_last else self.range_bytes))
-            at += spans[-1][1]
+            is_last = access.is_mapped or left <= self.range_bytes * _LAST_RANGE
+            end = behind if is_last else self._unit_end(at, access.unit_bytes)
+            spans.append((at, min(end, behind) - at))
+            at = end
         return spans
+
+    def _unit_end(self, at: int, unit_bytes: int) -> int:
+        """Where the last unit ends that fits a range from `at` on, or that of `at` if none does."""
+        end = (at + self.range_bytes) // unit_bytes * unit_bytes
+        return end if end > at else (at // unit_bytes + 1) * unit_bytes
 
 
 def live_log(tier: RemoteTier, key: PartitionKey, segment: Segment) -> StoredObject:
@@ -122,11 +131,11 @@ def live_log(tier: RemoteTier, key: PartitionKey, segment: Segment) -> StoredObj
 def whole_log(
     tier: RemoteTier, key: PartitionKey, segment: Segment | ListedSegment
 ) -> StoredObject:
-    """The segment's whole `.log`."""
+    """The segment's whole `.log`; raises as `RemoteTier.part_sizes` does for one just listed."""
     if isinstance(segment, Segment):
         size_bytes = segment.log_bytes
     else:
-        size_bytes = segment.part_bytes(Part.LOG) or 0
+        size_bytes = tier.part_sizes(key, segment).get(Part.LOG, 0)
     return stored_object(tier, address_of(key, segment), Part.LOG, size_bytes)
 
 
@@ -139,7 +148,10 @@ def stored_object(
         return tier.read_range(address, part, start, length)
 
     return StoredObject(
-        read=read, end=size_bytes, where=tier.uri(address, part), is_mapped=tier.maps_ranges
+        read=read,
+        end=size_bytes,
+        where=tier.uri(address, part),
+        access=partial(tier.access, address, part),
     )
 
 

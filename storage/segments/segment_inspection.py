@@ -2,7 +2,7 @@
 
 Of a complete segment `segment_metadata` reads them. If a part is missing (an upload or a copy was
 cut short), the whole `.log` is read and its checksums are compared: it may hold offsets that no
-other segment has.
+other segment has. Where a layout cannot read it without the missing part, its end stays unknown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegme
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.storage.kafka.kafka_uuid import is_own_id
 from tierfold.storage.segments.segment_metadata import (
     last_offset_seen,
     listed_checkpoint,
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
 def inspected(
     tier: RemoteTier, key: PartitionKey, listed: ListedSegment
 ) -> InspectedSegment:
-    """The segment with its end offset and leader epochs; an error is its `corruption`.
+    """The segment with its end offset and leader epochs, if they can be read.
 
-    The checkpoint is read first: it shows another history even if the log is corrupt.
+    An error is its `corruption`. The checkpoint is read first: it shows another history even if
+    the log is corrupt.
     """
     found = InspectedSegment(listed=listed)
     if not listed.has_log:
         return found
+    if not listed.is_complete and not tier.reads_incomplete:
+        return replace(found, is_own_unfinished=is_own_id(listed.segment_id))
     try:
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:

@@ -7,7 +7,7 @@ checksums compared later, when the segment is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -100,7 +100,8 @@ def read_segment_metadata(
     Raises UnreadableObject if a required part is missing or cannot be read, CorruptLog if the parts
     contradict the format or each other.
     """
-    log = _open_log(storage, key, listed)
+    sizes = _sizes(storage, key, listed)
+    log = _open_log(storage, key, listed, sizes)
     offsets = read_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
     times = read_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
     first = log.head(0)
@@ -122,18 +123,19 @@ def read_segment_metadata(
             f" {listed.start_offset} to {end_offset}",
             _part(storage, key, listed, Part.LEADER_EPOCH_CHECKPOINT)[2],
         )
-    return Segment(
+    segment = Segment(
         segment_id=listed.segment_id,
         start_offset=listed.start_offset,
         end_offset=end_offset,
         size_bytes=log.size_bytes,
-        offset_index_bytes=listed.part_bytes(Part.OFFSET_INDEX) or 0,
-        time_index_bytes=listed.part_bytes(Part.TIME_INDEX) or 0,
+        offset_index_bytes=sizes[Part.OFFSET_INDEX],
+        time_index_bytes=sizes[Part.TIME_INDEX],
         max_timestamp_ms=max_timestamp_ms,
         leader_epochs=leader_epochs,
-        has_transaction_index=listed.part_bytes(Part.TRANSACTION_INDEX) is not None,
+        has_transaction_index=Part.TRANSACTION_INDEX in sizes,
         first_timestamp_ms=first.max_timestamp_ms,
     )
+    return storage.with_stored_sizes(segment, listed)
 
 
 def listed_checkpoint(
@@ -144,7 +146,7 @@ def listed_checkpoint(
     Raises CorruptLog and UnreadableObject.
     """
     part = Part.LEADER_EPOCH_CHECKPOINT
-    if listed.part_bytes(part) is None:
+    if part not in storage.part_sizes(key, listed):
         return ()
     data, _, where = _part(storage, key, listed, part)
     return read_leader_epoch_checkpoint(data, where)
@@ -154,7 +156,8 @@ def last_offset_seen(storage: RemoteTier, key: PartitionKey, listed: ListedSegme
     """The last offset of a corrupt log's batches, up to the first impossible header; -1: none."""
     last_offset = -1
     with suppress(TierfoldError):
-        for _, head in _log_reader(storage, key, listed).heads(0):
+        sizes = storage.part_sizes(key, listed)
+        for _, head in _log_reader(storage, key, listed, sizes).heads(0):
             is_ahead = head.base_offset >= max(listed.start_offset, last_offset + 1)
             if not is_ahead or head.last_offset > listed.start_offset + OFFSET_SPAN_MAX:
                 break
@@ -193,15 +196,25 @@ def read_checkpoint(
     return read_leader_epoch_checkpoint(*storage.part_of(key, segment, part))
 
 
-def _open_log(storage: RemoteTier, key: PartitionKey, listed: ListedSegment) -> _LogReader:
-    log = _log_reader(storage, key, listed)
-    where = log.where
+def _sizes(
+    storage: RemoteTier, key: PartitionKey, listed: ListedSegment
+) -> Mapping[Part, int]:
+    """The sizes of the parts; raises UnreadableObject if an object is missing."""
     if listed.missing_parts:
+        where = storage.uri(address_of(key, listed), Part.LOG)
         raise UnreadableObject(
-            f"the segment lacks {', '.join(f'.{part}' for part in listed.missing_parts)}",
+            f"the segment lacks {listed.lacking}",
             where=where.removesuffix(f".{Part.LOG.value}"),
             remedy="If its upload is still running, run again later; else restore it from a copy.",
         )
+    return storage.part_sizes(key, listed)
+
+
+def _open_log(
+    storage: RemoteTier, key: PartitionKey, listed: ListedSegment, sizes: Mapping[Part, int]
+) -> _LogReader:
+    log = _log_reader(storage, key, listed, sizes)
+    where = log.where
     if log.size_bytes == 0:
         raise CorruptLog(
             "the segment has 0 bytes: no broker uploads one, and consumers get stuck there",
@@ -213,12 +226,12 @@ def _open_log(storage: RemoteTier, key: PartitionKey, listed: ListedSegment) -> 
 
 
 def _log_reader(
-    storage: RemoteTier, key: PartitionKey, listed: ListedSegment
+    storage: RemoteTier, key: PartitionKey, listed: ListedSegment, sizes: Mapping[Part, int]
 ) -> _LogReader:
     return _LogReader(
         tier=storage,
         address=address_of(key, listed),
-        size_bytes=listed.part_bytes(Part.LOG) or 0,
+        size_bytes=sizes.get(Part.LOG, 0),
         window=np.empty(0, np.uint8),
     )
 

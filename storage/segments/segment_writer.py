@@ -1,9 +1,10 @@
 """Writes a new segment under a new id: its log as a stream, then the files beside it.
 
 Readers ignore the segment until the catalog names it. Each stretch is parsed and its checksums are
-compared before it is written. Once all objects are written, each is compared with what the store
-says of it: with its checksum of the whole object if it has one, else the object is read back. A
-local disk may answer from its cache, so this does not show what survives a power cut.
+compared before it is written. Once all objects are written, each part is compared with what the
+store says of it: with its checksum of the whole object if it has one, else the part is read back. A
+part that is stored encoded is always read back, and decoded. A local disk may answer from its
+cache, so this does not show what survives a power cut.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.commits.receipts import StagedObject, VerifiedObjects
+from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.leader_epochs import merged_epochs
@@ -30,7 +31,7 @@ from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.segments.log_windows import stored_object
 from tierfold.storage.tiers.object_store import Bytes
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 
 class SegmentWriter:
@@ -53,11 +54,12 @@ class SegmentWriter:
         self._group = group
         self._run = run
         self._index_interval_bytes = index_interval_bytes
-        self._staged = tier.new_segment(key, group.start_offset)
+        sources = [address_of(key, segment) for segment in group.segments]
+        self._staged = tier.new_segment(key, group.start_offset, sources)
         self._heads: list[BatchHeads] = []
         self._crc32c = 0
-        self._objects: list[StagedObject] = []
-        self._verified = VerifiedObjects()
+        self._parts: list[StagedPart] = []
+        self._verified = VerifiedParts()
         self._contexts = ExitStack()
         self._log = self._contexts.enter_context(self._staged.open_log())
 
@@ -73,13 +75,18 @@ class SegmentWriter:
         self._contexts.__exit__(kind, error, trace)
 
     @property
-    def objects(self) -> tuple[StagedObject, ...]:
-        """The written objects, in order; complete once `finish` has returned."""
-        return tuple(self._objects)
+    def parts(self) -> tuple[StagedPart, ...]:
+        """The written parts, in order; complete once `finish` has returned."""
+        return tuple(self._parts)
 
     @property
-    def verified(self) -> VerifiedObjects:
-        """How the objects were verified; complete once `finish` has returned."""
+    def objects(self) -> tuple[tuple[str, int], ...]:
+        """See `StagedSegment.objects`; complete once `finish` has returned."""
+        return self._staged.objects
+
+    @property
+    def verified(self) -> VerifiedParts:
+        """How the parts were verified; complete once `finish` has returned."""
         return self._verified
 
     @property
@@ -106,11 +113,12 @@ class SegmentWriter:
         checkpoint are copied from the last source, which ends at the same offset.
 
         Raises UnreadableObject, also if the store returns other bytes than were written, and
-        CorruptLog if the source's snapshot or checkpoint is corrupt.
+        CorruptLog if the source's snapshot or checkpoint is corrupt, or what was written cannot be
+        decoded.
         """
         self._contexts.close()
-        log = StagedObject(part=Part.LOG, size_bytes=self._log.size_bytes, crc32c=self._crc32c)
-        self._objects.append(log)
+        log = StagedPart(part=Part.LOG, size_bytes=self._log.size_bytes, crc32c=self._crc32c)
+        self._parts.append(log)
         group = self._group
         heads = joined_heads(self._heads)
         offset_index, time_index = build_indexes(
@@ -123,8 +131,7 @@ class SegmentWriter:
         if listed:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
         self._copy_side_files()
-        self._verify()
-        return Segment(
+        segment = Segment(
             segment_id=self._staged.address.segment_id,
             start_offset=group.start_offset,
             end_offset=group.end_offset,
@@ -138,6 +145,9 @@ class SegmentWriter:
             earliest_due_ms=earliest_due_ms,
             written_by_run=self._run,
         )
+        segment = self._staged.finish(segment)
+        self._verify()
+        return segment
 
     def _copy_side_files(self) -> None:
         """Copy them from the last source, but parse them first: no corrupt file is copied."""
@@ -148,7 +158,7 @@ class SegmentWriter:
 
     def _put(self, part: Part, data: bytes) -> None:
         self._staged.put(part, data)
-        self._objects.append(_staged(part, [data]))
+        self._parts.append(_staged(part, [data]))
 
     def _verify(self) -> None:
         """Compare what the store keeps with what was written; raises UnreadableObject.
@@ -157,14 +167,14 @@ class SegmentWriter:
         where there is none, the object is read back.
         """
         address = self._staged.address
-        for written in self._objects:
+        for written in self._parts:
             part = Part(written.part)
             stated = self._tier.stored_checksum(address, part)
             if stated is not None and (stated.size_bytes, stated.crc32c) == (
                 written.size_bytes,
                 written.crc32c,
             ):
-                self._verified += VerifiedObjects(by_checksum=1)
+                self._verified += VerifiedParts(by_checksum=1)
                 continue
             stored = stored_object(self._tier, address, part, written.size_bytes)
             found = _staged(part, stored.ranges())
@@ -176,7 +186,7 @@ class SegmentWriter:
                     remedy="Nothing was committed. Check the disk or store, and whether another"
                     " program changes the tier's objects; then run again.",
                 )
-            self._verified += VerifiedObjects(by_reading_back=1)
+            self._verified += VerifiedParts(by_reading_back=1)
 
 
 _COPIED: Final[tuple[tuple[Part, Callable[[Bytes, str], object]], ...]] = (
@@ -186,10 +196,10 @@ _COPIED: Final[tuple[tuple[Part, Callable[[Bytes, str], object]], ...]] = (
 """Parts that are copied from the last source, and their parsers."""
 
 
-def _staged(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedObject:
-    """The size and the checksum of an object, given piece by piece."""
+def _staged(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
+    """The size and the checksum of a part, given piece by piece."""
     size_bytes = crc32c = 0
     for data in pieces:
         size_bytes += len(data)
         crc32c = object_crc32c(data, crc32c)
-    return StagedObject(part=part, size_bytes=size_bytes, crc32c=crc32c)
+    return StagedPart(part=part, size_bytes=size_bytes, crc32c=crc32c)

@@ -15,5 +15,7 @@
     bucket_store           an object store in a bucket
     locations              names the place of a tier or a catalog, and opens its store
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage
+    aiven                  the layout of Aiven's tiered storage plugin
+    layout_options         options of a layout that are no secrets
     tier_uris              opens a tier by its path or URI
 """

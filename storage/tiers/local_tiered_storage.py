@@ -10,7 +10,7 @@ Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSeg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
-from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_own_id, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
@@ -35,12 +35,15 @@ from tierfold.storage.tiers.object_store import (
 from tierfold.storage.tiers.remote_tier import (
     CATALOG_FOLDER,
     PARTS,
+    Access,
     Listing,
     Part,
+    PartOrder,
     RemoteTier,
     SegmentAddress,
     StagedSegment,
     address_of,
+    leaves,
 )
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -57,11 +60,11 @@ REQUIRED_PARTS: Final = tuple(part for part in PARTS if part is not Part.TRANSAC
 _SEGMENT: Final = re.compile(rf"([0-9]{{20}})-({KAFKA_UUID_PATTERN})\.({'|'.join(PARTS)})")
 
 
-def tier_path(text: str) -> Path:
-    """The folder that holds `TIER_FOLDER`, named by a path or a `file:` URI.
+def existing_folder(text: str) -> Path:
+    """The folder that a path or a `file:` URI names.
 
     Raises BadSettings if there is none or `local_path` refuses the text, UnreadableObject if it may
-    not be read.
+    not be entered.
     """
     path = local_path(text, of="tier")
     try:
@@ -71,16 +74,32 @@ def tier_path(text: str) -> Path:
                 where=str(path),
                 remedy="Check the path, and whether the tier's file system is mounted.",
             )
+    except OSError as error:
+        raise _not_listed(path, error) from error
+    return path
+
+
+def tier_path(text: str) -> Path:
+    """The folder that holds `TIER_FOLDER`, named by a path or a `file:` URI.
+
+    Raises as `existing_folder` does, and BadSettings if `TIER_FOLDER` is not in it.
+    """
+    path = existing_folder(text)
+    try:
         if not (path / TIER_FOLDER).is_dir():
             found = sorted(child.name for child in path.iterdir())
             raise _no_tier(str(path), found, in_bucket=False)
     except OSError as error:
-        raise UnreadableObject(
-            f"cannot list this folder: {error.strerror}",
-            where=str(path),
-            remedy="Check the path, and let the user that runs tierfold read the tier.",
-        ) from error
+        raise _not_listed(path, error) from error
     return path
+
+
+def _not_listed(path: Path, error: OSError) -> UnreadableObject:
+    return UnreadableObject(
+        f"cannot list this folder: {error.strerror}",
+        where=str(path),
+        remedy="Check the path, and let the user that runs tierfold read the tier.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +158,12 @@ class LocalTieredStorage(RemoteTier):
         address = address_of(key, listed)
         return tuple((part_key(address, Part(part)), size) for part, size in listed.parts)
 
-    def new_segment(self, key: PartitionKey, start_offset: int) -> StagedFiles:
+    def new_segment(
+        self,
+        key: PartitionKey,
+        start_offset: int,
+        sources: Sequence[SegmentAddress] = (),  # noqa: ARG002 - all are stored alike
+    ) -> StagedFiles:
         """See `RemoteTier.new_segment`."""
         return StagedFiles(self, SegmentAddress(key, new_segment_id(), start_offset))
 
@@ -152,10 +176,34 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.read_part`."""
         return self.store.read(part_key(address, part))
 
+    def part_sizes(
+        self,
+        key: PartitionKey,  # noqa: ARG002 - the listing says it all
+        listed: ListedSegment,
+    ) -> Mapping[Part, int]:
+        """See `RemoteTier.part_sizes`: each part is an object."""
+        return {Part(part): size_bytes for part, size_bytes in listed.parts}
+
+    def with_stored_sizes(
+        self,
+        segment: Segment,
+        listed: ListedSegment,  # noqa: ARG002 - parts are stored as they are
+    ) -> Segment:
+        """See `RemoteTier.with_stored_sizes`: they are those of the parts."""
+        return segment
+
     @property
-    def maps_ranges(self) -> bool:
-        """See `RemoteTier.maps_ranges`."""
-        return self.store.maps_ranges
+    def reads_incomplete(self) -> bool:
+        """See `RemoteTier.reads_incomplete`."""
+        return True
+
+    def access(
+        self,
+        address: SegmentAddress,  # noqa: ARG002 - all parts are objects
+        part: Part,  # noqa: ARG002
+    ) -> Access:
+        """See `RemoteTier.access`."""
+        return Access(is_mapped=self.store.maps_ranges)
 
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
@@ -182,28 +230,44 @@ class LocalTieredStorage(RemoteTier):
 
 @dataclass(slots=True)
 class StagedFiles(StagedSegment):
-    """A segment being written in this layout; see `StagedSegment`."""
+    """A segment being written in this layout; see `StagedSegment`.
+
+    The checkpoint is the last part, and required.
+    """
 
     tier: LocalTieredStorage
     address: SegmentAddress
-    _written: list[Part] = field(default_factory=list)
+    _order: PartOrder = field(default_factory=PartOrder)
+    _objects: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def objects(self) -> tuple[tuple[str, int], ...]:
+        """See `StagedSegment.objects`."""
+        return tuple(self._objects)
 
     @contextmanager
     def open_log(self) -> Iterator[ObjectWriter]:
         """See `StagedSegment.open_log`."""
         with self.tier.store.open_new(self._next(Part.LOG)) as writer:
             yield writer
-        self._written.append(Part.LOG)
+        self._add(Part.LOG, writer.size_bytes)
 
     def put(self, part: Part, data: Bytes) -> None:
         """See `StagedSegment.put`."""
         self.tier.store.create(self._next(part), data)
-        self._written.append(part)
+        self._add(part, len(data))
+
+    def finish(self, segment: Segment) -> Segment:
+        """See `StagedSegment.finish`."""
+        return segment
 
     def _next(self, part: Part) -> str:
-        if self._written and PARTS.index(part) <= PARTS.index(self._written[-1]):
-            raise ValueError(f".{part.value} must be written before .{self._written[-1].value}")
+        self._order.check(part)
         return part_key(self.address, part)
+
+    def _add(self, part: Part, size_bytes: int) -> None:
+        self._order.add(part)
+        self._objects.append((part.value, size_bytes))
 
 
 def part_key(address: SegmentAddress, part: Part) -> str:
@@ -211,7 +275,7 @@ def part_key(address: SegmentAddress, part: Part) -> str:
     name = f"{address.start_offset:020d}-{address.segment_id}.{part.value}"
     found = f"{partition_folder(address.key)}/{name}"
     if found.count("/") != 2:
-        raise _leaves(found, "partition's folder")
+        raise leaves(found, "partition's folder")
     return found
 
 
@@ -242,7 +306,7 @@ def partition_folder(key: PartitionKey) -> str:
     """
     folder = f"{TIER_FOLDER}/{key.topic}-{key.partition}-{key.topic_id}"
     if folder.count("/") != 1:
-        raise _leaves(folder, "tier")
+        raise leaves(folder, "tier")
     return folder
 
 
@@ -275,14 +339,6 @@ def _is_own(name: str) -> bool:
     """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
     found = _SEGMENT.match(name)
     return name.startswith(".") or (found is not None and is_own_id(found[2]))
-
-
-def _leaves(object_key: str, what: str) -> UnreadableObject:
-    return UnreadableObject(
-        f"the name leaves the {what}",
-        where=object_key,
-        remedy="No topic, id or segment has such a name; please report where it came from.",
-    )
 
 
 def _no_tier(where: str, found: Sequence[str], *, in_bucket: bool) -> BadSettings:

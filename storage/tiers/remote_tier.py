@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
 from tierfold.storage.tiers.request_counts import Requests
 
 
 class Part(StrEnum):
-    """A part of a segment (Kafka `LogSegmentData`), in the order in which parts are written.
-
-    The checkpoint comes last, so a segment whose writing was interrupted is never complete.
-    """
+    """A part of a segment (Kafka `LogSegmentData`), in the order in which parts are written."""
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -64,18 +62,43 @@ Listing: TypeAlias = tuple[ListedSegment, ...]
 """A partition's segments by start offset and id."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How a part is best read."""
+
+    is_mapped: bool = False
+    """Ranges are mapped from a file, neither copied nor held: one range is enough."""
+    unit_bytes: int = 1
+    """The part is stored in units of so many bytes; each range should end where a unit does."""
+    is_in_order: bool = False
+    """A range is cheap only if it begins where the one before it ended."""
+
+
 class StagedSegment(Protocol):
-    """A segment being written, in the order of `PARTS`; the catalog does not name it yet."""
+    """A segment being written, in the order of `PARTS`; the catalog does not name it yet.
+
+    One whose writing was interrupted is never complete.
+    """
 
     @property
     def address(self) -> SegmentAddress:
         """Its address, with a fresh id."""
+
+    @property
+    def objects(self) -> tuple[tuple[str, int], ...]:
+        """The objects written so far, as in `ListedSegment.parts`: suffix, and bytes."""
 
     def open_log(self) -> AbstractContextManager[ObjectWriter]:
         """Write the `.log` piece by piece; raises UnreadableObject."""
 
     def put(self, part: Part, data: Bytes) -> None:
         """Write a whole part; raises UnreadableObject, and ValueError out of order."""
+
+    def finish(self, segment: Segment) -> Segment:
+        """Complete the segment once all parts are written; its metadata is `segment`.
+
+        Returns the metadata with the stored sizes that the catalog needs; raises UnreadableObject.
+        """
 
 
 class RemoteTier(Protocol):
@@ -103,32 +126,54 @@ class RemoteTier(Protocol):
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """The segment's objects: each one's key in the store, and its stored size in bytes."""
 
-    def new_segment(self, key: PartitionKey, start_offset: int) -> StagedSegment:
-        """A segment to be written under a fresh id."""
+    def new_segment(
+        self, key: PartitionKey, start_offset: int, sources: Sequence[SegmentAddress] = ()
+    ) -> StagedSegment:
+        """A segment to be written under a fresh id, stored as its `sources` are.
+
+        Raises UnreadableObject and CorruptLog if that cannot be found out, BadSettings if it
+        contradicts the layout's options.
+        """
 
     def delete_segment(self, address: SegmentAddress) -> None:
-        """Delete the parts that exist, last written first; raises UnreadableObject.
+        """Delete the objects that exist, last written first; raises UnreadableObject.
 
         If interrupted, it leaves an incomplete segment, never one that looks complete.
         """
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
-        """A whole part; raises UnreadableObject."""
+        """A whole part; raises as `read_range` does."""
+
+    def part_sizes(self, key: PartitionKey, listed: ListedSegment) -> Mapping[Part, int]:
+        """The size in bytes of each part that the segment has, as `read_part` returns it.
+
+        Raises UnreadableObject and CorruptLog if the layout must open an object for it.
+        """
+
+    def with_stored_sizes(self, segment: Segment, listed: ListedSegment) -> Segment:
+        """The segment's metadata with the stored sizes, which planning compares with listings."""
 
     @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`."""
+    def reads_incomplete(self) -> bool:
+        """Whether the `.log` of an incomplete segment can be read."""
+
+    def access(self, address: SegmentAddress, part: Part) -> Access:
+        """How the part is best read; raises UnreadableObject and CorruptLog."""
 
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int
     ) -> NDArray[np.uint8]:
         """Up to `length` bytes of a part from `start` on, fewer at its end.
 
-        Raises UnreadableObject.
+        Raises UnreadableObject, and CorruptLog if the part is stored encoded and cannot be decoded.
         """
 
     def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
-        """What the store says of the part's bytes; see `ObjectStore.stored_checksum`."""
+        """What the store says of the part's bytes; see `ObjectStore.stored_checksum`.
+
+        None, too, if the part is stored encoded or with others in one object: then only reading it
+        back shows that it can be decoded.
+        """
 
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """The part's full name, for messages."""
@@ -152,13 +197,38 @@ class RemoteTier(Protocol):
     def part_of(
         self, key: PartitionKey, segment: Segment, part: Part
     ) -> tuple[NDArray[np.uint8], str]:
-        """A whole part of a segment, and its full name; raises UnreadableObject."""
+        """A whole part of a segment, and its full name; raises as `read_range` does."""
         address = address_of(key, segment)
         return self.read_part(address, part), self.uri(address, part)
 
     def log_name(self, key: PartitionKey, segment: Segment) -> str:
         """The full name of the `.log` from the effective start on, for messages about positions."""
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
+
+
+class PartOrder:
+    """The order in which the parts of a segment are written: that of `PARTS`."""
+
+    def __init__(self) -> None:
+        self._last: Part | None = None
+
+    def check(self, part: Part) -> None:
+        """Raise ValueError if the part, or one after it, was written."""
+        if self._last is not None and PARTS.index(part) <= PARTS.index(self._last):
+            raise ValueError(f".{part.value} must be written before .{self._last.value}")
+
+    def add(self, part: Part) -> None:
+        """The part is written."""
+        self._last = part
+
+
+def leaves(object_key: str, what: str) -> UnreadableObject:
+    """The error for a name that leads out of the tier, or out of a folder in it."""
+    return UnreadableObject(
+        f"the name leaves the {what}",
+        where=object_key,
+        remedy="No topic, id or segment has such a name; please report where it came from.",
+    )
 
 
 def counted_from(where: str, skipped_bytes: int) -> str:

@@ -13,7 +13,7 @@ from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import to_remote
-from tierfold.compaction.commits.receipts import VerifiedObjects
+from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import COMPACTED
@@ -36,7 +36,7 @@ class Passed(NamedTuple):
     records_in: int
     records_out: int
     requests: Requests = Requests()
-    verified: VerifiedObjects = VerifiedObjects()
+    verified: VerifiedParts = VerifiedParts()
 
 
 def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
@@ -68,7 +68,7 @@ def tierfold_pass(tier: Path | str) -> Passed:
         records_in=report.counts.records_in,
         records_out=report.counts.kept,
         requests=context.requests,
-        verified=report.objects_verified,
+        verified=report.parts_verified,
     )
 
 

@@ -11,9 +11,10 @@ from tierfold.compaction.commits.commit import ReleaseClaim, Requirement, Update
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, run_context
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 ORDERS: Final = key_of("orders")
 

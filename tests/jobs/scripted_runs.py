@@ -15,7 +15,10 @@ from tierfold.jobs.cli import arguments as cli_arguments
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs import vacuum as vacuum_job
 from tierfold.jobs.verbs import vacuum_survey
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
+from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
+from tierfold.storage.tiers.layout_options import LayoutOptions
+from tierfold.storage.tiers.local_paths import local_path
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 from tierfold.storage.tiers.store_options import StoreOptions
 
 
@@ -25,12 +28,18 @@ def scripted(*rules: Rule) -> Iterator[Script]:
     script = Script(*rules)
 
     def opened_so(
-        tier_uri: str, catalog_uri: str | None, now: int | None, options: StoreOptions
+        tier_uri: str,
+        catalog_uri: str | None,
+        now: int | None,
+        options: StoreOptions,
+        layout: LayoutOptions,
     ) -> RunContext:
-        context = run_context(tier_uri, catalog_uri, now, options)
+        context = run_context(tier_uri, catalog_uri, now, options, layout)
+        assert isinstance(context.tier, LocalTieredStorage | AivenTier)
+        store = ScriptedStore(local_path(tier_uri, of="tier"), script)
         return replace(
             context,
-            tier=LocalTieredStorage(ScriptedStore(tier_path(tier_uri), script)),
+            tier=replace(context.tier, store=store),
             catalog=ScriptedCatalog(context.catalog_uri, script),
         )
 

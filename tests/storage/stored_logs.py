@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tierfold.storage.segments.log_windows import StoredObject
+from tierfold.storage.tiers.remote_tier import Access
 
 
 def stored(log: bytes | np.ndarray, **fields: Any) -> StoredObject:
@@ -26,7 +27,7 @@ def small_windows(
     """Read every log in windows, and in ranges if given, of so many bytes."""
     replaced = {"window_bytes": window_bytes}
     if range_bytes is not None:
-        replaced |= {"range_bytes": range_bytes, "is_mapped": False}
+        replaced |= {"range_bytes": range_bytes, "access": Access}
     begin = StoredObject.__init__
 
     def small(log: StoredObject, **fields: Any) -> None:

@@ -11,6 +11,7 @@ IMPORTED_AS: Final = {
     "delta-spark": "delta",
     "google-crc32c": "google_crc32c",
     "import-linter": "importlinter",
+    "pycryptodome": "Crypto",
     "pytest-xdist": "xdist",
 }
 """Distributions whose import name differs from their own."""

@@ -13,8 +13,8 @@ from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
-    StagedObject,
-    VerifiedObjects,
+    StagedPart,
+    VerifiedParts,
     listing_violations,
     receipt_violations,
     result_of,
@@ -31,7 +31,7 @@ LAST = SegmentGroup(segments=(FOURTH,))
 GROUPS = (PAIR, SINGLE, LAST)
 
 SIZES = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": 700, "index": 8, "timeindex": 12}
-STAGED = tuple(StagedObject(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
+STAGED = tuple(StagedPart(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
 WRITTEN = GroupReceipt(
     group_index=0,
     result=GroupResult.WRITTEN,
@@ -43,7 +43,8 @@ WRITTEN = GroupReceipt(
     bytes_written=700,
     records_written=15,
     staged=STAGED,
-    verified=VerifiedObjects(by_checksum=1, by_reading_back=len(STAGED) - 1),
+    verified=VerifiedParts(by_checksum=1, by_reading_back=len(STAGED) - 1),
+    stored=tuple(SIZES.items()),
 )
 UNCHANGED = GroupReceipt(
     group_index=1,
@@ -63,7 +64,7 @@ EMPTIED = GroupReceipt(
     staged=tuple(
         replace(entry, size_bytes=61) if entry.part == "log" else entry for entry in STAGED
     ),
-    verified=VerifiedObjects(by_reading_back=len(STAGED)),
+    verified=VerifiedParts(by_reading_back=len(STAGED)),
 )
 SOUND = (WRITTEN, UNCHANGED, EMPTIED)
 RECORDS, RECORD_BYTES = 27, 160
@@ -78,7 +79,7 @@ def violations(
     return "; ".join(found)
 
 
-def with_sizes(**sizes: int) -> tuple[StagedObject, ...]:
+def with_sizes(**sizes: int) -> tuple[StagedPart, ...]:
     """The objects of `WRITTEN`, some of another size."""
     return tuple(
         replace(entry, size_bytes=sizes.get(entry.part, entry.size_bytes)) for entry in STAGED
@@ -154,7 +155,7 @@ ALL_KEPT: Final = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=
         ),
         *(
             (
-                {"verified": VerifiedObjects(by_checksum=verified)},
+                {"verified": VerifiedParts(by_checksum=verified)},
                 f"{len(STAGED)} objects were written, {verified} verified",
             )
             for verified in (0, len(STAGED) - 1, len(STAGED) + 1)
@@ -192,21 +193,45 @@ def test_no_group_is_left_without_a_segment() -> None:
 
 def test_a_written_group_has_objects() -> None:
     expected = "group [0, 19]: no objects were written"
-    wrong = replace(WRITTEN, staged=(), verified=VerifiedObjects())
+    wrong = replace(WRITTEN, staged=(), verified=VerifiedParts())
     assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_transaction_index_is_written_if_the_segment_has_one(is_named: bool) -> None:
     assert WRITTEN.segment is not None
-    index = StagedObject(part="txnindex", size_bytes=34, crc32c=1)
+    index = StagedPart(part="txnindex", size_bytes=34, crc32c=1)
     named = replace(WRITTEN.segment, has_transaction_index=is_named)
     right = (*STAGED, index) if is_named else STAGED
     wrong = STAGED if is_named else (*STAGED, index)
     for staged, sound in ((right, True), (wrong, False)):
-        verified = VerifiedObjects(by_reading_back=len(staged))
+        verified = VerifiedParts(by_reading_back=len(staged))
         receipt = replace(WRITTEN, segment=named, staged=staged, verified=verified)
         assert (violations(receipt, UNCHANGED, EMPTIED) == "") == sound
+
+
+ENCODED: Final = replace(
+    spanning(0, 19), stored_log_bytes=900, stored_indexes_bytes=50, has_transaction_index=False
+)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({"log": 900, "indexes": 50, "rsm-manifest": 7}, ""),
+        (
+            {"log": 700, "indexes": 50, "rsm-manifest": 7},
+            "group [0, 19]: .log of 700 bytes was stored, 900 named",
+        ),
+        (
+            {"log": 900, "rsm-manifest": 7},
+            "group [0, 19]: .indexes of None bytes was stored, 50 named",
+        ),
+    ],
+)
+def test_stored_sizes_are_those_of_the_objects(stored: dict[str, int], expected: str) -> None:
+    receipt = replace(WRITTEN, segment=ENCODED, stored=tuple(stored.items()))
+    assert violations(receipt, UNCHANGED, EMPTIED) == expected
 
 
 def test_all_violations_are_reported_at_once() -> None:
@@ -233,7 +258,7 @@ def listing_with(**sizes: int | None) -> ListedSegment:
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
 def test_every_object_that_the_layout_requires_was_written(part: str) -> None:
-    wrong = replace(WRITTEN, staged=tuple(entry for entry in STAGED if entry.part != part))
+    wrong = replace(WRITTEN, stored=tuple(entry for entry in SIZES.items() if entry[0] != part))
     found = listing_violations((wrong, UNCHANGED), [listing_with(**{part: None})])
     assert found == (f"{NAME}.{part} was not written",)
 

@@ -34,7 +34,7 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     report = ran.partitions["large", 0]
     # The last segment loses no record, so it is not rewritten.
     assert (report["outcome"], report["objects_written"]) == ("compacted", 5 * (SEGMENTS - 1))
-    assert report["objects_verified"] == {
+    assert report["parts_verified"] == {
         "by_checksum": 0,
         "by_reading_back": report["objects_written"],
     }

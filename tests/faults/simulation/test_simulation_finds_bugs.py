@@ -22,7 +22,7 @@ from tests.faults.simulation.scenario import played
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
-from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedObjects
+from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedParts
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.deletion import deletion_plan
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
@@ -124,7 +124,7 @@ def nothing_is_verified(patch: pytest.MonkeyPatch) -> None:
     """What was written is compared with nothing before the commit."""
 
     def believe(writer: SegmentWriter) -> None:
-        writer._verified = VerifiedObjects(by_reading_back=len(writer.objects))
+        writer._verified = VerifiedParts(by_reading_back=len(writer.parts))
 
     patch.setattr(SegmentWriter, "_verify", believe)
     patch.setattr(check_and_commit, "listing_violations", lambda *_: ())

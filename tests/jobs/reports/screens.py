@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.compaction.builders import KEY
 from tierfold.compaction.cleaning.counts import Counts
-from tierfold.compaction.commits.receipts import VerifiedObjects
+from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.verification.comparison import SecondOpinion
 from tierfold.jobs.pipeline.partition_report import (
@@ -42,7 +42,7 @@ DONE: Final = PartitionReport(
     key=KEY,
     outcome=COMPACTED,
     counts=Counts(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066),
-    objects_verified=VerifiedObjects(by_checksum=500, by_reading_back=2500),
+    parts_verified=VerifiedParts(by_checksum=500, by_reading_back=2500),
 )
 PLAN: Final = PartitionReport(key=KEY, outcome=PLANNED, first_dirty=5, next_offset=12_155)
 LONG: Final = replace(KEY, topic="a-topic-whose-name-is-long")

@@ -91,7 +91,7 @@ def test_a_tour_of_every_verb(tier: str, tmp_path: Path) -> None:
     compacted = ran("compact", tier, *ALWAYS, *NOW, *DETACHED, "--json")
     assert compacted.entry["outcome"] == "compacted"
     verified = {"by_checksum": 0, "by_reading_back": 5}  # No endpoint but Amazon's is believed.
-    assert compacted.entry["objects_verified"] == verified
+    assert compacted.entry["parts_verified"] == verified
     assert read_live(tier, tmp_path) == latest_updates(3)
     assert uploads < objects(tier)
     assert "agree with the originals" in ran("verify", tier).stdout

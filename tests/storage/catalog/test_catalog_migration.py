@@ -1,4 +1,5 @@
-"""A catalog in format 3, which lacks the columns for overlaps, is read and upgraded."""
+"""Catalogs that lack columns of today are read and upgraded: format 3, and the first of format 4.
+"""
 
 from __future__ import annotations
 
@@ -19,33 +20,47 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.schema import FORMAT_VERSION, PARTITIONS, RETIRED_SEGMENT, SEGMENT
 
-NEW_OF_A_SEGMENT: Final = ("skipped_offsets", "skipped_bytes", "agrees_with")
-NEW_OF_A_ROW: Final = ("forgotten",)
+SINCE_LAYOUTS: Final = ("stored_log_bytes", "stored_indexes_bytes")
+NEW_OF_A_SEGMENT: Final = {
+    3: ("skipped_offsets", "skipped_bytes", "agrees_with", *SINCE_LAYOUTS),
+    4: SINCE_LAYOUTS,
+}
+NEW_OF_A_ROW: Final = {3: ("forgotten",), 4: ()}
 
 
-def old_type(kind: pa.DataType) -> pa.DataType:
-    """A column's type as format 3 had it."""
+def old_type(kind: pa.DataType, version: int) -> pa.DataType:
+    """A column's type as the first catalogs of that format had it."""
     if pa.types.is_list(kind):
         element = kind.value_field
-        return pa.list_(element.with_type(old_type(element.type)))
+        return pa.list_(element.with_type(old_type(element.type, version)))
     if pa.types.is_struct(kind):
-        return pa.struct(old_fields(kind, NEW_OF_A_SEGMENT))
+        return pa.struct(old_fields(kind, NEW_OF_A_SEGMENT[version], version))
     return kind
 
 
-def old_fields(fields: Iterable[pa.Field], new: Sequence[str]) -> list[pa.Field]:
-    return [field.with_type(old_type(field.type)) for field in fields if field.name not in new]
+def old_fields(fields: Iterable[pa.Field], new: Sequence[str], version: int) -> list[pa.Field]:
+    kept = (field for field in fields if field.name not in new)
+    return [field.with_type(old_type(field.type, version)) for field in kept]
 
 
-OLD_PARTITIONS: Final = pa.schema(old_fields(PARTITIONS, NEW_OF_A_ROW))
+OLD_PARTITIONS: Final = {
+    version: pa.schema(old_fields(PARTITIONS, NEW_OF_A_ROW[version], version))
+    for version in NEW_OF_A_ROW
+}
 
 
-def old_rows(states: list[PartitionState]) -> pa.Table:
-    """What format 3 wrote of these states."""
+@pytest.fixture(params=sorted(OLD_PARTITIONS))
+def version(request: pytest.FixtureRequest) -> int:
+    """The format of the old rows."""
+    return int(request.param)
+
+
+def old_rows(states: list[PartitionState], version: int) -> pa.Table:
+    """What the first catalogs of that format had of these states."""
     rows = table_of(states).to_pylist()
     for row in rows:
-        row["format_version"] = 3
-    return pa.Table.from_pylist(rows, schema=OLD_PARTITIONS)
+        row["format_version"] = version
+    return pa.Table.from_pylist(rows, schema=OLD_PARTITIONS[version])
 
 
 def old_state(partition: int) -> PartitionState:
@@ -63,22 +78,23 @@ def old_state(partition: int) -> PartitionState:
 
 
 @pytest.fixture
-def old(uri: str) -> list[PartitionState]:
-    """Two rows of one bucket and one of another, as format 3 wrote them."""
+def old(uri: str, version: int) -> list[PartitionState]:
+    """Two rows of one bucket and one of another, as old catalogs had them."""
     (elsewhere,) = topics(1)
     states = [old_state(0), old_state(1), replace(fresh(elsewhere), epoch=1, commit_id="x")]
-    DeltaTable.create(f"{uri}/partitions", schema=OLD_PARTITIONS, partition_by=["bucket"])
-    write_deltalake(f"{uri}/partitions", old_rows(states), mode="append")
+    schema = OLD_PARTITIONS[version]
+    DeltaTable.create(f"{uri}/partitions", schema=schema, partition_by=["bucket"])
+    write_deltalake(f"{uri}/partitions", old_rows(states, version), mode="append")
     return states
 
 
-def test_the_old_layout_is_the_new_one_without_its_columns() -> None:
-    old_segment = OLD_PARTITIONS.field("segments").type.value_type
+def test_the_old_layout_is_the_new_one_without_its_columns(version: int) -> None:
+    old_segment = OLD_PARTITIONS[version].field("segments").type.value_type
     assert {field.name for field in SEGMENT} - {field.name for field in old_segment} == {
-        *NEW_OF_A_SEGMENT
+        *NEW_OF_A_SEGMENT[version]
     }
-    assert {*PARTITIONS.names} - {*OLD_PARTITIONS.names} == {*NEW_OF_A_ROW}
-    assert all(SEGMENT.field(name).nullable for name in NEW_OF_A_SEGMENT)
+    assert {*PARTITIONS.names} - {*OLD_PARTITIONS[version].names} == {*NEW_OF_A_ROW[version]}
+    assert all(SEGMENT.field(name).nullable for name in NEW_OF_A_SEGMENT[version])
     assert RETIRED_SEGMENT.field("segment").type == SEGMENT
 
 
@@ -93,7 +109,7 @@ def versions(uri: str) -> dict[tuple[str, int], int]:
 
 
 def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
-    uri: str, old: list[PartitionState]
+    uri: str, old: list[PartitionState], version: int
 ) -> None:
     catalog = Catalog(uri)
     cut = a_segment(
@@ -104,6 +120,8 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
         skipped_bytes=100,
         size_bytes=900,
         agrees_with=(segment_id(30),),
+        stored_log_bytes=700,
+        stored_indexes_bytes=50,
     )
     grown = replace(old[0], segments=(*old[0].segments, cut))
     held = claim(catalog, grown, "a").state
@@ -122,8 +140,8 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
     # The table has the new columns; a row gets format 4 once its own partition is committed.
     assert versions(uri) == {
         (old[0].key.topic_id, 0): FORMAT_VERSION,
-        (old[1].key.topic_id, 1): 3,
-        (old[2].key.topic_id, old[2].key.partition): 3,
+        (old[1].key.topic_id, 1): version,
+        (old[2].key.topic_id, old[2].key.partition): version,
     }
 
 
@@ -151,16 +169,16 @@ def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -
     assert len(Catalog(uri).read()) == len(old) + 1
 
 
-@pytest.mark.parametrize("version", [2, FORMAT_VERSION + 1])
+@pytest.mark.parametrize("other", [2, FORMAT_VERSION + 1])
 def test_other_formats_are_refused_and_not_changed(
-    uri: str, old: list[PartitionState], version: int
+    uri: str, old: list[PartitionState], version: int, other: int
 ) -> None:
-    at = OLD_PARTITIONS.get_field_index("format_version")
-    rows = old_rows([replace(old[0], key=replace(KEY, partition=9))])
-    rows = rows.set_column(at, rows.schema.field(at), pa.array([version], pa.int32()))
+    rows = old_rows([replace(old[0], key=replace(KEY, partition=9))], version)
+    at = rows.schema.get_field_index("format_version")
+    rows = rows.set_column(at, rows.schema.field(at), pa.array([other], pa.int32()))
     write_deltalake(f"{uri}/partitions", rows, mode="append")
     before = DeltaTable(f"{uri}/partitions").version()
     for use in (lambda: Catalog(uri).read(), lambda: claim(Catalog(uri), old[0], "a")):
-        with pytest.raises(BadSettings, match=f"format version {version}"):
+        with pytest.raises(BadSettings, match=f"format version {other}"):
             use()
     assert DeltaTable(f"{uri}/partitions").version() == before

@@ -71,6 +71,8 @@ SEGMENTS = st.builds(
     written_by_run=RUN,
     skipped_bytes=SIZE,
     agrees_with=st.lists(KAFKA_ID, max_size=2).map(tuple),
+    stored_log_bytes=st.none() | SIZE,
+    stored_indexes_bytes=st.none() | SIZE,
 )
 
 
@@ -281,6 +283,8 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
             ("time_index_bytes", -1),
             ("written_by_run", "a/b"),
             ("skipped_bytes", -1),
+            ("stored_log_bytes", -1),
+            ("stored_indexes_bytes", -1),
             ("skipped_offsets", -1),
             ("skipped_offsets", A_SEGMENT.start_offset + 1),
         )

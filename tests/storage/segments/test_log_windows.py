@@ -40,7 +40,7 @@ from tierfold.storage.segments.log_windows import (
 )
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import Access, Part, address_of
 
 WHERE = "a log"
 
@@ -183,7 +183,7 @@ def test_windows_of_any_size_hold_what_the_whole_log_holds(
 ) -> None:
     content = whole(log)
     assert in_windows(stored(log, window_bytes=window_bytes, range_bytes=range_bytes)) == content
-    mapped = stored(log, window_bytes=window_bytes, is_mapped=True)
+    mapped = stored(log, window_bytes=window_bytes, access=lambda: Access(is_mapped=True))
     assert in_windows(mapped) == content
 
 

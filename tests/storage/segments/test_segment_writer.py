@@ -13,7 +13,7 @@ import pytest
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
 from tests.storage.call_scripts import Script
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
-from tierfold.compaction.commits.receipts import StagedObject, VerifiedObjects
+from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
@@ -196,7 +196,7 @@ def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log
 
 
 @pytest.mark.parametrize("listed", [(), (AN_ABORT,)])
-def test_the_writer_lists_its_objects_as_they_are_stored(
+def test_the_writer_lists_its_parts_as_they_are_written(
     log: Log, listed: tuple[AbortedTransaction, ...]
 ) -> None:
     with a_writer(log) as writer:
@@ -205,10 +205,11 @@ def test_the_writer_lists_its_objects_as_they_are_stored(
         segment = writer.finish(listed, None)
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
     lying = {part: part_of(log, segment, Part(part)) for part, _ in found.parts}
-    assert {object_.part: object_ for object_ in writer.objects} == {
-        part: StagedObject(part=part, size_bytes=len(data), crc32c=google_crc32c.value(data))
+    assert {staged.part: staged for staged in writer.parts} == {
+        part: StagedPart(part=part, size_bytes=len(data), crc32c=google_crc32c.value(data))
         for part, data in lying.items()
     }
+    assert sorted(writer.objects) == sorted(found.parts)
     assert writer.records == 6
 
 
@@ -269,7 +270,7 @@ def test_a_checksum_that_the_store_says_saves_reading_back_if_it_is_right(
     with a_writer(stating) as writer:
         writer.append(a_batch(0, 0))
         segment = writer.finish((AN_ABORT,), DUE_MS)
-    assert writer.verified == VerifiedObjects(
+    assert writer.verified == VerifiedParts(
         by_checksum=len(Part) - parts_read, by_reading_back=parts_read
     )
     assert sum(segment.segment_id in key for key in kind.read_keys) == parts_read

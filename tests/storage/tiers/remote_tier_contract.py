@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 from abc import abstractmethod
+from dataclasses import replace
 
 import google_crc32c
 import pytest
 
+from tierfold.compaction.discovery.listing import corrupted_parts, stored_sizes
 from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
-from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.storage.tiers.object_store import StoredChecksum
 from tierfold.storage.tiers.remote_tier import (
     PARTS,
@@ -31,9 +33,31 @@ def content(part: Part) -> bytes:
     return f"the bytes of {part}".encode()
 
 
+def described(address: SegmentAddress) -> Segment:
+    """The metadata of a segment that consists of `content`."""
+    return Segment(
+        segment_id=address.segment_id,
+        start_offset=address.start_offset,
+        end_offset=address.start_offset + 9,
+        size_bytes=len(content(Part.LOG)),
+        offset_index_bytes=len(content(Part.OFFSET_INDEX)),
+        time_index_bytes=len(content(Part.TIME_INDEX)),
+        max_timestamp_ms=17,
+        leader_epochs=(LeaderEpoch(epoch=3, start_offset=address.start_offset),),
+        has_transaction_index=True,
+        first_timestamp_ms=5,
+    )
+
+
 class RemoteTierContract:
     tier: RemoteTier
     """Without a segment."""
+    objects: int
+    """How many objects a segment has."""
+    first_read: str
+    """The suffix of the object that is read first."""
+    no_tier_says: str
+    """What the tier says of a place without one."""
 
     @abstractmethod
     def create_catalog(self) -> None:
@@ -47,6 +71,8 @@ class RemoteTierContract:
         staged = self.tier.new_segment(key, start_offset)
         for part in parts or PARTS:
             staged.put(part, content(part))
+        if not parts:
+            self.described = staged.finish(described(staged.address))
         return staged.address
 
     def partitions(self, count: int) -> list[PartitionKey]:
@@ -71,7 +97,10 @@ class RemoteTierContract:
         for part in PARTS[1:]:
             assert not self.tier.listing(KEY)[0].is_complete
             staged.put(part, str(part).encode())
+        staged.finish(described(staged.address))
         (listed,) = self.tier.listing(KEY)
+        assert listed.parts == tuple(sorted(staged.objects))
+        assert len(staged.objects) == self.objects
         assert listed.is_complete
         assert (listed.segment_id, listed.start_offset) == (staged.address.segment_id, 42)
         assert address_of(KEY, listed) == staged.address
@@ -93,7 +122,8 @@ class RemoteTierContract:
         ):
             with pytest.raises(UnreadableObject, match="it is not there") as caught:
                 read()
-            assert caught.value.where == self.tier.uri(address, Part.LOG)
+            stem = self.tier.uri(address, Part.LOG).removesuffix("log")
+            assert caught.value.where == stem + self.first_read
 
     def test_parts_out_of_order_are_refused(self) -> None:
         staged = self.tier.new_segment(KEY, 42)
@@ -131,7 +161,29 @@ class RemoteTierContract:
         complete, partial = self.tier.listing(keys[2])
         assert (complete.start_offset, complete.is_complete) == (200, True)
         assert (partial.start_offset, partial.is_complete) == (250, False)
-        assert complete.parts == tuple(sorted((str(part), len(content(part))) for part in PARTS))
+        assert self.tier.part_sizes(keys[2], complete) == {p: len(content(p)) for p in PARTS}
+
+    def test_every_part_is_read_back(self) -> None:
+        address = self.write(KEY, 0)
+        for part in PARTS:
+            assert self.tier.read_part(address, part).tobytes() == content(part)
+            whole = self.tier.read_range(address, part, 0, 10**6)
+            assert whole.tobytes() == content(part)
+            assert self.tier.access(address, part).unit_bytes > 0
+
+    def test_a_listing_has_the_sizes_that_the_catalog_knows(self) -> None:
+        address = self.write(KEY, 0)
+        (listed,) = self.tier.listing(KEY)
+        assert self.tier.with_stored_sizes(described(address), listed) == self.described
+        assert corrupted_parts([self.described], [listed], kind="live segment") == ()
+        sizes = stored_sizes(self.described)
+        assert sizes.keys() <= dict(listed.parts).keys()
+        for suffix, size_bytes in sizes.items():
+            parts = tuple(sorted({**dict(listed.parts), suffix: size_bytes + 1}.items()))
+            (found,) = corrupted_parts(
+                [self.described], [replace(listed, parts=parts)], kind="live segment"
+            )
+            assert f"has a .{suffix} of {size_bytes + 1} bytes, the catalog says" in found
 
     def test_the_objects_of_a_segment_have_their_sizes(self) -> None:
         address = self.write(KEY, 0)
@@ -139,7 +191,7 @@ class RemoteTierContract:
         objects = dict(self.tier.objects_of(KEY, listed))
         assert sum(objects.values()) == listed.size_bytes
         for part in PARTS:
-            assert any(self.tier.uri(address, part).endswith(key) for key in objects)
+            assert any(key in self.tier.uri(address, part) for key in objects)
 
     def test_a_deleted_segment_is_gone_and_an_interrupted_deletion_looks_incomplete(self) -> None:
         self.create_catalog()
@@ -156,22 +208,22 @@ class RemoteTierContract:
 
     def test_a_stored_checksum_is_right_or_missing(self) -> None:
         address = self.write(KEY, 0)
-        found = self.tier.stored_checksum(address, Part.LOG)
-        data = content(Part.LOG)
-        expected = StoredChecksum(size_bytes=len(data), crc32c=google_crc32c.value(data))
-        assert found in (None, expected)
+        for part in PARTS:
+            data = content(part)
+            expected = StoredChecksum(size_bytes=len(data), crc32c=google_crc32c.value(data))
+            assert self.tier.stored_checksum(address, part) in (None, expected)
 
     def test_requests_are_counted_where_there_are_any(self) -> None:
         before = self.tier.requests()
         self.write(KEY, 0)
         self.tier.listing(KEY)
         after = self.tier.requests()
-        assert (after - before).total in {0, len(PARTS) + 1}
+        assert (after - before).total in {0, self.objects + 1}
 
     def test_what_is_no_tier_is_refused_with_its_content(self) -> None:
         other = self.no_tier()
         for use in (other.check, other.partitions):
-            with pytest.raises(BadSettings, match="kafka-tiered-storage in it, but things"):
+            with pytest.raises(BadSettings, match=f"{self.no_tier_says} in it, but things"):
                 use()
 
     def test_no_partitions_name_leads_elsewhere(self) -> None:

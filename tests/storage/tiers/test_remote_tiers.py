@@ -13,12 +13,18 @@ from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
-from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, PARTS, RemoteTier
 from tierfold.storage.tiers.store_options import StoreOptions
 from tierfold.storage.tiers.tier_uris import open_tier
 
 
-class TestInAFolder(RemoteTierContract):
+class LocalLayout(RemoteTierContract):
+    objects = len(PARTS)
+    first_read = "log"
+    no_tier_says = TIER_FOLDER
+
+
+class TestInAFolder(LocalLayout):
     @pytest.fixture(autouse=True)
     def _in_a_folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
@@ -33,7 +39,7 @@ class TestInAFolder(RemoteTierContract):
         return LocalTieredStorage(LocalStore(self.folder / "other"))
 
 
-class InABucket(RemoteTierContract):
+class InABucket(LocalLayout):
     store: BucketStore
 
     def create_catalog(self) -> None:

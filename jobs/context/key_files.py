@@ -1,0 +1,78 @@
+"""Where the keys of an encrypted tier are: files, by the id of their key pair.
+
+A key itself never leaves the process that reads its file. A task brings the paths that the driver
+knows. The environment of each process may name others, since an executor's machine is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.storage.tiers.layout_options import KeyFile, LayoutOptions
+
+KEYS_VARIABLE: Final = "TIERFOLD_ENCRYPTION_KEYS"
+"""`ID=FILE,…`: key files of this machine."""
+
+
+def key_file_of(text: str, where: str) -> KeyFile:
+    """The key file in `ID=FILE`; raises BadSettings, which does not repeat the text.
+
+    Somebody may write a key where its file belongs.
+    """
+    key_id, _, path = (part.strip() for part in text.partition("="))
+    # A manifest separates the id from the wrapped key by a colon.
+    if not key_id or not path or ":" in key_id or "PRIVATE KEY" in text:
+        raise BadSettings(
+            "a key is not written as ID=FILE",
+            where=where,
+            remedy="Write the id of the key pair, an equals sign, and the path of a file with the"
+            " key, PEM or a JSON Web Key. An id has no colon.",
+        )
+    return KeyFile(key_id=key_id, path=path)
+
+
+def distinct(files: tuple[KeyFile, ...], where: str) -> tuple[KeyFile, ...]:
+    """The files; raises BadSettings if two have the same id."""
+    ids = [file.key_id for file in files]
+    for key_id in ids:
+        if ids.count(key_id) > 1:
+            raise BadSettings(
+                f"the key {key_id!r} has two files", where=where, remedy="Name each id once."
+            )
+    return files
+
+
+def joined(first: tuple[KeyFile, ...], then: tuple[KeyFile, ...]) -> tuple[KeyFile, ...]:
+    """Both, without the second file of an id."""
+    ids = {file.key_id for file in first}
+    return (*first, *(file for file in then if file.key_id not in ids))
+
+
+def with_own_paths(options: LayoutOptions, environment: Mapping[str, str]) -> LayoutOptions:
+    """The options with the paths that this process's environment names for their keys.
+
+    A worker adds no key: the driver decides which ones a run uses, and demands that Spark encrypts
+    what it writes to a disk if there is one. Raises BadSettings.
+    """
+    own = {file.key_id: file for file in _key_files_of(environment)}
+    files = tuple(own.get(file.key_id, file) for file in options.key_files)
+    return replace(options, key_files=files)
+
+
+def with_keys_of_environment(
+    options: LayoutOptions, environment: Mapping[str, str]
+) -> LayoutOptions:
+    """As `with_own_paths`, and the other keys of the environment behind those of the options."""
+    files = joined(options.key_files, _key_files_of(environment))
+    return with_own_paths(replace(options, key_files=files), environment)
+
+
+def _key_files_of(environment: Mapping[str, str]) -> tuple[KeyFile, ...]:
+    listed = environment.get(KEYS_VARIABLE, "").strip()
+    if not listed:
+        return ()
+    files = tuple(key_file_of(text, KEYS_VARIABLE) for text in listed.split(","))
+    return distinct(files, KEYS_VARIABLE)

@@ -1,0 +1,351 @@
+"""The tier in the layout of Aiven's plugin: three objects per segment.
+
+    `.log`           the segment in chunks, each compressed and encrypted if so configured
+    `.indexes`       the files beside it, one after the other, encrypted if so configured
+    `.rsm-manifest`  how the other two are stored
+
+Without its manifest nothing of a segment can be read. `RemoteTier`'s parts are Kafka's, decoded;
+listings show the objects as they are stored.
+Rule: Aiven's plugin, `RemoteStorageManager`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.storage.kafka.kafka_uuid import is_own_id, new_segment_id
+from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
+from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
+from tierfold.storage.tiers.aiven.key_files import check_key_files
+from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, Manifest, read_manifest
+from tierfold.storage.tiers.aiven.object_names import (
+    ObjectNames,
+    Suffix,
+    begun_segment,
+    check_prefix,
+    partition_of,
+    segment_of,
+)
+from tierfold.storage.tiers.aiven.staged_objects import (
+    CHUNK_BYTES_DEFAULT,
+    CHUNK_BYTES_HELD,
+    StagedObjects,
+)
+from tierfold.storage.tiers.aiven.stored_segment import StoredSegment
+from tierfold.storage.tiers.layout_options import LayoutOptions
+from tierfold.storage.tiers.object_store import ObjectEntry, ObjectStore, StoredChecksum
+from tierfold.storage.tiers.remote_tier import (
+    Access,
+    Listing,
+    Part,
+    RemoteTier,
+    SegmentAddress,
+    address_of,
+)
+from tierfold.storage.tiers.request_counts import Requests
+
+_HELD_MAX: Final = 64
+"""Manifests held at a time: more than a process reads segments at once."""
+
+
+class _ReadManifests:
+    """The manifests that were read last, with their data keys; they stay in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, StoredSegment] = OrderedDict()
+
+    def get(self, name: str, read: Callable[[], StoredSegment]) -> StoredSegment:
+        """The one held under that name, else what `read` returns."""
+        with self._lock:
+            found = self._held.get(name)
+        if found is None:
+            found = read()
+        with self._lock:
+            self._held[name] = found
+            self._held.move_to_end(name)
+            if len(self._held) > _HELD_MAX:
+                self._held.popitem(last=False)
+        return found
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_ReadManifests, ())
+
+
+@dataclass(frozen=True, slots=True)
+class AivenTier(RemoteTier):
+    """A tier in this layout; see `RemoteTier`. Raises BadSettings for impossible options."""
+
+    store: ObjectStore
+    options: LayoutOptions
+    _manifests: _ReadManifests = field(default_factory=_ReadManifests, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_prefix(self.options.key_prefix)
+        check_key_files(self.options.key_files)
+
+    @property
+    def names(self) -> ObjectNames:
+        """The names of its objects."""
+        return ObjectNames(self.options.key_prefix)
+
+    def check(self) -> None:
+        """See `RemoteTier.check`.
+
+        A topic's folder or the catalog shows that this is a tier: a file system that is not mounted
+        is no empty tier.
+        """
+        self._topics()
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """See `RemoteTier.partitions`."""
+        return tuple(
+            sorted(
+                PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
+                for topic, topic_id in self._topics()
+                for folder in self.store.list_folders(self.names.topic_folder(topic, topic_id))
+                if (partition := partition_of(folder)) is not None
+            )
+        )
+
+    def listings(
+        self, keys: Sequence[PartitionKey]
+    ) -> dict[PartitionKey, Listing | Exception]:
+        """See `RemoteTier.listings`; the partitions of a topic are listed together."""
+        return {
+            of_topic[folder]: found if isinstance(found, Exception) else _listing(found)
+            for of_topic in self._folders(keys)
+            for folder, found in self.store.list_each(tuple(of_topic)).items()
+        }
+
+    def incomplete_uploads(
+        self, keys: Sequence[PartitionKey]
+    ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
+        """See `RemoteTier.incomplete_uploads`; the partitions of a topic are listed together."""
+        return {
+            of_topic[folder]: found
+            if isinstance(found, Exception)
+            else tuple(map(_incomplete, found))
+            for of_topic in self._folders(keys)
+            for folder, found in self.store.unfinished_each(tuple(of_topic)).items()
+        }
+
+    def _folders(self, keys: Sequence[PartitionKey]) -> Iterable[dict[str, PartitionKey]]:
+        """Folders and partitions, by topic: the folders of a listing have one parent."""
+        folders: dict[str, dict[str, PartitionKey]] = {}
+        for key in keys:
+            folder = self.names.partition_folder(key)
+            folders.setdefault(folder.rpartition("/")[0], {})[folder] = key
+        return folders.values()
+
+    def delete_upload(self, object_key: str) -> None:
+        """See `RemoteTier.delete_upload`."""
+        self.store.delete(object_key)
+
+    def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
+        """See `RemoteTier.objects_of`."""
+        address = address_of(key, listed)
+        return tuple(
+            (self.names.object_key(address, Suffix(suffix)), size) for suffix, size in listed.parts
+        )
+
+    def new_segment(
+        self, key: PartitionKey, start_offset: int, sources: Sequence[SegmentAddress] = ()
+    ) -> StagedObjects:
+        """See `RemoteTier.new_segment`.
+
+        What the options leave open is as in the last source. It is encrypted if one of them is.
+        """
+        manifests = [self._read(source).manifest for source in sources]
+        options = self.options
+        chunk_bytes, is_compressed = options.chunk_bytes, options.is_compressed
+        if chunk_bytes is None:
+            chunk_bytes = manifests[-1].chunks.chunk_bytes if manifests else CHUNK_BYTES_DEFAULT
+        if is_compressed is None:
+            is_compressed = bool(manifests) and manifests[-1].is_compressed
+        is_encrypted = self._is_encrypted(sources, manifests)
+        data_key = DataKey.fresh() if is_encrypted else None
+        if is_compressed or is_encrypted:
+            chunk_bytes = min(chunk_bytes, CHUNK_BYTES_HELD)
+        return StagedObjects(
+            store=self.store,
+            names=self.names,
+            address=SegmentAddress(key, new_segment_id(), start_offset),
+            chunk_bytes=chunk_bytes,
+            transform=ChunkTransform(is_compressed=is_compressed, data_key=data_key),
+            wrapped_key="" if data_key is None else wrapped_key(data_key.key, options.key_files),
+        )
+
+    def delete_segment(self, address: SegmentAddress) -> None:
+        """See `RemoteTier.delete_segment`: the manifest goes first."""
+        for suffix in reversed(Suffix):
+            self.store.delete(self.names.object_key(address, suffix))
+
+    def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
+        """See `RemoteTier.read_part`."""
+        return self._read(address).read_part(part)
+
+    def part_sizes(self, key: PartitionKey, listed: ListedSegment) -> Mapping[Part, int]:
+        """See `RemoteTier.part_sizes`; reads the manifest, and compares it with the listing."""
+        address = address_of(key, listed)
+        manifest = self._read(address).manifest
+        for suffix, stored_bytes in (
+            (Suffix.LOG, manifest.chunks.stored_bytes),
+            (Suffix.INDEXES, manifest.indexes_bytes),
+        ):
+            listed_bytes = listed.part_bytes(suffix)
+            if listed_bytes is not None and listed_bytes != stored_bytes:
+                raise corrupt_object(
+                    f"the object has {listed_bytes} bytes, its manifest says {stored_bytes}",
+                    self.store.uri(self.names.object_key(address, suffix)),
+                )
+        sizes = {part: manifest.part_bytes(part) for part in Part}
+        return {part: size for part, size in sizes.items() if size is not None}
+
+    def with_stored_sizes(self, segment: Segment, listed: ListedSegment) -> Segment:
+        """See `RemoteTier.with_stored_sizes`."""
+        return replace(
+            segment,
+            stored_log_bytes=listed.part_bytes(Suffix.LOG),
+            stored_indexes_bytes=listed.part_bytes(Suffix.INDEXES),
+        )
+
+    @property
+    def reads_incomplete(self) -> bool:
+        """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
+        return False
+
+    def access(self, address: SegmentAddress, part: Part) -> Access:
+        """See `RemoteTier.access`."""
+        return self._read(address).access(part)
+
+    def read_range(
+        self, address: SegmentAddress, part: Part, start: int, length: int
+    ) -> NDArray[np.uint8]:
+        """See `RemoteTier.read_range`."""
+        return self._read(address).read_range(part, start, length)
+
+    def stored_checksum(self, address: SegmentAddress, part: Part) -> StoredChecksum | None:
+        """See `RemoteTier.stored_checksum`: a plain `.log` is stored as it is."""
+        if part is not Part.LOG or not self._read(address).manifest.is_plain:
+            return None
+        return self.store.stored_checksum(self.names.object_key(address, Suffix.LOG))
+
+    def uri(self, address: SegmentAddress, part: Part) -> str:
+        """See `RemoteTier.uri`."""
+        if part is Part.LOG:
+            return self.store.uri(self.names.object_key(address, Suffix.LOG))
+        return f"{self.store.uri(self.names.object_key(address, Suffix.INDEXES))} (.{part.value})"
+
+    def free_bytes(self) -> int | None:
+        """See `RemoteTier.free_bytes`."""
+        return self.store.free_bytes()
+
+    def requests(self) -> Requests:
+        """See `RemoteTier.requests`."""
+        return self.store.requests()
+
+    def _topics(self) -> tuple[tuple[str, str], ...]:
+        """Topic and topic id of each topic; raises BadSettings if this is no tier."""
+        names = self.names
+        found = tuple(self.store.list_folders(names.top_folder))
+        topics = tuple(filter(None, map(names.topic_of, found)))
+        if not topics and names.catalog_folder not in found:
+            catalog = f"{names.top_folder}/{names.catalog_folder}".lstrip("/")
+            where = self.store.uri(catalog).removesuffix(f"/{names.catalog_folder}")
+            raise _no_tier(where, found)
+        return topics
+
+    def _read(self, address: SegmentAddress) -> StoredSegment:
+        """The segment by its manifest; raises UnreadableObject, CorruptLog and BadSettings."""
+        key = self.names.object_key(address, Suffix.MANIFEST)
+        return self._manifests.get(key, lambda: self._opened(address, key))
+
+    def _opened(self, address: SegmentAddress, manifest_key: str) -> StoredSegment:
+        where = self.store.uri(manifest_key)
+        data = self.store.read_range(manifest_key, 0, MANIFEST_BYTES_MAX + 1)
+        manifest = read_manifest(data, where)
+        data_key = None
+        if manifest.encryption is not None:
+            wrapped = manifest.encryption.wrapped_key
+            opened = unwrapped_key(wrapped, self.options.key_files, where)
+            data_key = DataKey(opened, manifest.encryption.aad)
+        return StoredSegment(
+            store=self.store,
+            log_key=self.names.object_key(address, Suffix.LOG),
+            indexes_key=self.names.object_key(address, Suffix.INDEXES),
+            manifest=manifest,
+            transform=ChunkTransform(is_compressed=manifest.is_compressed, data_key=data_key),
+        )
+
+    def _is_encrypted(
+        self, sources: Sequence[SegmentAddress], manifests: Sequence[Manifest]
+    ) -> bool:
+        """Whether a new segment is; raises BadSettings if it must be, and the options forbid it."""
+        is_wanted = self.options.is_encrypted
+        for source, manifest in zip(sources, manifests, strict=True):
+            if manifest.encryption is None:
+                continue
+            if is_wanted is False:
+                raise BadSettings(
+                    "the segment is encrypted, and encryption.enabled is false: its records would"
+                    " be written without encryption",
+                    where=self.store.uri(self.names.object_key(source, Suffix.MANIFEST)),
+                    remedy="Leave encryption.enabled out, or set it to true.",
+                )
+            return True
+        return bool(is_wanted)
+
+
+def _listing(entries: Iterable[ObjectEntry]) -> Listing:
+    segments: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
+    for entry in entries:
+        name = segment_of(entry.key.rpartition("/")[2])
+        if name is not None:
+            start_offset, segment_id, suffix = name
+            segments.setdefault((start_offset, segment_id), {})[suffix.value] = entry
+    return tuple(
+        ListedSegment(
+            segment_id=segment_id,
+            start_offset=start_offset,
+            parts=tuple(sorted((suffix, entry.size_bytes) for suffix, entry in found.items())),
+            missing_parts=tuple(suffix.value for suffix in Suffix if suffix.value not in found),
+            modified_ms=max(entry.modified_ms for entry in found.values()),
+        )
+        for (start_offset, segment_id), found in sorted(segments.items())
+    )
+
+
+def _incomplete(entry: ObjectEntry) -> IncompleteUpload:
+    return IncompleteUpload(
+        object_key=entry.key,
+        size_bytes=entry.size_bytes,
+        modified_ms=entry.modified_ms,
+        is_own=_is_own(entry.key.rpartition("/")[2]),
+    )
+
+
+def _is_own(name: str) -> bool:
+    """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
+    segment_id = begun_segment(name)
+    return name.startswith(".") or (segment_id is not None and is_own_id(segment_id))
+
+
+def _no_tier(where: str, found: Sequence[str]) -> BadSettings:
+    what = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}" if found else "nothing"
+    return BadSettings(
+        f"there is no topic of Aiven's tiered storage plugin in it, but {what}",
+        where=where,
+        remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
+        " storage.s3.bucket.name, …), and with --key-prefix their key.prefix.",
+    )

@@ -1,0 +1,182 @@
+"""No key or value of an encrypted tier reaches a disk in plain text, also if the run is killed.
+
+A planted key and value are searched for in every file below Spark's folders, the temporary folders
+and the tier, again and again while the run is under way, and after SIGKILL. The same run on a tier
+without encryption leaves the key in Spark's shuffle files, so the search would find it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.processes import Application, awaited, signalled, started
+from tests.jobs.aiven import ENCRYPTED_CASE, PLAIN, AivenCase
+from tests.jobs.commands import ALWAYS, ON_SPARK, script, users_environment
+from tests.jobs.tiers import key_of, made_tier, put_segment
+from tests.storage.live_segments import data
+from tests.storage.tiers.aiven_tiers import aiven_tier
+
+pytestmark = pytest.mark.jvm
+
+PLANTED_KEY: Final = b"a-planted-key-Kanarienvogel7Qz"
+PLANTED_VALUE: Final = b"a-planted-value-Zeisig3Xw"
+SEGMENTS: Final = 4
+CHUNKS: Final = ("--set", "chunk.bytes=1", "--set", "segment.bytes=1")
+"""Each segment is a chunk of the run, with shuffles of its own."""
+
+CONF: Final = "spark.shuffle.compress false\nspark.rdd.compress false\n"
+"""Compressed files would hide the key from the search."""
+
+
+@pytest.fixture(scope="module")
+def uploads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tier of LocalTieredStorage in which every segment has the planted key and value."""
+    folder = made_tier(tmp_path_factory.mktemp("local") / "tier")
+    for number in range(SEGMENTS):
+        records = ((PLANTED_KEY, PLANTED_VALUE), (f"own {number}".encode(), PLANTED_VALUE))
+        batches = [data(number * 2, *records)]
+        put_segment(folder, key_of("orders"), batches, start_offset=number * 2)
+    return folder
+
+
+@dataclass(kw_only=True)
+class Search:
+    """Searches all files below some folders, again and again."""
+
+    folders: tuple[Path, ...]
+    found: set[tuple[str, bytes]] = field(default_factory=set)
+    rounds: int = 0
+    shuffled: set[str] = field(default_factory=set)
+    """Shuffle files that held bytes."""
+
+    def once(self) -> None:
+        """Read every file."""
+        for folder in self.folders:
+            for path in folder.rglob("*"):
+                content = _content(path)
+                name = str(path.relative_to(folder.parent))
+                self.found |= {
+                    (name, word) for word in (PLANTED_KEY, PLANTED_VALUE) if word in content
+                }
+                if path.suffix == ".data" and content:
+                    self.shuffled.add(name)
+        self.rounds += 1
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Search until the block ends, and once more."""
+        is_over = threading.Event()
+
+        def repeat() -> None:
+            while not is_over.wait(0.02):
+                self.once()
+
+        searching = threading.Thread(target=repeat)
+        searching.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            searching.join()
+        self.once()
+
+
+def _content(path: Path) -> bytes:
+    """The file's bytes; none of a folder, a socket, or a file that is gone."""
+    try:
+        return path.read_bytes() if path.is_file() else b""
+    except OSError:
+        return b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A tier of a case, and folders of its own for everything that a run could write."""
+
+    folder: Path
+    case: AivenCase
+
+    @property
+    def tier(self) -> Path:
+        return self.folder / "tier"
+
+    def search(self) -> Search:
+        names = ("tier", "spark", "tmp", "streams")
+        return Search(folders=tuple(self.folder / name for name in names))
+
+    def compact(self, name: str) -> Application:
+        """Start the command on Spark."""
+        arguments = (*ALWAYS, *CHUNKS, *ON_SPARK, *self.case.arguments, "--json")
+        environment = users_environment() | {
+            "TMPDIR": str(self.folder / "tmp"),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.folder / 'tmp'}",
+            "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+        }
+        command = (script("tierfold"), "compact", self.tier, *arguments)
+        return started(command, self.folder / "streams", name, environment)
+
+
+def place(uploads: Path, folder: Path, case: AivenCase) -> Place:
+    for name in ("conf", "spark", "tmp", "streams"):
+        (folder / name).mkdir(parents=True)
+    (folder / "conf" / "spark-defaults.conf").write_text(CONF)
+    aiven_tier(uploads, folder / "tier", case.variant)
+    return Place(folder=folder, case=case)
+
+
+def killed_after_a_shuffle(at: Place, search: Search) -> None:
+    """Kill all processes of a run once shuffle files hold bytes, and search what is left."""
+    running = at.compact("killed")
+    try:
+        with search.under_way():
+            awaited("shuffled", lambda: len(search.shuffled) > 1 or running.process.poll())
+            for pid in running.session:
+                signalled(pid, signal.SIGKILL)
+            running.process.wait()
+    finally:
+        running.stop()
+    assert running.process.returncode == -signal.SIGKILL, running.stderr.read_text()
+
+
+def test_an_encrypted_tiers_records_reach_no_disk(uploads: Path, tmp_path: Path) -> None:
+    at = place(uploads, tmp_path / "encrypted", ENCRYPTED_CASE)
+    search = at.search()
+    killed_after_a_shuffle(at, search)
+    left = [path for path in (at.folder / "spark").rglob("*.data") if path.stat().st_size]
+    assert left, "nothing was left to search"
+    running = at.compact("whole")
+    try:
+        with search.under_way():
+            done = running.ended()
+    finally:
+        running.stop()
+    assert done.code == 0, done
+    assert done.entry["outcome"] == "compacted"
+    assert search.rounds > 10
+    assert len(search.shuffled) > 2
+    assert search.found == set()
+    cells = str([pq.read_table(path).to_pylist() for path in at.tier.rglob("*.parquet")])
+    assert "compacted" in cells
+    assert not any(word.decode() in cells for word in (PLANTED_KEY, PLANTED_VALUE))
+    live = ENCRYPTED_CASE.segments(at.tier).values()
+    assert any(PLANTED_VALUE in segment.parts["log"] for segment in live)
+
+
+def test_the_same_search_finds_a_plain_tiers_key(uploads: Path, tmp_path: Path) -> None:
+    at = place(uploads, tmp_path / "plain", PLAIN)
+    search = at.search()
+    killed_after_a_shuffle(at, search)
+    places: dict[str, Any] = {name.partition("/")[0]: word for name, word in search.found}
+    assert {"tier", "spark"} <= places.keys()
+    in_spark = {word for name, word in search.found if name.startswith("spark/")}
+    assert PLANTED_KEY in in_spark

@@ -1,0 +1,128 @@
+"""`--rsm-config` reads what a broker with Aiven's plugin has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.settings.rsm_config import layout_of_properties, read_rsm_config
+from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
+
+SAMPLES = Path(__file__).resolve().parents[2] / "data" / "aiven"
+CANARY = "Kanarienvogel7Qz"
+ENCRYPTED = """
+encryption.enabled=true
+encryption.key.pair.id=new
+encryption.key.pairs=old, new
+encryption.key.pairs.old.private.key.file=/old.pem
+encryption.key.pairs.old.public.key.file=/old.pub
+encryption.key.pairs.new.public.key.file=/new.pub
+"""
+
+
+def layout(text: str) -> LayoutOptions:
+    return layout_of_properties(text, where="f")
+
+
+def test_the_brokers_of_the_samples() -> None:
+    plain = LayoutOptions(
+        layout=Layout.AIVEN, chunk_bytes=131072, is_compressed=False, is_encrypted=False
+    )
+    assert read_rsm_config(SAMPLES / "plain" / "broker.properties") == plain
+    assert read_rsm_config(SAMPLES / "zstd" / "broker.properties") == LayoutOptions(
+        layout=Layout.AIVEN,
+        key_prefix="cluster-a/tiered/",
+        chunk_bytes=131072,
+        is_compressed=True,
+        is_encrypted=False,
+    )
+    encrypted = read_rsm_config(SAMPLES / "encrypted" / "broker.properties")
+    assert encrypted.is_encrypted
+    assert encrypted.key_files == (KeyFile(key_id="key-1", path="KEYS/key-1.private.pem"),)
+
+
+def test_the_active_key_writes_and_a_public_one_suffices() -> None:
+    assert layout(ENCRYPTED).key_files == (
+        KeyFile(key_id="new", path="/new.pub"),
+        KeyFile(key_id="old", path="/old.pem"),
+    )
+    assert layout(ENCRYPTED.replace("enabled=true", "enabled=false")).key_files == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rsm.config.chunk.size=7\nchunk.size=8\nlog.dirs=/x",
+        "remote.log.storage.manager.impl.prefix=mine.\nmine.chunk.size=7\nrsm.config.chunk.size=8",
+        "chunk.size=7",
+        "chunk.size: 7",
+        "chunk.size 7",
+        "! a comment\n# chunk.size=8\n  chunk.size = \\\n     7",
+        "chunk\\u002esize=7",
+        "chunk.size=8\nchunk.size=+7",
+        "storage.backend.class=x\nchunk.size=7\r\nkey.prefix.mask=true",
+    ],
+)
+def test_java_properties_with_and_without_the_brokers_prefix(text: str) -> None:
+    assert layout(text).chunk_bytes == 7
+
+
+def test_what_is_missing_is_the_plugins_default() -> None:
+    found = layout("storage.backend.class=x")
+    assert found == LayoutOptions(layout=Layout.AIVEN, is_compressed=False, is_encrypted=False)
+
+
+def test_with_the_heuristic_the_manifests_decide() -> None:
+    text = "compression.enabled=TRUE\ncompression.heuristic.enabled=true"
+    assert layout(text).is_compressed is None
+    assert layout(text.replace("TRUE", "false")).is_compressed is False
+
+
+def test_a_path_with_a_backslash_and_letters_of_other_scripts() -> None:
+    text = "chunk.size=1\nkey.prefix=a\\u00e9\\\\b"
+    assert layout(text).key_prefix == "aé\\b"
+    assert layout("chunk.size=1\nkey.prefix=\xc3\xa9").key_prefix == "Ã©"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("chunk.size=0", "chunk.size cannot be '0'. Give a number of bytes from 1 to 1073741823"),
+        ("chunk.size=1073741824", "chunk.size cannot be '1073741824'"),
+        ("chunk.size=" + "9" * 5000, "chunk.size cannot be"),
+        ("chunk.size=4M", "chunk.size cannot be '4M'"),
+        ("chunk.size=\n", "chunk.size cannot be ''"),
+        ("compression.enabled=yes", "compression.enabled cannot be 'yes'. Give true or false"),
+        ("chunk.size=1\ncustom.metadata.fields.include=REMOTE_SIZE,X", "Give names of OBJECT_KEY"),
+        ("chunk.size=1\nsegment.format=iceberg", "segment.format is not kafka. tierfold reads no"),
+        ("chunk.size=${env:A}", "chunk.size is a reference that only the broker can resolve"),
+        ("encryption.enabled=true", "encryption.key.pair.id names none of encryption.key.pairs"),
+        (
+            "encryption.enabled=true\nencryption.key.pair.id=a\nencryption.key.pairs=a",
+            "the key pair 'a' has no key file, or a colon in its id. Add encryption.key.pairs.a.",
+        ),
+        (ENCRYPTED.replace("old", "o\\:d"), "a colon in its id"),
+        ("key.prefix=\\u00", "the file has an escape \\u without four"),
+        ("log.dirs=/x\nbroker.id=1", "the file has no property of Aiven's plugin"),
+        ("remote.log.storage.manager.impl.prefix=x.\nchunk.size=7", "names such as x.chunk.size"),
+        (
+            "remote.log.storage.manager.class.name=org.x.LocalTieredStorage\nrsm.config.dir=/x",
+            "the broker uses the plugin org.x.LocalTieredStorage, not Aiven's",
+        ),
+    ],
+)
+def test_another_value_is_refused(text: str, message: str) -> None:
+    secret = f"\nstorage.aws.secret.access.key={CANARY}\nstorage.x.password={CANARY}\n"
+    with pytest.raises(BadSettings) as caught:
+        layout(secret + text)
+    assert message in str(caught.value)
+    assert caught.value.where == "f"
+    assert CANARY not in str(caught.value)
+    assert str(caught.value).count(". ") <= 2
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="cannot be read: No such file or directory"):
+        read_rsm_config(tmp_path / "none")

@@ -1,0 +1,149 @@
+"""Aiven's layout keeps the contract of a layout: plain, zstd, encrypted and both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
+from tests.storage.tiers.aiven.aiven_keys import key_file
+from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
+from tierfold.storage.tiers.aiven.object_names import Suffix
+from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.layout_options import Layout, LayoutOptions
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part, RemoteTier
+from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.tier_uris import open_tier
+
+CHUNK_BYTES = 5
+"""Less than any part, so that there are several chunks."""
+
+
+class AivenLayout(RemoteTierContract):
+    objects = len(Suffix)
+    first_read = Suffix.MANIFEST
+    no_tier_says = "no topic of Aiven's tiered storage plugin"
+    prefix = ""
+    is_compressed = False
+    is_encrypted = False
+
+    @pytest.fixture(autouse=True)
+    def _layout(self, tmp_path: Path) -> None:
+        self.layout = LayoutOptions(
+            layout=Layout.AIVEN,
+            key_prefix=self.prefix,
+            key_files=(key_file(tmp_path / "keys"),) if self.is_encrypted else (),
+            chunk_bytes=CHUNK_BYTES,
+            is_compressed=self.is_compressed,
+            is_encrypted=self.is_encrypted,
+        )
+
+
+class InAFolder(AivenLayout):
+    @pytest.fixture(autouse=True)
+    def _in_a_folder(self, tmp_path: Path, _layout: None) -> None:
+        self.folder = tmp_path
+        (tmp_path / "tier").mkdir()
+        self.tier = open_tier(str(tmp_path / "tier"), layout_options=self.layout)
+
+    def create_catalog(self) -> None:
+        (self.folder / "tier" / f"{self.prefix}{CATALOG_FOLDER}").mkdir(parents=True, exist_ok=True)
+
+    def no_tier(self) -> RemoteTier:
+        (self.folder / "other" / self.prefix.rpartition("/")[0] / "things").mkdir(parents=True)
+        return AivenTier(LocalStore(self.folder / "other"), self.layout)
+
+
+class TestPlainInAFolder(InAFolder):
+    def test_a_plain_log_is_stored_as_it_is(self) -> None:
+        address = self.write(KEY, 0)
+        (path,) = (self.folder / "tier").glob("*/7/*.log")
+        assert path.read_bytes() == self.tier.read_part(address, Part.LOG).tobytes()
+
+
+class TestZstdInAFolder(InAFolder):
+    is_compressed = True
+    prefix = "cluster-a/tiered/"
+
+
+class TestEncryptedInAFolder(InAFolder):
+    is_encrypted = True
+    prefix = "cluster-a-"
+
+
+class TestBothInAFolder(InAFolder):
+    is_compressed = is_encrypted = True
+
+
+class InABucket(AivenLayout):
+    store: BucketStore
+
+    def create_catalog(self) -> None:
+        name = f"{self.prefix}{CATALOG_FOLDER}"
+        self.store.create(f"{name}/partitions/_delta_log/0.json", b"{}")
+
+    def no_tier(self) -> RemoteTier:
+        other = replace(self.store, path="other")
+        other.create(f"{self.prefix.rpartition('/')[0]}/things/x".lstrip("/"), b"x")
+        return AivenTier(other, self.layout)
+
+    def test_without_segment_and_catalog_it_is_no_tier(self) -> None:
+        with pytest.raises(BadSettings, match="in it, but nothing") as caught:
+            self.tier.check()
+        top = self.prefix.rpartition("/")[0]
+        assert caught.value.where == self.store.uri(top)
+
+    def test_other_objects_are_no_segments(self) -> None:
+        self.write(KEY, 0)
+        topic = f"{self.prefix}orders-{KEY.topic_id}"
+        for key in (f"{topic}/x/y", f"{topic}/07/y", f"{topic}/2147483648/y", "x", f"{topic}/7/y"):
+            self.store.create(key, b"x")
+        assert self.tier.partitions() == (KEY,)
+        assert len(self.tier.listing(KEY)) == 1
+
+
+class InMemory(InABucket):
+    @pytest.fixture(autouse=True)
+    def _in_memory(self, _layout: None) -> None:
+        self.store = BucketStore("memory", new_name(), "a/tier", StoreOptions())
+        self.tier = AivenTier(self.store, self.layout)
+
+
+class TestPlainInMemory(InMemory):
+    prefix = "a/b"
+
+
+class TestZstdInMemory(InMemory):
+    is_compressed = True
+
+
+class TestEncryptedInMemory(InMemory):
+    is_encrypted = True
+
+
+class TestBothInMemory(InMemory):
+    is_compressed = is_encrypted = True
+    prefix = "cluster-a/tiered/"
+
+
+class TestBothOnS3(InABucket):
+    is_compressed = is_encrypted = True
+
+    @pytest.fixture(autouse=True)
+    def _on_s3(self, monkeypatch: pytest.MonkeyPatch, _layout: None) -> None:
+        for name, value in IDENTITY.items():
+            monkeypatch.setenv(name, value)
+        bucket, options = new_bucket(moto()), StoreOptions(endpoint=moto(), retries=1)
+        self.store = BucketStore("s3", bucket, "a/tier", options)
+        self.tier = open_tier(f"s3://{bucket}/a/tier", options, self.layout)
+
+    def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
+        gone = AivenTier(replace(self.store, bucket=new_name()), self.layout)
+        for use in (gone.check, gone.partitions, lambda: gone.listing(KEY)):
+            with pytest.raises(UnreadableObject, match="the bucket does not exist"):
+                use()
