@@ -156,7 +156,7 @@ ALL_KEPT: Final = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=
         *(
             (
                 {"verified": VerifiedParts(by_checksum=verified)},
-                f"{len(STAGED)} objects were written, {verified} verified",
+                f"{len(STAGED)} parts were written, {verified} verified",
             )
             for verified in (0, len(STAGED) - 1, len(STAGED) + 1)
         ),
