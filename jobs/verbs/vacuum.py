@@ -28,7 +28,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
-from tierfold.compaction.deletion.deletion_plan import VacuumLimits, changed_ids, rechecked
+from tierfold.compaction.deletion.deletion_plan import (
+    VacuumLimits,
+    changed_ids,
+    changed_uploads,
+    rechecked,
+)
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -205,14 +210,18 @@ def _rechecked(partition: PartitionVacuum, rows: RowsRead) -> PartitionVacuum:
 
 def _without_changed(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
     """Keep candidates whose objects changed since the survey."""
-    deletion = partition.deletion
-    if not (partition.is_open and (deletion.orphans or deletion.set_apart)):
+    deletion, key = partition.deletion, partition.key
+    if not partition.is_open:
         return partition
+    changed: frozenset[str] = frozenset()
     try:
-        changed = changed_ids(deletion, context.tier.listing(partition.key))
+        if deletion.orphans or deletion.set_apart:
+            changed |= changed_ids(deletion, context.tier.listing(key))
+        if deletion.incomplete_uploads:
+            changed |= changed_uploads(deletion, context.tier.incomplete_uploads(key))
     except TierfoldError as error:
         return partition.failed(str(error))
-    stay = tuple(one for one in partition.candidates if one.segment_id not in changed)
+    stay = tuple(one for one in partition.candidates if one.names.isdisjoint(changed))
     return replace(partition, candidates=stay)
 
 
