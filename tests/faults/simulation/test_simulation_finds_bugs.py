@@ -286,7 +286,7 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (commits_bear_the_start_of_the_run, 2000, 20, "bears the time"),
         (an_unanswered_completion_counts, 2002, 400, "is not there"),
         (every_unfinished_upload_is_ours, 2009, 400, "a broker's upload of"),
-        (running_uploads_are_aborted, 2008, 100, "upload of"),
+        (running_uploads_are_aborted, 2028, 300, "upload of"),
     ],
 )
 def test_it_is_found(bug: Bug, first: int, most: int, found: str) -> None:
