@@ -302,3 +302,12 @@ def changed_ids(deletion: DeletionPlan, listing: Iterable[ListedSegment]) -> fro
         for orphan in (*deletion.orphans, *deletion.set_apart)
         if orphan.segment_id in listed_ids and orphan not in listed
     )
+
+
+def changed_uploads(
+    deletion: DeletionPlan, uploads: Iterable[IncompleteUpload]
+) -> frozenset[str]:
+    """Keys of unfinished uploads that went on after the first listing, so that they stay."""
+    keys = {upload.object_key for upload in deletion.incomplete_uploads}
+    changed = frozenset(uploads).difference(deletion.incomplete_uploads)
+    return frozenset(upload.object_key for upload in changed if upload.object_key in keys)

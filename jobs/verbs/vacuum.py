@@ -18,17 +18,22 @@ Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from rich.console import Console
 from rich.text import Text
 
 from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
-from tierfold.compaction.deletion.deletion_plan import VacuumLimits, changed_ids, rechecked
+from tierfold.compaction.deletion.deletion_plan import (
+    VacuumLimits,
+    changed_ids,
+    changed_uploads,
+    rechecked,
+)
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
@@ -52,6 +57,9 @@ from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
 
 PARTITIONS_PER_RECHECK: Final = 64
 """Partitions whose rows are read again together, right before their objects are deleted."""
+
+Uploads: TypeAlias = Mapping[PartitionKey, tuple[IncompleteUpload, ...] | Exception]
+"""By partition, what unfinished writes left of its objects, or why that is unknown."""
 
 
 def vacuum(
@@ -168,7 +176,8 @@ def _deletion(
         bar = bars.add_task("delete", total=sum(partition.size_bytes for partition in going))
         for first in range(0, len(going), PARTITIONS_PER_RECHECK):
             read = _read_again(context, going[first : first + PARTITIONS_PER_RECHECK])
-            checked = list(pool.map(partial(_without_changed, context), read))
+            uploads = _uploads_of([partition for partition in read if partition.is_open], context)
+            checked = list(pool.map(partial(_without_changed, context, uploads), read))
             ended += [partition for partition in checked if not partition.is_open]
             held = [partition for partition in checked if partition.is_open]
             deleted = _deleted(context, held, pool, partial(bars.advance, bar))
@@ -204,16 +213,30 @@ def _rechecked(partition: PartitionVacuum, rows: RowsRead) -> PartitionVacuum:
             return partition.after(outcome)
 
 
-def _without_changed(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
+def _uploads_of(partitions: Sequence[PartitionVacuum], context: RunContext) -> Uploads:
+    """What unfinished writes left now, by partition, where the survey found some."""
+    return context.tier.incomplete_uploads(
+        [partition.key for partition in partitions if partition.deletion.incomplete_uploads]
+    )
+
+
+def _without_changed(
+    context: RunContext, uploads: Uploads, partition: PartitionVacuum
+) -> PartitionVacuum:
     """Keep candidates whose objects changed since the survey."""
-    deletion = partition.deletion
-    if not (partition.is_open and (deletion.orphans or deletion.set_apart)):
+    deletion, key = partition.deletion, partition.key
+    if not partition.is_open:
         return partition
+    found = uploads.get(key, ())
+    if isinstance(found, Exception):
+        return partition.failed(str(found))
+    changed = changed_uploads(deletion, found)
     try:
-        changed = changed_ids(deletion, context.tier.listing(partition.key))
+        if deletion.orphans or deletion.set_apart:
+            changed |= changed_ids(deletion, context.tier.listing(key))
     except TierfoldError as error:
         return partition.failed(str(error))
-    stay = tuple(one for one in partition.candidates if one.segment_id not in changed)
+    stay = tuple(one for one in partition.candidates if one.names.isdisjoint(changed))
     return replace(partition, candidates=stay)
 
 
@@ -264,9 +287,7 @@ def _listed_again(
 ) -> list[PartitionVacuum]:
     """List again: only objects that the listing lacks are gone, whatever the store answered."""
     segments = context.tier.listings([partition.key for partition in deleted])
-    uploads = context.tier.incomplete_uploads(
-        [partition.key for partition in deleted if partition.deletion.incomplete_uploads]
-    )
+    uploads = _uploads_of(deleted, context)
     return [
         _after_listing(partition, segments[partition.key], uploads.get(partition.key, ()))
         for partition in deleted

@@ -20,10 +20,11 @@ from tierfold.compaction.commits.commit import applied, claimed, proposed
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     changed_ids,
+    changed_uploads,
     deletion_violations,
     rechecked,
 )
-from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.outcomes import Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionState, Segment
 
@@ -123,6 +124,16 @@ def test_an_orphan_that_changed_after_the_listing_stays(was: ListedSegment, chan
     listing = map(listed, (*CHAIN, ORPHAN, APART))
     now = [other(segment)[change] if segment == was else segment for segment in listing]
     assert changed_ids(DELETION, now) == {was.segment_id}
+
+
+@pytest.mark.parametrize("change", [{"size_bytes": 8}, {"modified_ms": 3}])
+def test_an_upload_that_went_on_stays(change: dict[str, int]) -> None:
+    upload = IncompleteUpload(object_key="f/a?uploadId=1", size_bytes=7, modified_ms=2, is_own=True)
+    other_one = replace(upload, object_key="f/b?uploadId=2")
+    deletion = replace(DELETION, incomplete_uploads=(upload,))
+    assert changed_uploads(deletion, [replace(upload, **change), other_one]) == {upload.object_key}
+    for listed_now in ([upload, other_one], [other_one], []):
+        assert changed_uploads(deletion, listed_now) == frozenset()
 
 
 def test_an_orphan_listed_as_before_or_not_at_all_has_not_changed() -> None:

@@ -123,22 +123,22 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
 def nothing_is_verified(patch: pytest.MonkeyPatch) -> None:
     """What was written is compared with nothing before the commit."""
 
-    def believe(writer: SegmentWriter) -> None:
+    def verified(writer: SegmentWriter) -> None:
         writer._verified = VerifiedParts(by_reading_back=len(writer.parts))
 
-    patch.setattr(SegmentWriter, "_verify", believe)
+    patch.setattr(SegmentWriter, "_verify", verified)
     patch.setattr(check_and_commit, "listing_violations", lambda *_: ())
 
 
-def a_late_completion_is_believed(patch: pytest.MonkeyPatch) -> None:
+def an_unanswered_completion_counts(patch: pytest.MonkeyPatch) -> None:
     """A completion without an answer counts as done, before the store shows its object."""
     complete = S3Object.complete
 
-    def believed(target: S3Object, *given: Any) -> None:
+    def without_answer(target: S3Object, *given: Any) -> None:
         with suppress(UnreadableObject):
             complete(target, *given)
 
-    patch.setattr(S3Object, "complete", believed)
+    patch.setattr(S3Object, "complete", without_answer)
     nothing_is_verified(patch)
 
 
@@ -284,9 +284,9 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (all_live_segments_are_given_up, 2018, 100, "is part of the log"),
         (where_the_old_history_ended_is_kept, 2018, 400, _NOT_OUT),
         (commits_bear_the_start_of_the_run, 2000, 20, "bears the time"),
-        (a_late_completion_is_believed, 2002, 100, "is not there"),
-        (every_unfinished_upload_is_ours, 2009, 100, "a broker's upload of"),
-        (running_uploads_are_aborted, 2008, 100, "upload of"),
+        (an_unanswered_completion_counts, 2002, 400, "is not there"),
+        (every_unfinished_upload_is_ours, 2009, 400, "a broker's upload of"),
+        (running_uploads_are_aborted, 2028, 300, "upload of"),
     ],
 )
 def test_it_is_found(bug: Bug, first: int, most: int, found: str) -> None:
