@@ -73,6 +73,7 @@ soak: jdk $(TESTING) ## search for bugs all night (docs/reliability.md)
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py
 	@TIERFOLD_S3_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_s3.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 
 clean: ## delete the environment, builds and caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

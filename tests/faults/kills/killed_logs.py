@@ -26,6 +26,9 @@ LARGE_RECORDS: Final = 16
 _LARGE_VALUE: Final = bytes(512 * 1024)
 """Large enough that a segment is memory-mapped and takes a while to write."""
 
+_PART_BYTES: Final = 640 * 1024
+"""Of such values, each group has more than the 5 MiB of a part of an upload."""
+
 PARTITIONS: Final = (("orders", 0), ("orders", 1), ("payments", 0))
 KEYS: Final = 400
 VALUE_BYTES_MOST: Final = 2000
@@ -132,17 +135,41 @@ def put_large(tier: Path, segments: int) -> dict[bytes, int]:
     return newest
 
 
+def put_uploaded_in_parts(tier: Path, segments: int) -> list[tuple[bytes, bytes]]:
+    """Write a partition whose first segment is large, and loses a record to each later one.
+
+    So every chunk rewrites what is left of it, and uploads that in several parts. Returns the key
+    and the value of each offset.
+    """
+    large = [(b"%d" % i, bytes([i]) * _PART_BYTES) for i in range(LARGE_RECORDS)]
+    found = [*large, large[0], *((b"%d" % i, b"small") for i in range(1, segments))]
+    starts = (0, *range(len(large) + 1, len(found)))
+    for start, end in zip(starts, (*starts[1:], len(found)), strict=True):
+        batches = [data(offset, found[offset]) for offset in range(start, end)]
+        put_segment(tier, LARGE, batches, start_offset=start)
+    return found
+
+
 def large_newest(status_entry: dict[str, Any]) -> dict[bytes | None, int]:
     """Return the live keys and segment numbers of such a partition, by its `status --json`."""
     return {key: (value or b"")[-1] for key, value in live_values(status_entry).items()}
 
 
-def written_tier(folder: Path, seed: int, segments: int) -> WrittenTier:
-    """Write all partitions, with `segments` segments and a closing one, in the new `folder`."""
+def written_tier(
+    folder: Path, seed: int, segments: int, *, large_segments: int = 0
+) -> WrittenTier:
+    """Write all partitions, with `segments` segments and a closing one, in the new `folder`.
+
+    With `large_segments`, there is one more, by `put_uploaded_in_parts`.
+    """
     rnd = random.Random(seed)
     made_tier(folder)
     truth: dict[PartitionKey, Mapping[bytes, Newest]] = {}
     ends: dict[PartitionKey, int] = {}
+    if large_segments:
+        pairs = put_uploaded_in_parts(folder, large_segments)
+        truth[LARGE] = {key: _newest(offset, value) for offset, (key, value) in enumerate(pairs)}
+        ends[LARGE] = len(pairs)
     for topic, number in PARTITIONS:
         key, author = key_of(topic, number), Author(rnd=rnd)
         for _ in range(segments):

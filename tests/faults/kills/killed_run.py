@@ -1,18 +1,21 @@
 """Real runs, killed repeatedly at random times; the tier is examined after each kill.
 
-    python -m tests.faults.kills.killed_run --kills 50 --seed 1
+    python -m tests.faults.kills.killed_run --kills 50 --seed 1 --place s3
 
-After some kills an undisturbed run finishes the tier. Its live records must equal those of a tier
-with a single undisturbed run. New tiers follow until all kills are done. A failure prints how to
-replay its tier: the planned kills are the same, but what they hit depends on the machine.
+The tier is in a folder, compacted on Spark, or in a bucket of an S3 emulator, compacted without
+Spark. After some kills an undisturbed run finishes the tier. Its live records must equal those of a
+tier with a single undisturbed run. Then `vacuum` must delete what the dead runs left, and nothing
+live. New tiers follow until all kills are done. A failure prints how to replay its tier: the
+planned kills are the same, but what they hit depends on the machine.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,7 +28,17 @@ from rich.table import Table
 from tests.end_to_end.processes import Application, awaited, started
 from tests.faults.kills.killed_checks import Examiner, Left
 from tests.faults.kills.killed_logs import WrittenTier, written_tier
+from tests.faults.kills.killed_places import (
+    BucketPlace,
+    FolderPlace,
+    Place,
+    s3_endpoint,
+    s3_environment,
+)
 from tests.faults.kills.planned_kills import (
+    IN_ONE_PROCESS,
+    KILLS_PER_ROUND,
+    ON_SPARK,
     SURVIVED,
     PlannedKill,
     Target,
@@ -35,11 +48,16 @@ from tests.faults.kills.planned_kills import (
 from tests.jobs.chunked_logs import live_records
 from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
+from tierfold.storage.clock import now_ms
+from tierfold.storage.tiers.local_tiered_storage import segment_name
 
 SEGMENTS: Final = 12
 """Per partition; every segment is a chunk, so a run has about as many waves and commits."""
 
-KILLS_PER_TIER: Final = 8
+SEGMENTS_IN_BUCKET: Final = 6
+LARGE_SEGMENTS: Final = 4
+"""In a bucket, of one more partition, whose groups are uploaded in parts."""
+
 OPTIONS: Final = (
     *ALWAYS,
     *("--set", "chunk.bytes=1"),
@@ -47,6 +65,7 @@ OPTIONS: Final = (
     *("--now", "1700000100000"),
     "--json",
 )
+DAY_MS: Final = 86_400_000
 DONE: Final = frozenset({0})
 KILLED: Final = frozenset({-9})
 REPORTED: Final = frozenset({2, 3})
@@ -95,6 +114,7 @@ class KilledTier:
 
     seed: int
     written: WrittenTier
+    place: Place
     examiner: Examiner
     folder: Path
     last: Left
@@ -104,9 +124,9 @@ class KilledTier:
 
     def kill(self, planned: PlannedKill) -> Kill | None:
         """Kill the current run, or a new one; None: it ended before."""
-        run = self.run or started_run(self.folder, self.written.path)
+        run = self.run or self._started()
         self.run = run
-        if not carried_out(planned, run, self.written.path):
+        if not carried_out(planned, run, self.place):
             self._ended(run, expected=DONE)
             return None
         code: int | None = None
@@ -121,14 +141,21 @@ class KilledTier:
 
     def finish(self) -> None:
         """Let a run finish the tier, and compare it with an undisturbed one."""
-        run = self.run or started_run(self.folder, self.written.path)
+        run = self.run or self._started()
         self._ended(run, expected=DONE)
         self.last = self._examined()
         undone = {
             end for end in zip(self.last.clean_until, self._ends, strict=True) if end[0] != end[1]
         }
         self.faults += [f"the last run cleaned until {at}, not {end}" for at, end in undone]
-        self.faults += unlike(self.written.path, undisturbed(self.folder, self.seed))
+        other = undisturbed(self.folder, self.seed, self.place)
+        self.faults += unlike(self.written.path, other)
+        self.faults += vacuumed(self.place)
+        self.place.look()
+        self.faults += unlike(self.written.path, other)
+
+    def _started(self) -> Application:
+        return started_run(self.folder, self.place.uri, *self.place.options)
 
     @property
     def _ends(self) -> Iterator[int]:
@@ -147,12 +174,13 @@ class KilledTier:
         return ran.code
 
     def _examined(self) -> Left:
+        self.place.look()
         left = self.examiner.examined()
         self.faults += left.faults
         return left
 
 
-def started_run(folder: Path, tier: Path) -> Application:
+def started_run(folder: Path, tier: str | Path, *options: str) -> Application:
     """Start `tierfold compact` on the tier; Spark's temporary files are in `folder`."""
     name = f"run-{len(list(folder.glob('run-*.out'))) + 1}"
     # Longer than the path of a socket may be, so no socket can be there.
@@ -164,25 +192,50 @@ def started_run(folder: Path, tier: Path) -> Application:
         "SPARK_LOCAL_DIRS": str(scratch),
         "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={scratch}",
     }
-    command = (sys.executable, "-m", "tierfold", "compact", tier, *OPTIONS)
+    command = (sys.executable, "-m", "tierfold", "compact", tier, *OPTIONS, *options)
     return started(command, folder, name, environment)
 
 
-def begun(folder: Path, seed: int, lab: KafkaLab) -> KilledTier:
-    """Write a tier of this seed in the new folder."""
+def begun(folder: Path, seed: int, lab: KafkaLab, endpoint: str | None) -> KilledTier:
+    """Write a tier of this seed in the new folder; `endpoint`: and upload it there."""
     folder.mkdir()
-    written = written_tier(folder / "tier", seed, SEGMENTS)
+    written = _written(folder / "tier", seed, in_bucket=endpoint is not None)
+    place = FolderPlace(written.path) if endpoint is None else BucketPlace(written.path, endpoint)
     examiner = Examiner(written=written, lab=lab, scratch=folder)
     none = Left(versions=0, hidden=0, orphans=0, clean_until=(0,) * len(written.truth), faults=())
-    return KilledTier(seed=seed, written=written, examiner=examiner, folder=folder, last=none)
+    return KilledTier(
+        seed=seed, written=written, place=place, examiner=examiner, folder=folder, last=none
+    )
 
 
-def undisturbed(folder: Path, seed: int) -> Path:
-    """Write the same tier and compact it with one undisturbed run."""
-    tier = written_tier(folder / "undisturbed", seed, SEGMENTS).path
+def _written(folder: Path, seed: int, *, in_bucket: bool) -> WrittenTier:
+    if in_bucket:
+        return written_tier(folder, seed, SEGMENTS_IN_BUCKET, large_segments=LARGE_SEGMENTS)
+    return written_tier(folder, seed, SEGMENTS)
+
+
+def undisturbed(folder: Path, seed: int, place: Place) -> Path:
+    """Write the same tier into a folder, and compact it with one undisturbed run."""
+    tier = _written(folder / "undisturbed", seed, in_bucket=not place.on_spark).path
     ran = tierfold("compact", tier, *OPTIONS)
     assert set(ran.outcomes.values()) == {"compacted"}, ran.stderr
     return tier
+
+
+def vacuumed(place: Place) -> Iterator[str]:
+    """Vacuum a detached tier; yield what is wrong with the objects afterwards."""
+    later = ("--now", str(now_ms() + 30 * DAY_MS), "--orphan-age", "0s")
+    ran = tierfold("vacuum", place.uri, "--set", "tier.binding=detached", *later, "--json")
+    if ran.code != 0:
+        yield f"vacuum ended with {ran.code}: {ran.stderr}"
+    status = tierfold("status", place.uri, "--json")
+    live = {segment["id"] for entry in status.entries for segment in entry["segments"]}
+    found = {segment_name(name.rpartition("/")[2]) for name in place.names()}
+    there = {name[1] for name in found if name is not None}
+    if there != live:
+        yield f"after vacuum there are the segments {there}, and live are {live}"
+    if left := place.uploads():
+        yield f"after vacuum there are the unfinished uploads {left}"
 
 
 def unlike(tier: Path, other: Path) -> list[str]:
@@ -193,11 +246,20 @@ def unlike(tier: Path, other: Path) -> list[str]:
 
 
 def killed(
-    folder: Path, seed: int, kills: int, lab: KafkaLab, report: Callable[[str], None]
+    folder: Path,
+    seed: int,
+    kills: int,
+    lab: KafkaLab,
+    report: Callable[[str], None],
+    endpoint: str | None = None,
 ) -> KilledTier:
-    """Apply at most `kills` kills to a tier of this seed and finish it; stops at a fault."""
-    killed_tier = begun(folder, seed, lab)
-    for planned in islice(planned_kills(seed), kills):
+    """Apply at most `kills` kills to a tier of this seed and finish it; stops at a fault.
+
+    `endpoint`: of the S3 emulator where the tier is; the environment names it, too.
+    """
+    killed_tier = begun(folder, seed, lab, endpoint)
+    kinds = ON_SPARK if killed_tier.place.on_spark else IN_ONE_PROCESS
+    for planned in islice(planned_kills(seed, kinds), kills):
         kill = killed_tier.kill(planned)
         ended = "the run had ended" if kill is None else kill.ended
         report(f"{planned.target}, {planned}: {ended}")
@@ -206,6 +268,24 @@ def killed(
     if not killed_tier.faults:
         killed_tier.finish()
     return killed_tier
+
+
+def killed_round(
+    folder: Path, seed: int, lab: KafkaLab, endpoint: str | None = None
+) -> list[KilledTier]:
+    """A round of kills on one tier; if a run ends before its kill, the rest hit another tier."""
+    found: list[KilledTier] = []
+    while (left := KILLS_PER_ROUND - len(kills_of(found))) > 0:
+        next_seed = seed + len(found)
+        found.append(killed(folder / str(next_seed), next_seed, left, lab, print, endpoint))
+        if found[-1].faults:
+            break
+    return found
+
+
+def kills_of(tiers: Iterable[KilledTier]) -> list[Kill]:
+    """All kills of the tiers."""
+    return [kill for tier in tiers for kill in tier.kills]
 
 
 def _shown(console: Console, kills: Sequence[Kill]) -> None:
@@ -218,22 +298,26 @@ def _shown(console: Console, kills: Sequence[Kill]) -> None:
 @click.command()
 @click.option("--kills", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
-def soak(kills: int, seed: int) -> None:
+@click.option("--place", type=click.Choice(["folder", "s3"]), default="folder", show_default=True)
+def soak(kills: int, seed: int, place: str) -> None:
     """Kill `kills` runs; exit code 1 at the first fault."""
+    endpoint = None if place == "folder" else s3_endpoint()
+    os.environ.update({} if endpoint is None else s3_environment(endpoint))
     console = Console()
     done: list[Kill] = []
     folder = Path(tempfile.mkdtemp(prefix="tierfold-killed-"))
     with KafkaLab() as lab:
         while len(done) < kills:
-            wanted = min(KILLS_PER_TIER, kills - len(done))
+            wanted = min(KILLS_PER_ROUND, kills - len(done))
             console.print(f"tier {seed}: {wanted} kills, {len(done)} done")
-            killed_tier = killed(folder / str(seed), seed, wanted, lab, console.print)
+            killed_tier = killed(folder / str(seed), seed, wanted, lab, console.print, endpoint)
             done += killed_tier.kills
             if killed_tier.faults:
                 console.print(*killed_tier.faults, sep="\n", style="red", markup=False)
                 console.print(
                     f"The tier is {killed_tier.written.path}. To replay it:\n"
                     f"python -m tests.faults.kills.killed_run --kills {wanted} --seed {seed}"
+                    f" --place {place}"
                 )
                 sys.exit(1)
             shutil.rmtree(killed_tier.folder)

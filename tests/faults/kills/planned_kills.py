@@ -1,8 +1,8 @@
 """Kills of a running `tierfold compact`: which process, and when.
 
 A run spends seconds until Spark is up, so a time drawn over the whole run seldom hits the work.
-Most kills follow a trigger that is visible from outside: a new name in the tier, or a new version
-of the catalog.
+Most kills follow a trigger that is visible from outside: a new name in the tier, an upload that has
+begun, or a new version of the catalog. A run without Spark is one process, which works soon.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from tests.end_to_end.processes import Application, awaited, daemons, python_workers, signalled
-from tests.faults.kills.killed_checks import catalog_versions
-
-LOOK_EVERY_S: Final = 0.01
+from tests.faults.kills.killed_places import Place
 
 
 class Target(StrEnum):
@@ -47,6 +44,8 @@ class Trigger(StrEnum):
     """The start of the run's process; if its delay is over, the kill comes at once."""
     WRITTEN = "new name"
     """The `count`th new name in the tier, hidden files of unfinished objects included."""
+    UPLOADING = "upload"
+    """An unfinished upload is listed."""
     COMMITTED = "version"
     """The `count`th new version of the catalog; the first of a run is its claim."""
 
@@ -58,40 +57,66 @@ class PlannedKill:
     target: Target
     trigger: Trigger
     count: int
-    """The number of the trigger; 0 for the start."""
+    """The number of the trigger; 0 if there is only one."""
     delay_s: float
     """Delay after the trigger."""
 
     def __str__(self) -> str:
-        number = "" if self.trigger is Trigger.STARTED else f" {self.count}"
+        number = f" {self.count}" if self.count else ""
         return f"{self.trigger}{number} + {self.delay_s * 1000:.0f} ms"
 
 
-_TARGETS: Final = (*(4 * (Target.ALL,)), Target.DRIVER, Target.JVM, Target.WORKER, Target.DAEMON)
-_TRIGGERS: Final = (Trigger.STARTED, *(4 * (Trigger.WRITTEN,)), *(3 * (Trigger.COMMITTED,)))
-KILLS_PER_ROUND: Final = len(_TARGETS)
+KILLS_PER_ROUND: Final = 8
 """So many kills in a row cover every target and every trigger."""
 
 
-def planned_kills(seed: int) -> Iterator[PlannedKill]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillRound:
+    """What a round of kills covers, and how far apart trigger and kill are at most."""
+
+    targets: tuple[Target, ...]
+    triggers: tuple[Trigger, ...]
+    most_s: Mapping[Trigger, float]
+
+
+ON_SPARK: Final = KillRound(
+    targets=(*(4 * (Target.ALL,)), Target.DRIVER, Target.JVM, Target.WORKER, Target.DAEMON),
+    triggers=(Trigger.STARTED, *(4 * (Trigger.WRITTEN,)), *(3 * (Trigger.COMMITTED,))),
+    most_s={Trigger.STARTED: 10.0, Trigger.WRITTEN: 0.05, Trigger.COMMITTED: 0.6},
+)
+IN_ONE_PROCESS: Final = KillRound(
+    targets=8 * (Target.ALL,),
+    triggers=(
+        Trigger.STARTED,
+        *(3 * (Trigger.WRITTEN,)),
+        *(2 * (Trigger.UPLOADING,)),
+        *(2 * (Trigger.COMMITTED,)),
+    ),
+    most_s={
+        Trigger.STARTED: 3.0,
+        Trigger.WRITTEN: 0.05,
+        Trigger.UPLOADING: 0.05,
+        Trigger.COMMITTED: 0.6,
+    },
+)
+
+
+def planned_kills(seed: int, kinds: KillRound = ON_SPARK) -> Iterator[PlannedKill]:
     """Yield kills without end; the same for the same seed."""
     rnd = random.Random(seed)
     while True:
-        targets = rnd.sample(_TARGETS, KILLS_PER_ROUND)
-        triggers = rnd.sample(_TRIGGERS, KILLS_PER_ROUND)
+        targets = rnd.sample(kinds.targets, KILLS_PER_ROUND)
+        triggers = rnd.sample(kinds.triggers, KILLS_PER_ROUND)
         for target, trigger in zip(targets, triggers, strict=True):
-            count, most_s = {
-                Trigger.STARTED: (0, 10.0),
-                Trigger.WRITTEN: (rnd.randint(1, 30), 0.05),
-                Trigger.COMMITTED: (rnd.randint(1, 3), 0.6),
-            }[trigger]
-            delay_s = rnd.uniform(0, most_s)
+            written, committed = rnd.randint(1, 30), rnd.randint(1, 3)
+            count = {Trigger.WRITTEN: written, Trigger.COMMITTED: committed}.get(trigger, 0)
+            delay_s = rnd.uniform(0, kinds.most_s[trigger])
             yield PlannedKill(target=target, trigger=trigger, count=count, delay_s=delay_s)
 
 
-def carried_out(planned: PlannedKill, run: Application, tier: Path) -> bool:
+def carried_out(planned: PlannedKill, run: Application, place: Place) -> bool:
     """Wait for the trigger and the delay, then kill; False: the run ended before."""
-    names, versions = _names(tier), catalog_versions(tier)
+    names, uploads, versions = place.names(), place.uploads(), place.versions()
 
     def is_time() -> bool | None:
         if run.process.poll() is not None:
@@ -100,11 +125,13 @@ def carried_out(planned: PlannedKill, run: Application, tier: Path) -> bool:
             case Trigger.STARTED:
                 return True
             case Trigger.WRITTEN:
-                return len(_names(tier) - names) >= planned.count or None
+                return len(place.names() - names) >= planned.count or None
+            case Trigger.UPLOADING:
+                return bool(place.uploads() - uploads) or None
             case Trigger.COMMITTED:
-                return catalog_versions(tier) - versions >= planned.count or None
+                return place.versions() - versions >= planned.count or None
 
-    if not awaited(str(planned), is_time, LOOK_EVERY_S):
+    if not awaited(str(planned), is_time, place.look_every_s):
         return False
     from_s = run.began_s if planned.trigger is Trigger.STARTED else time.monotonic()
     time.sleep(max(0, from_s + planned.delay_s - time.monotonic()))
@@ -114,7 +141,7 @@ def carried_out(planned: PlannedKill, run: Application, tier: Path) -> bool:
         return found if found or run.process.poll() is not None else None
 
     # The JVM or a worker may not have started yet.
-    found = awaited(f"a {planned.target}", targets, LOOK_EVERY_S)
+    found = awaited(f"a {planned.target}", targets, place.look_every_s)
     hits = [signalled(pid, signal.SIGKILL) for pid in found]
     return any(hits)
 
@@ -131,7 +158,3 @@ def _targets(target: Target, run: Application) -> set[int]:
             return set(sorted(python_workers(run.session))[:1])
         case Target.DAEMON:
             return daemons(run.session)
-
-
-def _names(tier: Path) -> set[str]:
-    return {path.name for path in tier.glob("kafka-tiered-storage/*/*")}

@@ -19,6 +19,7 @@ from typing import Final
 import click
 
 from tests.end_to_end.processes import awaited, started
+from tests.faults.kills.killed_places import FolderPlace
 from tests.faults.kills.planned_kills import PlannedKill, Target, carried_out, planned_kills
 from tests.faults.random_verbs.verbs_checks import Broken
 from tests.faults.random_verbs.verbs_machine import Machine
@@ -43,7 +44,7 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
         name = f"kill-{machine.counts['kill']}"
         run = started((*command, "--json", *machine.clock), folder, name, environment)
-        is_killed = carried_out(planned, run, machine.tier)
+        is_killed = carried_out(planned, run, FolderPlace(machine.tier))
         ran = run.ended()
         awaited("the end of its other processes", lambda: None if run.session else True)
         machine.counts[f"kill: {planned.target if is_killed else 'too late'}"] += 1

@@ -1,0 +1,161 @@
+"""Where the tier of killed runs is: in a folder, or in a bucket of an S3 emulator.
+
+A bucket is examined in a copy of it: a folder that `Place.look` makes equal to the bucket, with an
+empty hidden file for each unfinished upload. So all checks are the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from tests.faults.kills.killed_checks import catalog_versions, hidden_files
+from tests.storage.emulator_programs import missing_emulators
+from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client, versitygw
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+from tierfold.storage.tiers.object_store import staged_name
+
+_PART_BYTES: Final = 5 << 20
+"""The least that S3 allows, so that large groups are uploaded in parts."""
+
+_PREFIX: Final = "tier"
+_LOG: Final = "_tierfold/partitions/_delta_log"
+_REPLACED: Final = "_last_checkpoint"
+"""The only object that is deleted and created again under its name."""
+
+
+class Place(Protocol):
+    """The place of one tier."""
+
+    folder: Path
+    """Where the tier is examined."""
+    uri: str
+    """The tier as a run is given it."""
+    on_spark: bool
+    """Whether runs use Spark; if not, a run is one process."""
+    options: tuple[str, ...]
+    """Options of every run."""
+    look_every_s: float
+    """How often to look for what a kill follows."""
+
+    def look(self) -> None:
+        """Bring `folder` up to date."""
+
+    def names(self) -> set[str]:
+        """The objects in the tier, unfinished ones included."""
+
+    def uploads(self) -> set[str]:
+        """The unfinished objects."""
+
+    def versions(self) -> int:
+        """The number of commits in the catalog."""
+
+
+class FolderPlace(Place):
+    """A tier in a folder."""
+
+    on_spark = True
+    options = ()
+    look_every_s = 0.01
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.uri = str(folder)
+
+    def look(self) -> None:
+        """Nothing: the tier itself is examined."""
+
+    def names(self) -> set[str]:
+        """See `Place`."""
+        return {path.name for path in self.folder.glob(f"{TIER_FOLDER}/*/*")}
+
+    def uploads(self) -> set[str]:
+        """See `Place`: they are hidden files."""
+        return {path.name for path in hidden_files(self.folder)}
+
+    def versions(self) -> int:
+        """See `Place`."""
+        return catalog_versions(self.folder)
+
+
+class BucketPlace(Place):
+    """A tier in a new bucket, uploaded from a folder, which then is the copy.
+
+    The environment names the endpoint for the runs.
+    """
+
+    on_spark = False
+    look_every_s = 0.03  # A look is a request or two.
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        self.folder = folder
+        self._s3 = s3_client(endpoint)
+        self._bucket = new_bucket(endpoint)
+        self.uri = f"s3://{self._bucket}/{_PREFIX}"
+        config = folder.with_name("tierfold.toml")
+        config.write_text(f'[store]\n"part.bytes" = {_PART_BYTES}\n')
+        self.options = ("--engine", "local", "--config", str(config))
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                key = f"{_PREFIX}/{path.relative_to(folder)}"
+                self._s3.put_object(Bucket=self._bucket, Key=key, Body=path.read_bytes())
+
+    def look(self) -> None:
+        """See `Place`."""
+        there = set(self._keys("")) | {
+            staged_name(key, "upload") for key in self._unfinished()
+        }
+        here = {
+            str(path.relative_to(self.folder))
+            for path in self.folder.rglob("*")
+            if path.is_file() and path.name != _REPLACED
+        }
+        for key in here - there:
+            (self.folder / key).unlink()
+        for key in sorted(there - here):
+            path = self.folder / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"" if path.name.endswith(".staged") else self._read(key))
+
+    def names(self) -> set[str]:
+        """See `Place`."""
+        return {*self._keys(f"{TIER_FOLDER}/"), *self.uploads()}
+
+    def uploads(self) -> set[str]:
+        """See `Place`: they are multipart uploads."""
+        return set(self._unfinished())
+
+    def versions(self) -> int:
+        """See `Place`."""
+        return sum(key.endswith(".json") for key in self._keys(f"{_LOG}/"))
+
+    def _read(self, key: str) -> bytes:
+        found = self._s3.get_object(Bucket=self._bucket, Key=f"{_PREFIX}/{key}")
+        content: bytes = found["Body"].read()
+        return content
+
+    def _keys(self, folder: str) -> Iterator[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{_PREFIX}/{folder}"
+        )
+        return (_within(entry) for page in pages for entry in page.get("Contents", ()))
+
+    def _unfinished(self) -> Iterator[str]:
+        pages = self._s3.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket)
+        return (_within(entry) for page in pages for entry in page.get("Uploads", ()))
+
+
+def s3_endpoint() -> str:
+    """versitygw's endpoint; moto's where that is not installed."""
+    return moto() if "versitygw" in missing_emulators() else versitygw()
+
+
+def s3_environment(endpoint: str) -> dict[str, str]:
+    """The environment variables by which runs find the emulator and their credentials."""
+    return {**IDENTITY, "AWS_ENDPOINT_URL": endpoint}
+
+
+def _within(entry: dict[str, Any]) -> str:
+    """The key of an object in the tier."""
+    return str(entry["Key"]).removeprefix(f"{_PREFIX}/")

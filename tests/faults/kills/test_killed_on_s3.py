@@ -1,0 +1,51 @@
+"""Runs on S3 killed at random times by SIGKILL; `make soak` does the same with many more kills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from tests.faults.kills.killed_places import s3_endpoint, s3_environment
+from tests.faults.kills.killed_run import KilledTier, killed_round, kills_of
+from tests.faults.kills.planned_kills import (
+    IN_ONE_PROCESS,
+    KILLS_PER_ROUND,
+    Trigger,
+    planned_kills,
+)
+from tests.oracle.kafka_lab import KafkaLab
+
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def tiers(
+    lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[KilledTier]]:
+    """Eight kills on one tier; if a run ends before its kill, the rest hit another tier."""
+    endpoint = s3_endpoint()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in s3_environment(endpoint).items():
+            patch.setenv(name, value)
+        yield killed_round(tmp_path_factory.mktemp("killed"), SEED, lab, endpoint)
+
+
+def test_after_any_kill_the_tier_is_whole_and_the_next_run_and_vacuum_finish(
+    tiers: list[KilledTier],
+) -> None:
+    assert [fault for tier in tiers for fault in tier.faults] == []
+    assert len(kills_of(tiers)) == KILLS_PER_ROUND
+
+
+def test_the_kills_met_the_work_and_uploads(tiers: list[KilledTier]) -> None:
+    # What a kill hits depends on the machine; if none hit the work, nothing was tested.
+    assert any(kill.after.hidden for kill in kills_of(tiers))
+    assert any(kill.after.orphans for kill in kills_of(tiers))
+    assert len({kill.after.clean_until for kill in kills_of(tiers)}) > 1
+
+
+def test_a_round_of_kills_covers_every_trigger() -> None:
+    planned = list(islice(planned_kills(SEED, IN_ONE_PROCESS), KILLS_PER_ROUND))
+    assert {kill.trigger for kill in planned} == set(Trigger)
