@@ -175,11 +175,11 @@ def packed(data: bytes) -> str:
     return b64encode(zstandard.ZstdCompressor().compress(data)).decode()
 
 
-def variable(text: object) -> Callable[[dict[str, Any]], None]:
+def variable(text: object, log_bytes: int = 250) -> Callable[[dict[str, Any]], None]:
     """What sets a variable chunk index, of a compressed log."""
 
     def change(fields: dict[str, Any]) -> None:
-        fields["chunkIndex"] = VARIABLE | {"transformedChunks": text}
+        fields["chunkIndex"] = VARIABLE | {"transformedChunks": text, "originalFileSize": log_bytes}
         fields["compression"] = True
 
     return change
@@ -217,18 +217,18 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (variable("?"), "transformedChunks cannot be decoded: it is no base64"),
     (variable("AAAA"), "cannot be decoded: it cannot be decompressed"),
     (variable(packed(b"")), "it has no count of chunks"),
-    (variable(packed(b"\0\0\0\1")), "1 chunks, and bytes that do not fit"),
-    (variable(packed(b"\0\0\0\0\0")), "a count of 0 chunks in 5 bytes"),
-    (variable(packed(b"\xff\xff\xff\xff")), "a count of -1 chunks"),
-    (variable(packed(b"\0\0\0\2\0\0\0\1")), "it ends within its header"),
-    (variable(packed(b"\0\0\0\2\0\0\0\1\5" + bytes(9))), "in 5 bytes each"),
-    (variable(packed(b"\0\0\0\2\0\0\0\1\0" + bytes(4))), "in 0 bytes each"),
-    (variable(packed(b"\0\0\0\2\xff\xff\xff\xff\1" + bytes(5))), "sizes from -1 on"),
-    (variable(packed(b"\0\0\0\2\0\0\0\1\1" + bytes(6))), "2 chunks in 15 bytes"),
-    (variable(packed(b"\0\0\0\2\0\0\0\0\1" + bytes(5))), "is not positive, or too large"),
-    (variable(packed(b"\0\0\0\2\0\0\0\1\4\xff\xff\xff\xff\0\0\0\1")), "is not positive, or too"),
+    (variable(packed(b"\0\0\0\1" + bytes(5)), log_bytes=1), "1 chunks, and bytes that do not fit"),
+    (variable(packed(b"\0\0\0\0\0"), log_bytes=0), "0 chunks in 5 bytes"),
+    (variable(packed(b"\xff\xff\xff\xff")), "it has -1 chunks, where the log has 3"),
+    (variable(packed(b"\0\0\0\3\0\0\0\1")), "it ends within its header"),
+    (variable(packed(b"\0\0\0\3\0\0\0\1\5" + bytes(14))), "in 5 bytes each"),
+    (variable(packed(b"\0\0\0\3\0\0\0\1\0" + bytes(4))), "in 0 bytes each"),
+    (variable(packed(b"\0\0\0\3\xff\xff\xff\xff\1" + bytes(6))), "sizes from -1 on"),
+    (variable(packed(b"\0\0\0\3\0\0\0\1\1" + bytes(7))), "3 chunks in 16 bytes"),
+    (variable(packed(b"\0\0\0\3\0\0\0\0\1" + bytes(6))), "is not positive, or too large"),
+    (variable(packed(b"\0\0\0\3\0\0\0\1\4" + b"\xff" * 8 + b"\0\0\0\1")), "or too large"),
     (variable(packed(bytes(CODEC_BYTES_MAX + 1))), "its frame claims 10485761 bytes"),
-    (variable(encoded_sizes(np.array([10, 20], np.int64))), "2 chunks, where 250 bytes in chunks"),
+    (variable(encoded_sizes(np.array([10, 20]))), "it has 2 chunks, where the log has 3"),
 ]  # fmt: skip
 
 
