@@ -100,8 +100,12 @@ class StoredObject:
 
     def fetched(self, spans: Sequence[tuple[int, int]]) -> Iterator[NDArray[np.uint8]]:
         """The bytes of each span (start, length), in order, the next one fetched ahead."""
-        threads = 1 if len(spans) == 1 or self.access().is_mapped else _IN_FLIGHT
-        return mapped_ahead(lambda span: self.read(*span), spans, threads=threads)
+        access = self.access()
+        pending = 1 if len(spans) == 1 or access.is_mapped else _IN_FLIGHT
+        threads = 1 if access.is_in_order else pending
+        return mapped_ahead(
+            lambda span: self.read(*span), spans, threads=threads, pending=pending
+        )
 
     def _spans(self, access: Access) -> list[tuple[int, int]]:
         """(start, length) of the ranges; the last one ends a byte behind the known end."""

@@ -16,16 +16,21 @@ _Out = TypeVar("_Out")
 
 
 def mapped_ahead(
-    function: Callable[[_In], _Out], items: Iterable[_In], *, threads: int
+    function: Callable[[_In], _Out], items: Iterable[_In], *, threads: int, pending: int = 1
 ) -> Iterator[_Out]:
-    """Like `map(function, items)`, also for exceptions; at most `threads` results are pending."""
-    if threads == 1:
+    """Like `map(function, items)`, also for exceptions.
+
+    At most `pending` results are, or `threads` if those are more. With one thread the function is
+    called in the order of the items, ahead of the caller if `pending` allows it.
+    """
+    pending = max(pending, threads)
+    if pending == 1:
         yield from map(function, items)
         return
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[_Out]] = deque()
         for item in items:
-            if len(waiting) == threads:
+            if len(waiting) == pending:
                 yield waiting.popleft().result()
             waiting.append(pool.submit(function, item))
         while waiting:

@@ -1,4 +1,7 @@
-"""Opens a remote tier by its path or URI, in the layout that it has."""
+"""Opens a remote tier by its path or URI, in the layout that it has.
+
+What only Aiven's layout needs is imported where such a tier is opened.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.aiven.object_names import ObjectNames
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.local_store import LocalStore
@@ -35,6 +37,8 @@ def open_tier(
     """
     layout_options = with_layout(uri, options, layout_options)
     if layout_options.layout is Layout.AIVEN:
+        from tierfold.storage.tiers.aiven.aiven_tier import AivenTier  # noqa: PLC0415
+
         return AivenTier(_store(uri, options), layout_options)
     if location_of(uri, of="tier").is_folder:
         return LocalTieredStorage(LocalStore(tier_path(uri)))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.tiers.aiven_samples import ZSTD
+from tests.storage.tiers.aiven_tiers import segments_in
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -33,21 +35,35 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_the_demo_prints_bytes_before_and_after(demo: tuple[Path, str]) -> None:
-    printed = demo[1]
     before, after = (
-        int(found[1].replace(" ", ""))
+        [
+            int(found.replace(" ", ""))
+            for found in re.findall(rf"^live bytes {what}: +(\d[\d ]*)$", demo[1], re.MULTILINE)
+        ]
         for what in ("before", "after")
-        if (found := re.search(rf"^live bytes {what}: +(\d[\d ]*)$", printed, re.MULTILINE))
     )
     logs = (ROOT / "sample").glob("kafka-tiered-storage/*/*.log")
-    assert before == sum(log.stat().st_size for log in logs)
-    assert after < before // 5
+    aivens = sum(len(segment.parts["log"]) for segment in ZSTD.segments())
+    assert before == [sum(log.stat().st_size for log in logs), aivens]
+    assert after[0] < before[0] // 5
+    assert after[1] < before[1] // 5
 
 
-def test_the_demo_verifies_the_tier(demo: tuple[Path, str]) -> None:
+def test_the_demo_verifies_both_tiers(demo: tuple[Path, str]) -> None:
     printed = demo[1]
-    assert "$ tierfold verify" in printed
-    assert re.search(r"verified: 1 segment.* keys agree", printed)
+    assert printed.count("$ tierfold verify") == 2
+    assert len(re.findall(r"verified: 1 segment.* keys agree", printed)) == 2
+
+
+def test_the_demo_writes_in_the_layout_that_it_read(demo: tuple[Path, str]) -> None:
+    before = {segment.segment_id for segment in ZSTD.segments()}
+    after = segments_in(demo[0] / "aiven", ZSTD.key_prefix)
+    (new,) = [segment for segment in after if segment.segment_id not in before]
+    log = demo[0] / "decoded.log"
+    log.write_bytes(new.parts["log"])
+    records = [record for batch in read_segment(log).batches() for record in batch.records]
+    keys = [record.key for record in records if record.control_type is None]
+    assert len(keys) == len(set(keys)) > 0
 
 
 def test_the_demo_keeps_the_compacted_tier(demo: tuple[Path, str]) -> None:

@@ -1,4 +1,4 @@
-"""Tiers in Aiven's layout for tests of jobs: variants, their arguments, what lives in them."""
+"""Tiers in Aiven's layout for tests of jobs: variants, their arguments, their live logs."""
 
 from __future__ import annotations
 

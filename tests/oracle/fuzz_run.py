@@ -31,10 +31,12 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.tiers.layout_options import AS_FOUND, LayoutOptions
 
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
 SPARK_SEEDS_VARIABLE: Final = "TIERFOLD_SPARK_SEEDS"
 S3_SEEDS_VARIABLE: Final = "TIERFOLD_S3_SEEDS"
+AIVEN_SEEDS_VARIABLE: Final = "TIERFOLD_AIVEN_SEEDS"
 SEGMENT_BYTES: Final = 100_000
 DELETE_RETENTION_MS: Final = 1000
 PASSES_MS: Final = tuple(FIRST_PASS_MS + at_ms for at_ms in (0, 999, 1000, 2000))
@@ -107,6 +109,11 @@ def s3_seeds() -> tuple[int, ...]:
     return seeds_of(S3_SEEDS_VARIABLE, f"0:8,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
+def aiven_seeds() -> tuple[int, ...]:
+    """The seeds also in Aiven's layout: `TIERFOLD_AIVEN_SEEDS`, or ten; `make soak` runs 40."""
+    return seeds_of(AIVEN_SEEDS_VARIABLE, f"0:8,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+
+
 def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
     """The seeds in an environment variable: spans `FIRST:END`, the end excluded."""
     spans = os.environ.get(variable) or otherwise
@@ -137,18 +144,24 @@ def run_passes(
 
 
 def compacted(
-    tier: Path | str, number: int, *, is_from_start: bool, engine: Sequence[str] = ()
+    tier: Path | str,
+    number: int,
+    *,
+    is_from_start: bool,
+    engine: Sequence[str] = (),
+    layout: Sequence[str] = (),
 ) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Run pass `number` (from 0 on); the entries of `compact` and then `status`, by topic.
 
-    `is_from_start`: the pass also cleans what is already clean.
+    `is_from_start`: the pass also cleans what is already clean. `layout`: the options of the tier's
+    layout.
     """
     now = ("--now", str(PASSES_MS[number]))
     settings = (text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}"))
     first_dirty = ("--first-dirty", "0") if is_from_start else ()
     entries = []
     for command in (("compact", *settings, *first_dirty, *engine), ("status",)):
-        ran = tierfold(command[0], tier, "--json", *now, *command[1:])
+        ran = tierfold(command[0], tier, "--json", *now, *layout, *command[1:])
         assert ran.code == 0, f"{command[0]}: {ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
         entries.append({entry["topic"]: entry for entry in ran.entries})
     reports, statuses = entries
@@ -183,12 +196,12 @@ def _first_dirty(seed: int) -> int:
     return 25 if seed < LEGACY_FROM else 400
 
 
-def checkpoint(tier: Path | str) -> None:
+def checkpoint(tier: Path | str, layout: LayoutOptions = AS_FOUND) -> None:
     """Commit to the catalog that everything below `_first_dirty` is clean.
 
     `--first-dirty` alone does not say that, and keeps the tombstones: decision 0002.
     """
-    context = run_context(str(tier), None, PASSES_MS[0])
+    context = run_context(str(tier), None, PASSES_MS[0], layout=layout)
     surveyed = survey(context, resolve(("cleanup.policy=compact",)), Scope())
     views = [partition.view for partition in surveyed if partition.view is not None]
     claims = context.catalog.claim(

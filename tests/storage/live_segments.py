@@ -21,7 +21,7 @@ from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.log_pieces import LogPiece, read_piece
 from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 from tierfold.storage.tiers.tier_uris import open_tier
 
 KEY = PartitionKey(topic="orders", partition=0, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
@@ -78,7 +78,7 @@ def an_abort(producer_id: int, first_offset: int, last_offset: int) -> AbortedTr
 
 
 def put_segment(
-    tier: LocalTieredStorage,
+    tier: RemoteTier,
     batches: Sequence[BatchDraft | bytes],
     *,
     offsets: tuple[int, int],

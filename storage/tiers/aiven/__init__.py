@@ -6,6 +6,7 @@
     key_files        reads RSA keys from files
     data_keys        wraps and unwraps the data key of a segment
     chunk_transform  compresses and encrypts a chunk, and back
+    large_chunks     decodes a large chunk a stretch at a time
     stored_segment   reads the parts of a segment
     staged_objects   writes a segment
     aiven_tier       the tier

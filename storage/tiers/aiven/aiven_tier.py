@@ -27,6 +27,7 @@ from tierfold.storage.kafka.kafka_uuid import is_own_id, new_segment_id
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
 from tierfold.storage.tiers.aiven.key_files import check_key_files
+from tierfold.storage.tiers.aiven.large_chunks import OpenChunks
 from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, Manifest, read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
     ObjectNames,
@@ -36,12 +37,8 @@ from tierfold.storage.tiers.aiven.object_names import (
     partition_of,
     segment_of,
 )
-from tierfold.storage.tiers.aiven.staged_objects import (
-    CHUNK_BYTES_DEFAULT,
-    CHUNK_BYTES_HELD,
-    StagedObjects,
-)
-from tierfold.storage.tiers.aiven.stored_segment import StoredSegment
+from tierfold.storage.tiers.aiven.staged_objects import CHUNK_BYTES_DEFAULT, StagedObjects
+from tierfold.storage.tiers.aiven.stored_segment import CHUNK_BYTES_HELD, StoredSegment
 from tierfold.storage.tiers.layout_options import LayoutOptions
 from tierfold.storage.tiers.object_store import ObjectEntry, ObjectStore, StoredChecksum
 from tierfold.storage.tiers.remote_tier import (
@@ -62,6 +59,7 @@ class _ReadManifests:
     """The manifests that were read last, with their data keys; they stay in this process."""
 
     def __init__(self) -> None:
+        self.open_chunks = OpenChunks()
         self._lock = threading.Lock()
         self._held: OrderedDict[str, StoredSegment] = OrderedDict()
 
@@ -165,6 +163,7 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.new_segment`.
 
         What the options leave open is as in the last source. It is encrypted if one of them is.
+        Encoded chunks are at most `CHUNK_BYTES_HELD` large: brokers read any size.
         """
         manifests = [self._read(source).manifest for source in sources]
         options = self.options
@@ -286,6 +285,7 @@ class AivenTier(RemoteTier):
             indexes_key=self.names.object_key(address, Suffix.INDEXES),
             manifest=manifest,
             transform=ChunkTransform(is_compressed=manifest.is_compressed, data_key=data_key),
+            open_chunks=self._manifests.open_chunks,
         )
 
     def _is_encrypted(

@@ -81,30 +81,22 @@ class VariableChunks(ChunkIndex):
 
     chunk_bytes: int
     log_bytes: int
-    stored_sizes: NDArray[np.int64]
-    """Shape (chunks,)."""
     _ends: NDArray[np.int64]
+    """Shape (chunks + 1,): where chunks are stored."""
 
     @staticmethod
     def of(chunk_bytes: int, log_bytes: int, stored_sizes: NDArray[np.int64]) -> VariableChunks:
-        """The index of chunks of these stored sizes; raises ValueError for a wrong number."""
-        ends = np.concatenate(([0], np.cumsum(stored_sizes, dtype=np.int64)))
-        found = VariableChunks(
-            chunk_bytes=chunk_bytes, log_bytes=log_bytes, stored_sizes=stored_sizes, _ends=ends
-        )
-        if found.count != len(stored_sizes):
-            raise ValueError(
-                f"the chunk index has {len(stored_sizes)} chunks, where {log_bytes} bytes in chunks"
-                f" of {chunk_bytes} are {found.count}"
-            )
-        return found
+        """The index of chunks of these stored sizes, shape (chunks,)."""
+        ends = np.zeros(len(stored_sizes) + 1, np.int64)
+        np.cumsum(stored_sizes, out=ends[1:])
+        return VariableChunks(chunk_bytes=chunk_bytes, log_bytes=log_bytes, _ends=ends)
 
     def stored_start(self, chunk: int) -> int:
         """See `ChunkIndex`."""
         return int(self._ends[chunk])
 
 
-def decoded_sizes(text: str) -> NDArray[np.int64]:
+def decoded_sizes(text: str, chunks: int) -> NDArray[np.int64]:
     """The stored sizes in `transformedChunks`, shape (chunks,); raises ValueError.
 
     Base64 of a zstd frame with its content size, of big-endian values: int32 count; if there are
@@ -115,9 +107,11 @@ def decoded_sizes(text: str) -> NDArray[np.int64]:
     if len(data) < 4:
         raise ValueError("it has no count of chunks")
     (count,) = struct.unpack_from(">i", data)
-    if count <= 0:
-        if count or len(data) != 4:
-            raise ValueError(f"a count of {count} chunks in {len(data)} bytes")
+    if count != chunks:
+        raise ValueError(f"it has {count} chunks, where the log has {chunks}")
+    if not count:
+        if len(data) != 4:
+            raise ValueError(f"0 chunks in {len(data)} bytes")
         return np.empty(0, np.int64)
     several = np.empty(0, np.int64)
     if count > 1:
@@ -155,7 +149,7 @@ def _all_but_last(data: bytes, count: int) -> tuple[NDArray[np.int64], bytes]:
         raise ValueError(f"{count} chunks in {len(data)} bytes")
     columns = np.frombuffer(data, np.uint8, count=end - 9, offset=9).reshape(-1, width)
     powers = 256 ** np.arange(width - 1, -1, -1, dtype=np.int64)
-    return columns.astype(np.int64) @ powers + low, data[:4] + data[end:]
+    return columns @ powers + low, data[:4] + data[end:]
 
 
 def _decompressed(text: str) -> bytes:

@@ -25,6 +25,7 @@ from tierfold.storage.tiers.aiven.manifest import SEALED_BYTES
 from tierfold.storage.tiers.object_store import Bytes, as_view
 
 IV_BYTES: Final = 12
+TAG_BYTES: Final = 16
 AAD_BYTES: Final = 32
 
 
@@ -59,16 +60,12 @@ class DataKey:
     def opened(self, stored: Bytes, where: str) -> bytes:
         """The bytes that were sealed; raises CorruptLog if one was changed."""
         view = as_view(stored)
+        if len(view) < SEALED_BYTES:
+            raise cannot_be_decrypted(where)
         try:
-            if len(view) < SEALED_BYTES:
-                raise InvalidTag
             return AESGCM(self.key).decrypt(view[:IV_BYTES], view[IV_BYTES:], self.aad)
         except InvalidTag:
-            raise corrupt_object(
-                "it cannot be decrypted: a byte of it, or of the manifest's dataKey or aad, has"
-                " changed",
-                where,
-            ) from None
+            raise cannot_be_decrypted(where) from None
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a data key is not pickled")
@@ -122,17 +119,40 @@ def corrupt_object(what: str, where: str) -> CorruptLog:
     )
 
 
-def _unpacked(packed: Bytes, size_bytes: int, where: str) -> bytes:
-    """The content of the one zstd frame; its claimed size is checked before memory is taken."""
-    view = as_view(packed)
+def cannot_be_decrypted(where: str) -> CorruptLog:
+    """The error for a stored object whose tag is wrong."""
+    return corrupt_object(
+        "it cannot be decrypted: a byte of it, or of the manifest's dataKey or aad, has changed",
+        where,
+    )
+
+
+def undecodable_frame(error: Exception, where: str) -> CorruptLog:
+    """The error for what zstd refuses."""
+    return corrupt_object(f"it cannot be decompressed ({error})", where)
+
+
+def check_claim(head: Bytes, packed_bytes: int, size_bytes: int, where: str) -> None:
+    """Check what a zstd frame claims to hold, by its header, before memory is taken for it.
+
+    `packed_bytes` is the frame's size. Raises CorruptLog.
+    """
     try:
-        claimed_bytes = zstandard.frame_content_size(view)
-        if claimed_bytes != size_bytes or claimed_bytes > ZSTD_RATIO_MAX * len(view):
-            raise corrupt_object(
-                f"a zstd frame of {len(view)} bytes claims to hold {claimed_bytes}, the manifest"
-                f" says {size_bytes}",
-                where,
-            )
-        return _ZSTD.decompressor.decompress(view, allow_extra_data=False)
+        claimed_bytes = zstandard.frame_content_size(as_view(head))
     except zstandard.ZstdError as error:
-        raise corrupt_object(f"it cannot be decompressed ({error})", where) from error
+        raise undecodable_frame(error, where) from error
+    if claimed_bytes != size_bytes or claimed_bytes > ZSTD_RATIO_MAX * packed_bytes:
+        raise corrupt_object(
+            f"a zstd frame of {packed_bytes} bytes claims to hold {claimed_bytes}, the manifest"
+            f" says {size_bytes}",
+            where,
+        )
+
+
+def _unpacked(packed: Bytes, size_bytes: int, where: str) -> bytes:
+    """The content of the one zstd frame."""
+    check_claim(packed, len(packed), size_bytes, where)
+    try:
+        return _ZSTD.decompressor.decompress(as_view(packed), allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise undecodable_frame(error, where) from error

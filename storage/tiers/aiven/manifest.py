@@ -191,7 +191,7 @@ def _chunks(found: object) -> ChunkIndex:
     if not isinstance(text, str):
         raise _MalformedError("transformedChunks is no text")
     try:
-        sizes = decoded_sizes(text)
+        sizes = decoded_sizes(text, -(-log_bytes // chunk_bytes))
     except ValueError as error:
         raise _MalformedError(f"transformedChunks cannot be decoded: {error}") from error
     return VariableChunks.of(chunk_bytes, log_bytes, sizes)

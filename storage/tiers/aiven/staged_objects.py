@@ -32,9 +32,6 @@ from tierfold.storage.tiers.remote_tier import Part, PartOrder, SegmentAddress, 
 CHUNK_BYTES_DEFAULT: Final = 4 * 2**20
 """What the plugin's documentation recommends, if nothing says more."""
 
-CHUNK_BYTES_HELD: Final = 16 * 2**20
-"""The largest chunk that is encoded: it is held in memory, and so is what it becomes."""
-
 
 class _ChunkWriter(ObjectWriter):
     """Cuts a log into chunks, and writes each as it is stored."""

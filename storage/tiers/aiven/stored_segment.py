@@ -5,16 +5,23 @@ Of an encoded `.log` only the chunks are fetched that hold the wanted bytes, in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, corrupt_object
+from tierfold.storage.tiers.aiven.large_chunks import LargeChunk, OpenChunks
 from tierfold.storage.tiers.aiven.manifest import PIECES, Manifest
 from tierfold.storage.tiers.object_store import Bytes, ObjectStore
 from tierfold.storage.tiers.remote_tier import Access, Part
+
+CHUNK_BYTES_HELD: Final = 16 * 2**20
+"""The largest chunk that is decoded or encoded as a whole: it and what it becomes are in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +33,23 @@ class StoredSegment:
     indexes_key: str
     manifest: Manifest
     transform: ChunkTransform
+    open_chunks: OpenChunks
+    """Of all segments of the tier, in this process."""
 
     def access(self, part: Part) -> Access:
         """See `RemoteTier.access`."""
         if part is not Part.LOG or self.manifest.is_plain:
             return Access(is_mapped=part is Part.LOG and self.store.maps_ranges)
+        if self.has_large_chunks:
+            return Access(is_in_order=True)
         return Access(unit_bytes=self.manifest.chunks.chunk_bytes)
+
+    @property
+    def has_large_chunks(self) -> bool:
+        """Whether chunks are too large to be decoded as a whole."""
+        chunks = self.manifest.chunks
+        largest_bytes = min(chunks.chunk_bytes, chunks.log_bytes)
+        return not self.manifest.is_plain and largest_bytes > CHUNK_BYTES_HELD
 
     def read_part(self, part: Part) -> NDArray[np.uint8]:
         """A whole part; raises UnreadableObject and CorruptLog."""
@@ -69,41 +87,65 @@ class StoredSegment:
         end = min(start + length, chunks.log_bytes)
         if start >= end:
             return np.empty(0, np.uint8)
-        first, last = start // chunks.chunk_bytes, (end - 1) // chunks.chunk_bytes
-        stored_start, stored_end = chunks.stored_start(first), chunks.stored_start(last + 1)
-        if self.manifest.is_plain:
-            stored_start, stored_end = start, end
         is_beyond = start + length > chunks.log_bytes
-        stored = self.store.read_range(
-            self.log_key, stored_start, stored_end - stored_start + is_beyond
-        )
-        where = self.store.uri(self.log_key)
-        if len(stored) < stored_end - stored_start:
-            raise _cut_off(stored_start + len(stored), stored_end, where)
-        if len(stored) > stored_end - stored_start:
-            raise corrupt_object(
-                f"the object goes on behind byte {stored_end}, where it ends by its manifest", where
-            )
         if self.manifest.is_plain:
-            return stored
-        return self._decoded(stored, start, end)
-
-    def _decoded(self, stored: NDArray[np.uint8], start: int, end: int) -> NDArray[np.uint8]:
-        """Bytes `[start, end)` of the log, of the stored chunks that hold them."""
-        chunks = self.manifest.chunks
+            return self._stored(start, end, is_beyond=is_beyond)
+        if self.has_large_chunks:
+            if is_beyond:
+                self._stored(chunks.stored_bytes, chunks.stored_bytes, is_beyond=True)
+            return self._decoded(start, end, self._streamed)
         first, last = start // chunks.chunk_bytes, (end - 1) // chunks.chunk_bytes
         origin = chunks.stored_start(first)
-        found = np.empty(end - start, np.uint8)
-        for chunk in range(first, last + 1):
-            place = slice(
-                chunks.stored_start(chunk) - origin, chunks.stored_start(chunk + 1) - origin
+        stored = self._stored(origin, chunks.stored_start(last + 1), is_beyond=is_beyond)
+
+        def decoded(chunk: int, low: int, high: int) -> NDArray[np.uint8]:
+            at, behind = chunks.stored_start(chunk), chunks.stored_start(chunk + 1)
+            data = self.transform.decoded(
+                stored[at - origin : behind - origin], chunks.size_of(chunk), self._name_of(chunk)
             )
-            where = f"{self.store.uri(self.log_key)}, chunk {chunk}"
-            data = self.transform.decoded(stored[place], chunks.size_of(chunk), where)
-            at = chunk * chunks.chunk_bytes
-            low, high = max(start, at), min(end, at + len(data))
-            found[low - start : high - start] = np.frombuffer(data, np.uint8)[low - at : high - at]
+            return np.frombuffer(data, np.uint8)[low:high]
+
+        return self._decoded(start, end, decoded)
+
+    def _stored(self, start: int, end: int, *, is_beyond: bool) -> NDArray[np.uint8]:
+        """Bytes `[start, end)` of the stored `.log`; it must end there if `is_beyond`."""
+        found = self.store.read_range(self.log_key, start, end - start + is_beyond)
+        where = self.store.uri(self.log_key)
+        if len(found) < end - start:
+            raise _cut_off(start + len(found), end, where)
+        if len(found) > end - start:
+            raise corrupt_object(
+                f"the object goes on behind byte {end}, where it ends by its manifest", where
+            )
         return found
+
+    def _decoded(
+        self, start: int, end: int, decoded: Callable[[int, int, int], NDArray[np.uint8]]
+    ) -> NDArray[np.uint8]:
+        """Bytes `[start, end)` of the log; `decoded` returns bytes `[low, high)` of a chunk."""
+        chunk_bytes = self.manifest.chunks.chunk_bytes
+        found = np.empty(end - start, np.uint8)
+        for chunk in range(start // chunk_bytes, (end - 1) // chunk_bytes + 1):
+            at = chunk * chunk_bytes
+            low, high = max(start, at), min(end, at + chunk_bytes)
+            found[low - start : high - start] = decoded(chunk, low - at, high - at)
+        return found
+
+    def _streamed(self, chunk: int, low: int, high: int) -> NDArray[np.uint8]:
+        chunks = self.manifest.chunks
+        at, behind = chunks.stored_start(chunk), chunks.stored_start(chunk + 1)
+        large = LargeChunk(
+            name=(self.log_key, chunk),
+            read=partial(self.store.read_range, self.log_key),
+            start=at,
+            stored_bytes=behind - at,
+            size_bytes=chunks.size_of(chunk),
+            where=self._name_of(chunk),
+        )
+        return self.open_chunks.read(large, self.transform, low, high)
+
+    def _name_of(self, chunk: int) -> str:
+        return f"{self.store.uri(self.log_key)}, chunk {chunk}"
 
 
 def _cut_off(end: int, expected: int, where: str) -> CorruptLog:

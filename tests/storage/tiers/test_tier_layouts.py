@@ -1,0 +1,151 @@
+"""The layout of a tier: as an option names it, else as the objects tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.storage.emulators import IDENTITY, moto, new_bucket
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
+from tierfold.storage.tiers.layout_options import AS_FOUND, KeyFile, Layout, LayoutOptions
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.locations import location_of
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
+from tierfold.storage.tiers.tier_uris import catalog_place, open_tier, with_layout
+
+LOCAL = "kafka-tiered-storage/orders-0-EnvZlVwBRBCOjS6Uhrdc6w/x"
+AIVEN = "orders-EnvZlVwBRBCOjS6Uhrdc6w/0/x"
+
+
+class Place:
+    """A folder, or a prefix in a bucket, with objects in it."""
+
+    uri: str
+    options: StoreOptions
+
+    def put(self, *keys: str) -> None:
+        raise NotImplementedError
+
+
+class _Folder(Place):
+    def __init__(self, folder: Path) -> None:
+        self.uri, self.options = str(folder), ENVIRONMENT
+
+    def put(self, *keys: str) -> None:
+        for key in keys:
+            path = Path(self.uri) / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x")
+
+
+class _Bucket(Place):
+    def __init__(self) -> None:
+        self.uri, self.options = f"s3://{new_bucket(moto())}/t", StoreOptions(endpoint=moto())
+
+    def put(self, *keys: str) -> None:
+        tier = open_tier(self.uri, self.options, LayoutOptions(layout=Layout.AIVEN))
+        assert isinstance(tier, AivenTier)
+        for key in keys:
+            tier.store.create(key, b"x")
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    return _Folder(tmp_path) if request.param == "folder" else _Bucket()
+
+
+def found(place: Place, options: LayoutOptions = AS_FOUND) -> str:
+    tier = open_tier(place.uri, place.options, options)
+    tier.check()
+    return {LocalTieredStorage: "local", AivenTier: "aiven"}[type(tier)]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("key", "layout"), [(LOCAL, "local"), (AIVEN, "aiven")])
+def test_the_objects_tell_the_layout(place: Place, key: str, layout: str) -> None:
+    place.put(key, "other/x", "_tierfold/x", "x-without-an-id/0/x")
+    assert found(place) == layout
+    known = with_layout(place.uri, place.options, AS_FOUND)
+    assert known == LayoutOptions(layout=Layout(layout))
+    assert with_layout("s3://nowhere", place.options, known) == known
+    (partition,) = open_tier(place.uri, place.options).partitions()
+    assert (partition.topic, partition.partition) == ("orders", 0)
+
+
+def test_both_layouts_need_a_choice(place: Place) -> None:
+    place.put(LOCAL, AIVEN)
+    with pytest.raises(BadSettings, match="it holds kafka-tiered-storage, and topics") as caught:
+        found(place)
+    assert "--layout local or --layout aiven" in caught.value.remedy
+    assert caught.value.where == place.uri
+    for layout in Layout:
+        assert found(place, LayoutOptions(layout=layout)) == layout.value
+
+
+def test_neither_layout_is_said_as_of_old(place: Place) -> None:
+    place.put("things/x")
+    with pytest.raises(BadSettings, match="no folder kafka-tiered-storage in it, but things"):
+        found(place)
+    with pytest.raises(BadSettings, match="no topic of Aiven's tiered storage plugin in it, but"):
+        found(place, LayoutOptions(layout=Layout.AIVEN))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        LayoutOptions(key_prefix="a/"),
+        LayoutOptions(key_files=(KeyFile(key_id="k", path="/k"),)),
+        LayoutOptions(chunk_bytes=7),
+        LayoutOptions(is_compressed=False),
+        LayoutOptions(is_encrypted=False),
+    ],
+)
+def test_an_option_that_only_aiven_has_names_the_layout(options: LayoutOptions) -> None:
+    known = with_layout("s3://nowhere/t", ENVIRONMENT, options)
+    assert known == replace(options, layout=Layout.AIVEN)
+
+
+@pytest.mark.parametrize("prefix", ["/", "/a", "a//b", "../a", "a/./b", "a b", "ä", "a\n"])
+def test_a_key_prefix_that_no_store_can_hold_is_refused(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(BadSettings, match="the key prefix"):
+        open_tier(str(tmp_path), layout_options=LayoutOptions(key_prefix=prefix))
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for options in (AS_FOUND, LayoutOptions(layout=Layout.AIVEN)):
+        with pytest.raises(BadSettings, match="there is no such folder"):
+            open_tier(str(tmp_path / "none"), layout_options=options)
+
+
+@pytest.mark.parametrize(
+    ("uri", "prefix", "catalog"),
+    [
+        ("/a/tier", "", "/a/tier/_tierfold"),
+        ("/a/tier", "cluster-a/tiered/", "/a/tier/cluster-a/tiered/_tierfold"),
+        ("s3://bucket", "", "s3://bucket/_tierfold"),
+        ("s3://bucket", "cluster-a-", "s3://bucket/cluster-a-_tierfold"),
+        ("s3://bucket/t", "cluster-a/", "s3://bucket/t/cluster-a/_tierfold"),
+    ],
+)
+def test_clusters_that_share_a_bucket_have_their_own_catalogs(
+    uri: str, prefix: str, catalog: str
+) -> None:
+    place = location_of(uri, of="tier")
+    found = catalog_place(place, LayoutOptions(key_prefix=prefix))
+    assert str(found) == catalog
+    assert location_of(catalog, of="catalog") == found
+
+
+def test_a_second_cluster_is_not_listed(place: Place) -> None:
+    place.put(f"a/{AIVEN}", f"b/{AIVEN}", "c-" + AIVEN, "c-b-" + AIVEN)
+    for prefix in ("a/", "b/", "c-b-"):
+        tier = open_tier(place.uri, place.options, LayoutOptions(key_prefix=prefix))
+        assert [key.topic for key in tier.partitions()] == ["orders"]
+        (listed,) = [tier.listing(key) for key in tier.partitions()]
+        assert listed == ()
