@@ -19,7 +19,7 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
-from tierfold.storage.tiers.locations import location_of
+from tierfold.storage.tiers.locations import location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
@@ -100,11 +100,11 @@ def run_context(
     time_ms = begun_ms if now is None else now
     place = location_of(tier_uri, of="tier")
     tier_options = options.for_workers(place.scheme, os.environ)
+    requests_before = open_store(place, tier_options).requests()
     layout = with_layout(tier_uri, tier_options, layout)
     if layout.layout is Layout.AIVEN:
         layout = with_keys_of_environment(layout, os.environ)
     tier = open_tier(tier_uri, tier_options, layout)
-    requests_before = tier.requests()
     within = catalog_place(place, layout)
     catalog = within if catalog_uri is None else location_of(catalog_uri, of="catalog")
     tier.check()

@@ -6,15 +6,21 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import pytest
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 
 from scripts.cluster_archive import OTHERS
+from tests.jobs.aiven import BOTH, PREFIX
 from tests.jobs.commands import ROOT
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, updated_tier
-from tierfold.jobs.sources.segment_source import KafkaSegments
+from tests.storage.tiers.aiven_samples import KEY_FILE
+from tests.storage.tiers.aiven_tiers import aiven_tier
+from tierfold.jobs.sources.segment_source import KafkaSegments, SegmentsOnEncryptedDisks
 
 WORKER: Final = """
 import json, sys
@@ -45,9 +51,24 @@ print(json.dumps([rows, sorted(name for name in sys.modules if name.startswith("
 """Does what Spark's worker does with a planned read, without what executors lack."""
 
 
-def test_a_task_imports_no_package_that_executors_lack(tmp_path: Path) -> None:
+def plain(tier: Path, _: Path) -> DataSource:
+    """The source of a tier in Kafka's own layout."""
+    return KafkaSegments({"path": str(tier)})
+
+
+def encrypted(tier: Path, folder: Path) -> DataSource:
+    """The source of the same tier, compressed and encrypted in Aiven's layout."""
+    found = aiven_tier(tier, folder, BOTH.variant)
+    key = {"key.prefix": PREFIX, "encryption.key": f"key-1={KEY_FILE}"}
+    return SegmentsOnEncryptedDisks({"path": str(found), **key})
+
+
+@pytest.mark.parametrize("made", [plain, encrypted])
+def test_a_task_imports_no_package_that_executors_lack(
+    tmp_path: Path, made: Callable[[Path, Path], DataSource]
+) -> None:
     tier = updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
-    source = KafkaSegments({"path": str(tier)})
+    source = made(tier, tmp_path / "aiven")
     planned = io.BytesIO()
     write_read_func_and_partitions(
         planned,
