@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -60,6 +61,15 @@ def new_bucket(endpoint: str) -> str:
     name = new_name()
     s3_client(endpoint).create_bucket(Bucket=name)
     return name
+
+
+def uploaded(folder: Path, endpoint: str) -> str:
+    """Upload a tier to a new bucket on an S3 emulator; return its URI."""
+    bucket = new_bucket(endpoint)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        key = f"tier/{path.relative_to(folder)}"
+        s3_client(endpoint).put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+    return f"s3://{bucket}/tier"
 
 
 @functools.cache

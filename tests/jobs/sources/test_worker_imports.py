@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
-
 from scripts.cluster_archive import OTHERS
 from tests.jobs.commands import ROOT
+from tests.jobs.sources.planned_reads import planned_read
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, updated_tier
 from tierfold.jobs.sources.segment_source import KafkaSegments
 
@@ -47,20 +45,11 @@ print(json.dumps([rows, sorted(name for name in sys.modules if name.startswith("
 
 def test_a_task_imports_no_package_that_executors_lack(tmp_path: Path) -> None:
     tier = updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
-    source = KafkaSegments({"path": str(tier)})
-    planned = io.BytesIO()
-    write_read_func_and_partitions(
-        planned,
-        reader=source.reader(source.schema()),
-        data_source=source,
-        schema=source.schema(),
-        max_arrow_batch_size=1,
-        binary_as_bytes=True,
-    )
+    planned = planned_read(KafkaSegments({"path": str(tier)}))
     done = subprocess.run(
         [sys.executable, "-c", WORKER, json.dumps(OTHERS)],
         cwd=ROOT,
-        input=planned.getvalue(),
+        input=planned,
         capture_output=True,
         check=False,
     )
