@@ -91,7 +91,7 @@ class Cluster:
     """A master and its workers; `spark_cluster` runs one."""
 
     def __init__(self, folder: Path, bare_python: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._bare_python = bare_python
         self._environment = _environment(folder)
         self._daemons: list[Daemon] = []
@@ -117,7 +117,7 @@ class Cluster:
         """
         name, host = f"worker-{len(self._daemons)}", f"127.0.0.{len(self._daemons) + 1}"
         options = ("--host", host, "--cores", "1", "--memory", "1g")
-        where = ("--work-dir", str(self._folder / name))
+        where = ("--work-dir", str(self.folder / name))
         worker = self._started(name, WORKER, *options, *where, self._url)
         worker.says("Successfully registered with master")
         return worker
@@ -136,7 +136,7 @@ class Cluster:
         self._submitted += 1
         command = [SPARK / "bin" / "spark-submit", *place, *confs, *application]
         name = f"application-{self._submitted}"
-        return started(command, self._folder, name, _first(sys.executable, self._environment))
+        return started(command, self.folder, name, _first(sys.executable, self._environment))
 
     def stop(self) -> None:
         """Stop the workers first, so that none searches for its master."""
@@ -145,11 +145,11 @@ class Cluster:
                 daemon.stop()
 
     def _started(self, name: str, *command: str) -> Daemon:
-        log = self._folder / f"{name}.log"
+        log = self.folder / f"{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [SPARK / "bin" / "spark-class", *command, "--webui-port", "0"],
-                cwd=self._folder,
+                cwd=self.folder,
                 env=_first(self._bare_python, self._environment),
                 stdout=out,
                 stderr=subprocess.STDOUT,

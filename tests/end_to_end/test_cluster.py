@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.end_to_end.planted_secrets import (
+    command_lines,
+    files_below,
+    holding,
+    objects_in,
+)
 from tests.end_to_end.processes import (
     Application,
     awaited,
@@ -23,9 +31,11 @@ from tests.end_to_end.processes import (
 from tests.end_to_end.spark_cluster import Cluster, bare_python, spark_cluster
 from tests.faults.kills.killed_checks import hidden_files, unnamed
 from tests.faults.kills.killed_logs import LARGE, large_newest, put_large
-from tests.jobs.commands import ALWAYS, ROOT, Ran, status_of, tierfold
+from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold
+from tests.jobs.sources.planned_reads import planned_read
 from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
-from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client
+from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded
+from tierfold.jobs.sources.segment_source import KafkaSegments
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 
 NOW = ("--now", "1800000000000")
@@ -36,6 +46,21 @@ SPECULATING = (
     "--conf=spark.speculation.quantile=0.5",
 )
 """Once half of a stage's tasks are done, those that take long are begun elsewhere too."""
+
+OF_PROFILE = "AKIAPLANTEDINPROFILE"
+HIDDEN = "a-planted/secret+of-a-file"
+WITHOUT_SECRET = {
+    "read.pickles": b"http://127.0.0.1",  # The endpoint travels.
+    "events_": b"SparkListenerTaskEnd",
+    "/stderr": b"Spark",
+    "application-": b"outcome",
+    "_tierfold/partitions/": b"orders",
+    "_tierfold/runs/": b"compact",
+    "a planned read": b"orders",
+    "command lines": b"compact_and_read.py",
+    "output 1": b"nothing_to_do",
+}
+"""By place where a secret is searched: what is found there."""
 
 
 @pytest.fixture(scope="module")
@@ -104,38 +129,110 @@ def test_the_result_is_that_of_a_local_run(
     assert tierfold("verify", ran[1]).code == 0
 
 
-def test_a_bucket_needs_no_shared_folder(
-    cluster: Cluster, archive: Path, tier: Path, tmp_path: Path
-) -> None:
-    here, bucket = _copied(tier), new_bucket(moto())
-    files = sorted(path for path in here.rglob("*") if path.is_file())
-    for path in files:
-        key = f"tier/{path.relative_to(here)}"
-        s3_client(moto()).put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnS3:
+    """A run on the cluster over a tier in a bucket, and what is left of it."""
+
+    uri: str
+    done: Ran
+    local: Ran
+    """A run of the same tier in a folder, `here`."""
+    here: Path
+    answers: Path
+    """What `kafka-segments` read afterwards; beside it the pickles and Spark's event log."""
+    planned: bytes
+    """What Spark sends to its workers to read the tier."""
+    commands: set[str]
+    """The command lines of all processes meanwhile."""
+
+
+@pytest.fixture(scope="module")
+def on_s3(
+    cluster: Cluster, archive: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
+) -> OnS3:
+    here = _copied(tier)
+    uri = uploaded(here, moto())
+    answers = tmp_path_factory.mktemp("on_s3") / "read.json"
     local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
-    job, answers = ROOT / "tests" / "end_to_end" / "compact_and_read.py", tmp_path / "read.json"
-    options = (f"s3://{bucket}/tier", "--json", *NOW, *ALWAYS)
-    submitted = cluster.submitted(archive, job, answers, *options)
-    try:
-        done = submitted.ended()
-    finally:
-        submitted.stop()
+    job = ROOT / "tests" / "end_to_end" / "compact_and_read.py"
+    logged = [
+        "--conf=spark.eventLog.enabled=true",
+        "--conf=spark.eventLog.compress=false",
+        f"--conf=spark.eventLog.dir=file://{answers.parent}",
+    ]
+    options = (uri, "--json", *NOW, *ALWAYS)
+    with command_lines() as commands:
+        submitted = cluster.submitted(archive, *logged, job, answers, *options)
+        try:
+            done = submitted.ended()
+        finally:
+            submitted.stop()
     assert done.code == 0, done.stderr
+    return OnS3(
+        uri=uri,
+        done=done,
+        local=local,
+        here=here,
+        answers=answers,
+        planned=planned_read(KafkaSegments({"path": uri})),
+        commands=commands,
+    )
+
+
+def test_a_bucket_needs_no_shared_folder(on_s3: OnS3) -> None:
+    done, local = on_s3.done, on_s3.local
     assert done.outcomes == local.outcomes
     for name in ("bytes_in", "bytes_out", "counts", "segments_out"):
         assert {place: report[name] for place, report in done.partitions.items()} == {
             place: report[name] for place, report in local.partitions.items()
         }
     assert done.document["requests"]["puts"] >= 5 * len(local.outcomes)  # The workers' count.
-    assert json.loads(answers.read_text()) == sorted(
+    assert json.loads(on_s3.answers.read_text()) == sorted(
         [*place, record.offset]
-        for place, segments in _live(here).items()
+        for place, segments in _live(on_s3.here).items()
         for _, batches in segments
         for batch in batches
         for record in batch.records
         if record.control_type is None
     )
-    assert IDENTITY["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
+
+
+def test_planted_secrets_appear_nowhere(
+    cluster: Cluster, on_s3: OnS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the environment on Spark; in a profile, the settings file and the URI without Spark."""
+    tier, bucket = on_s3.uri, on_s3.uri.removeprefix("s3://").partition("/")[0]
+    profile, config = tmp_path / "credentials", tmp_path / "tierfold.toml"
+    lines = ("[planted]", f"aws_access_key_id = {OF_PROFILE}", f"aws_secret_access_key = {HIDDEN}")
+    profile.write_text("\n".join(lines))
+    config.write_text(f'[store]\n"secret.access.key" = "{HIDDEN}"\n')
+    for name in IDENTITY.keys() - {"AWS_REGION"}:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_PROFILE", "planted")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
+    command = (sys.executable, "-m", "tierfold", "compact")
+    options = ("--engine", "local", "--json", *ALWAYS)
+    with command_lines() as commands:
+        local = in_own_process(*command, tier, *options)
+    assert (local.code, set(local.outcomes.values())) == (0, {"nothing_to_do"})
+    refused = tierfold("compact", tier, *options, "--config", config)
+    refused.refuses("there is no option")
+    in_uri = tierfold("compact", f"s3://{OF_PROFILE}:{HIDDEN}@{bucket}/tier", *options)
+    in_uri.refuses("credentials come from the environment")
+    found = {
+        **files_below(cluster.folder, "*.log", "*.out", "*.err", "stdout", "stderr"),
+        **files_below(on_s3.answers.parent, "*"),
+        **objects_in(s3_client(moto()), bucket),
+        "a planned read": on_s3.planned,
+        "command lines": "\n".join(on_s3.commands | commands).encode(),
+    }
+    for number, ran in enumerate((on_s3.done, local, refused, in_uri)):
+        found[f"output {number}"] = f"{ran.stdout}{ran.stderr}".encode()
+    assert len(holding(files_below(tmp_path, "*"), (HIDDEN,))) == 2
+    for where, text in WITHOUT_SECRET.items():
+        assert any(text in found[name] for name in found if where in name), where
+    keys = (value for name, value in IDENTITY.items() if name != "AWS_REGION")
+    assert holding(found, (OF_PROFILE, HIDDEN, *keys)) == []
 
 
 def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]]]) -> None:

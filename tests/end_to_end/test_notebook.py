@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +17,15 @@ from nbformat.v4 import new_code_cell
 from tests.jobs.commands import ROOT, users_environment
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import SAMPLE, records_in
+from tests.storage.emulators import IDENTITY, moto, uploaded
 from tierfold.compaction.model.wording import spaced
 
 NOTEBOOK: Final = ROOT / "notebooks" / "compact_the_sample.ipynb"
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 KEY: Final = 4
 VALUE: Final = 5
+TIER_CELL: Final = "shutil.copytree("
+SESSION: Final = "with_delta(SparkSession.builder"
 A_MINUTE_LATER: Final = """
 import time
 
@@ -45,6 +48,8 @@ class Shown:
     outputs: list[Any]
     working_folder: Path
     tier: Path
+    on_s3: list[Any]
+    """The outputs of its cells once more, with a tier in a bucket."""
 
     @property
     def text(self) -> str:
@@ -71,20 +76,44 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    """The notebook's outputs; a cell that fails is an error here."""
+    """The notebook's outputs; a cell that fails is an error here.
+
+    Its session can also read a catalog on S3, so that the cells without figures then run again, on
+    a tier there.
+    """
     elsewhere, temporary, home = map(tmp_path_factory.mktemp, ("elsewhere", "temporary", "home"))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    notebook.cells.insert(-1, new_code_cell(A_MINUTE_LATER))
+    (tier_cell,) = (cell for cell in notebook.cells if TIER_CELL in cell.source)
+    uri, first = uploaded(SAMPLE, moto()), notebook.cells.index(tier_cell)
+    session = notebook.cells[first - 2]
+    assert session.source.count(SESSION) == 1
+    session.source = session.source.replace(SESSION, f'{SESSION}, "{uri}/_tierfold"')
+    again = [new_code_cell(f"tier = {uri!r}")] + [
+        new_code_cell(cell.source)
+        for cell in notebook.cells[first + 1 : -1]
+        if cell.cell_type == "code" and "plt" not in cell.source
+    ]
+    notebook.cells[-1:] = [*again, new_code_cell(A_MINUTE_LATER), notebook.cells[-1]]
     client = NotebookClient(
         notebook, timeout=240, resources={"metadata": {"path": str(elsewhere)}}
     )
     environment = {name: t for name, t in users_environment().items() if "PYTEST" not in name}
     # The kernel uses this tree's code, folders that the test can read, and no user's settings.
     own = {"PYTHONPATH": ROOT, "TMPDIR": temporary, "IPYTHONDIR": home, "MPLCONFIGDIR": home}
-    client.execute(env=environment | {name: str(path) for name, path in own.items()})
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    store = {**IDENTITY, "AWS_ENDPOINT_URL": moto()}
+    client.execute(env=environment | store | {name: str(path) for name, path in own.items()})
     (tier,) = temporary.glob("tierfold-*")
-    return Shown(outputs=outputs, working_folder=elsewhere, tier=tier)
+    end = len(notebook.cells) - len(again) - 2
+    return Shown(
+        outputs=outputs_of([*notebook.cells[:end], *notebook.cells[-2:]]),
+        working_folder=elsewhere,
+        tier=tier,
+        on_s3=outputs_of(notebook.cells[end:-2]),
+    )
+
+
+def outputs_of(cells: Iterable[Any]) -> list[Any]:
+    return [output for cell in cells for output in cell.get("outputs", ())]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +166,22 @@ def test_it_shows_the_report_and_the_catalog(shown: Shown) -> None:
     rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in shown.text.splitlines()]
     assert ["tiered", "0", "0", "12154", str(after), run] in rows
     assert [run, "superseded"] in [row[:2] for row in rows]
+
+
+def test_it_shows_the_same_on_s3(shown: Shown) -> None:
+    on_s3 = replace(shown, outputs=shown.on_s3)
+    for what in ("records", "keys", "segments"):
+        assert on_s3.counted(what) == shown.counted(what)
+    # Delete horizons are counted from the time of the run, and may take a byte more or less.
+    (before, after), folders = on_s3.counted("bytes"), shown.counted("bytes")
+    assert (before, after) == (folders[0], pytest.approx(folders[1], abs=100))
+    assert "'0 latest values changed'" in on_s3.text
+    (run,) = re.findall(r"^run (\S+)", on_s3.text, re.MULTILINE)
+    rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in on_s3.text.splitlines()]
+    assert ["tiered", "0", "0", "12154", str(after), run] in rows
+    assert [run, "superseded"] in [row[:2] for row in rows]
+    assert "Traceback" not in on_s3.text, on_s3.text
+    assert "WARN " not in on_s3.text, on_s3.text
 
 
 def test_nothing_goes_wrong_in_silence(shown: Shown) -> None:

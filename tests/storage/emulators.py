@@ -63,6 +63,15 @@ def new_bucket(endpoint: str) -> str:
     return name
 
 
+def uploaded(folder: Path, endpoint: str) -> str:
+    """Upload a tier to a new bucket on an S3 emulator; return its URI."""
+    bucket = new_bucket(endpoint)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        key = f"tier/{path.relative_to(folder)}"
+        s3_client(endpoint).put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+    return f"s3://{bucket}/tier"
+
+
 @functools.cache
 def s3_client(endpoint: str) -> Any:
     """A client that sets up what a test needs."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from tests.faults.kills.killed_checks import catalog_versions, hidden_files
 from tests.storage.emulator_programs import missing_emulators
-from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client, versitygw
+from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded, versitygw
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 from tierfold.storage.tiers.object_store import staged_name
 
@@ -91,15 +91,11 @@ class BucketPlace(Place):
     def __init__(self, folder: Path, endpoint: str) -> None:
         self.folder = folder
         self._s3 = s3_client(endpoint)
-        self._bucket = new_bucket(endpoint)
-        self.uri = f"s3://{self._bucket}/{_PREFIX}"
+        self.uri = uploaded(folder, endpoint)
+        self._bucket = self.uri.removeprefix("s3://").partition("/")[0]
         config = folder.with_name("tierfold.toml")
         config.write_text(f'[store]\n"part.bytes" = {_PART_BYTES}\n')
         self.options = ("--engine", "local", "--config", str(config))
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                key = f"{_PREFIX}/{path.relative_to(folder)}"
-                self._s3.put_object(Bucket=self._bucket, Key=key, Body=path.read_bytes())
 
     def look(self) -> None:
         """See `Place`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.worker.plan_data_source_read import write_read_func_and_partitions
 
 from scripts.cluster_archive import OTHERS
 from tests.jobs.aiven import BOTH, PREFIX
 from tests.jobs.commands import ROOT
+from tests.jobs.sources.planned_reads import planned_read
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, updated_tier
 from tests.storage.tiers.aiven_samples import KEY_FILE
 from tests.storage.tiers.aiven_tiers import aiven_tier
@@ -51,12 +49,12 @@ print(json.dumps([rows, sorted(name for name in sys.modules if name.startswith("
 """Does what Spark's worker does with a planned read, without what executors lack."""
 
 
-def plain(tier: Path, _: Path) -> DataSource:
+def plain(tier: Path, _: Path) -> KafkaSegments:
     """The source of a tier in Kafka's own layout."""
     return KafkaSegments({"path": str(tier)})
 
 
-def encrypted(tier: Path, folder: Path) -> DataSource:
+def encrypted(tier: Path, folder: Path) -> KafkaSegments:
     """The source of the same tier, compressed and encrypted in Aiven's layout."""
     found = aiven_tier(tier, folder, BOTH.variant)
     key = {"key.prefix": PREFIX, "encryption.key": f"key-1={KEY_FILE}"}
@@ -65,23 +63,14 @@ def encrypted(tier: Path, folder: Path) -> DataSource:
 
 @pytest.mark.parametrize("made", [plain, encrypted])
 def test_a_task_imports_no_package_that_executors_lack(
-    tmp_path: Path, made: Callable[[Path, Path], DataSource]
+    tmp_path: Path, made: Callable[[Path, Path], KafkaSegments]
 ) -> None:
     tier = updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
-    source = made(tier, tmp_path / "aiven")
-    planned = io.BytesIO()
-    write_read_func_and_partitions(
-        planned,
-        reader=source.reader(source.schema()),
-        data_source=source,
-        schema=source.schema(),
-        max_arrow_batch_size=1,
-        binary_as_bytes=True,
-    )
+    planned = planned_read(made(tier, tmp_path / "aiven"))
     done = subprocess.run(
         [sys.executable, "-c", WORKER, json.dumps(OTHERS)],
         cwd=ROOT,
-        input=planned.getvalue(),
+        input=planned,
         capture_output=True,
         check=False,
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, key_of, latest_updates, records_in, updated_tier
-from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client
+from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded
 from tests.storage.s3_proxy import Proxy, proxied
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -32,21 +32,11 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         yield running
 
 
-def on_s3(folder: Path) -> str:
-    """Upload a tier to a bucket of its own; return its URI."""
-    bucket = new_bucket(moto())
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            key = f"tier/{path.relative_to(folder)}"
-            s3_client(moto()).put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
-    return f"s3://{bucket}/tier"
-
-
 @pytest.fixture
 def tier(tmp_path: Path, proxy: Proxy) -> str:
     """A tier of one partition with three segments, in a bucket."""
     assert not proxy.requests
-    return on_s3(updated_tier(tmp_path / "tier", (ORDERS,), segments=3))
+    return uploaded(updated_tier(tmp_path / "tier", (ORDERS,), segments=3), moto())
 
 
 def of_tier(proxy: Proxy) -> list[str]:
@@ -131,7 +121,7 @@ def test_the_tables_end_with_the_requests_and_their_price(tier: str) -> None:
 def test_the_plan_of_an_unchanged_tier_reads_no_object(tmp_path: Path, proxy: Proxy) -> None:
     keys = [key_of("many", number) for number in range(30)]
     folder = updated_tier(tmp_path / "tier", keys, segments=6)
-    tier = on_s3(folder)
+    tier = uploaded(folder, moto())
     ran("compact", tier, *ALWAYS, *NOW)
     of_tier(proxy)
     document = ran("plan", tier, *COMPACT, *NOW, "--json").document
@@ -172,7 +162,7 @@ def test_vacuum_lists_the_unfinished_uploads_of_all_partitions_at_once(
     tmp_path: Path, proxy: Proxy
 ) -> None:
     keys = [key_of("many", number) for number in range(3)]
-    tier = on_s3(updated_tier(tmp_path / "tier", keys, segments=2))
+    tier = uploaded(updated_tier(tmp_path / "tier", keys, segments=2), moto())
     bucket = tier.removeprefix("s3://").partition("/")[0]
     ran("compact", tier, *ALWAYS)
     for expected in (1, 3):  # Again before one is ended, and at the end.
