@@ -2,16 +2,21 @@
 
 A key itself never leaves the process that reads its file. A task brings the paths that the driver
 knows. The environment of each process may name others, since an executor's machine is another one.
+Spark's workers import this module, so it imports nothing that only the driver has.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.tiers.layout_options import KeyFile, LayoutOptions
+from tierfold.storage.tiers.remote_tier import RemoteTier
+from tierfold.storage.tiers.store_options import StoreOptions
+from tierfold.storage.tiers.tier_uris import open_tier
 
 KEYS_VARIABLE: Final = "TIERFOLD_ENCRYPTION_KEYS"
 """`ID=FILE,…`: key files of this machine."""
@@ -68,6 +73,11 @@ def with_keys_of_environment(
     """As `with_own_paths`, and the other keys of the environment behind those of the options."""
     files = joined(options.key_files, _key_files_of(environment))
     return with_own_paths(replace(options, key_files=files), environment)
+
+
+def opened_here(uri: str, store: StoreOptions, layout: LayoutOptions) -> RemoteTier:
+    """The tier in a worker, with the key files of its machine; raises as `open_tier` does."""
+    return open_tier(uri, store, with_own_paths(layout, os.environ))
 
 
 def _key_files_of(environment: Mapping[str, str]) -> tuple[KeyFile, ...]:

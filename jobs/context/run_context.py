@@ -14,7 +14,7 @@ from functools import partial
 
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.jobs.context.key_files import with_keys_of_environment, with_own_paths
+from tierfold.jobs.context.key_files import opened_here, with_keys_of_environment
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -79,7 +79,7 @@ class RunContext:
 
     def tier_opener(self) -> Callable[[], RemoteTier]:
         """Return what opens the tier in a worker, with the key files of the worker's machine."""
-        return partial(_opened_here, self.tier_uri, self.tier_options, self.layout_options)
+        return partial(opened_here, self.tier_uri, self.tier_options, self.layout_options)
 
 
 def run_context(
@@ -121,7 +121,3 @@ def run_context(
         run=f"{begun}-{new_segment_id()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),
     )
-
-
-def _opened_here(uri: str, store: StoreOptions, layout: LayoutOptions) -> RemoteTier:
-    return open_tier(uri, store, with_own_paths(layout, os.environ))
