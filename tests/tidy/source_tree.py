@@ -22,7 +22,7 @@ TESTS: Final = ("tests", "scripts")
 TEXT_SUFFIXES: Final = frozenset(
     {".py", ".md", ".toml", ".cfg", ".properties", ".java", ".xml", ".ipynb"}
 )
-NOT_OURS: Final = frozenset({"LICENSE"})
+NOT_OURS: Final = frozenset({"LICENSE", "broker.properties"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
