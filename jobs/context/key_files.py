@@ -2,6 +2,7 @@
 
 A key itself never leaves the process that reads its file. A task brings the paths that the driver
 knows. The environment of each process may name others, since an executor's machine is another one.
+Spark's workers import this module, so it imports nothing that only the driver has.
 """
 
 from __future__ import annotations

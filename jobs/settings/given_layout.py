@@ -19,7 +19,6 @@ from typing import Final, Self
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import setting_name
 from tierfold.jobs.context.key_files import distinct, joined, key_file_of
-from tierfold.jobs.settings.rsm_config import read_rsm_config
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
 
 OPTIONS: Final = ("layout", "key.prefix", "encryption.key", "rsm.config")
@@ -80,6 +79,9 @@ class GivenLayout:
         """
         broker = LayoutOptions()
         if self.rsm_config is not None and self.layout is not Layout.LOCAL:
+            # Imported here: Spark's workers import this module, and lack the parser.
+            from tierfold.jobs.settings.rsm_config import read_rsm_config
+
             broker = read_rsm_config(self.rsm_config)
             check_key_prefix(broker.key_prefix, f"{self.rsm_config} key.prefix")
         found = replace(

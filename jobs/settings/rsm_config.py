@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+import javaproperties
+
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
 
@@ -57,8 +59,6 @@ def layout_of_properties(text: str, *, where: str) -> LayoutOptions:
     Raises BadSettings for text that is no properties, a file of another plugin, and a value that is
     not allowed.
     """
-    import javaproperties  # Workers import this module, and lack the package.
-
     try:
         named = javaproperties.loads(text)
     except ValueError:  # From None: the cause would quote the text.

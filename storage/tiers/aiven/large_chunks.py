@@ -77,7 +77,7 @@ class OpenChunks:
         if stream.position == chunk.size_bytes:
             stream.check_end()
         else:
-            self._put_back(stream)
+            self._keep(stream)
         return found
 
     def _taken(self, chunk: LargeChunk, start: int) -> _Stream | None:
@@ -93,7 +93,7 @@ class OpenChunks:
             self._waiting.remove(nearest)
             return nearest
 
-    def _put_back(self, stream: _Stream) -> None:
+    def _keep(self, stream: _Stream) -> None:
         with self._lock:
             self._waiting = [*self._waiting, stream][-STREAMS_MAX:]
 

@@ -22,7 +22,7 @@ from tests.storage.live_segments import (
     marker,
     put_segment,
 )
-from tests.storage.tiers.aiven.aiven_keys import key_file, private_pem
+from tests.storage.tiers.aiven.rsa_keys import key_file, private_pem
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, listing_violations
 from tierfold.compaction.discovery.histories import InspectedSegment
@@ -74,7 +74,8 @@ def a_tier(variant: str, folder: Path) -> AivenTier:
 def as_found(tier: AivenTier, **options: object) -> AivenTier:
     """The tier as tierfold opens it: what is not given is as in the sources."""
     unknown = {"chunk_bytes": None, "is_compressed": None, "is_encrypted": None}
-    return replace(tier, options=replace(tier.options, **(unknown | options)))  # type: ignore[arg-type]
+    found = replace(tier.options, **(unknown | options))  # type: ignore[arg-type]
+    return replace(tier, options=found)
 
 
 def uploaded(tier: AivenTier) -> tuple[Segment, Segment]:

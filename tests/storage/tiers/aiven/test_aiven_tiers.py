@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
-from tests.storage.tiers.aiven.aiven_keys import key_file
+from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from tests.storage.tiers.aiven.aiven_keys import jwk, key_file, private_pem, public_pem, rsa_key
+from tests.storage.tiers.aiven.rsa_keys import jwk, key_file, private_pem, public_pem, rsa_key
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.tiers.aiven.chunk_transform import DataKey
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key

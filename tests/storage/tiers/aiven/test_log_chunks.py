@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.storage.emulators import new_name
-from tests.storage.tiers.aiven.aiven_keys import key_file
+from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, content, described
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.segments.log_windows import StoredObject, stored_object
