@@ -274,7 +274,7 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (orphans_are_deleted_by_age_alone, 2067, 600, "was deleted"),
         (there_is_no_grace, 2000, 20, "after it was retired"),
         (commits_come_before_the_upload_ends, 2007, 20, "is not there"),
-        (what_is_cut_short_counts_as_covered, 2039, 400, f"{_GONE}|for a day|must be refused"),
+        (what_is_cut_short_counts_as_covered, 2048, 400, f"{_GONE}|for a day|must be refused"),
         (epochs_are_read_beyond_the_end_alone, 2005, 200, f"{_GONE}|was cut off|must be refused"),
         (overlaps_are_never_taken, 2001, 50, "is left alone, and|nothing beyond offset"),
         (the_whole_of_a_cut_segment_is_read, 2001, 50, "due for ever|readers get"),
