@@ -34,6 +34,7 @@ from tests.faults.simulation.simulation_scheduler import (
     WRITE_FAULTS,
     Actor,
     Call,
+    Fault,
 )
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.bucket_clients import BucketClients, S3Writer
@@ -48,6 +49,9 @@ PART_BYTES: Final = 100
 
 COMPLETION_WEIGHT: Final = 10
 """How much more often a completion fails than a read; there are few, and they make the object."""
+
+COMPLETION_FAULTS: Final = (*WRITE_FAULTS, *[Fault.LATE] * 5)
+"""Mostly it is late: that matters only if its client also fails to abort the upload."""
 
 T = TypeVar("T")
 
@@ -172,7 +176,15 @@ class VirtualS3:
             complete()
             self.objects.happened("upload completed after its client gave up")
 
-        self._write("complete", key, complete, late=late, weight=COMPLETION_WEIGHT)
+        call = Call(
+            what=f"complete {key[-40:]}",
+            effect=complete,
+            late=_landing(late),
+            faults=COMPLETION_FAULTS,
+            refusal=_not_answered,
+            weight=COMPLETION_WEIGHT,
+        )
+        self.actor.do(call)
         return _answer()
 
     def abort_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
@@ -246,26 +258,14 @@ class VirtualS3:
         )
         return self.actor.do(call)
 
-    def _write(
-        self,
-        what: str,
-        key: str,
-        effect: Callable[[], object],
-        *,
-        late: Callable[[], object] | None = None,
-        weight: int = WRITE_WEIGHT,
-    ) -> Any:
-        def lands() -> None:
-            with suppress(ClientError):
-                (late or effect)()
-
+    def _write(self, what: str, key: str, effect: Callable[[], object]) -> Any:
         call = Call(
             what=f"{what} {key[-40:]}",
             effect=effect,
-            late=lands,
+            late=_landing(effect),
             faults=WRITE_FAULTS,
             refusal=_not_answered,
-            weight=weight,
+            weight=WRITE_WEIGHT,
         )
         return self.actor.do(call)
 
@@ -360,6 +360,16 @@ def answered(code: str, status: int) -> ClientError:
     """Return the error that boto3 raises for an answer of S3."""
     said = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return ClientError(said, "request")
+
+
+def _landing(effect: Callable[[], object]) -> Callable[[], None]:
+    """Return the effect of a late request, whose error no client receives."""
+
+    def lands() -> None:
+        with suppress(ClientError):
+            effect()
+
+    return lands
 
 
 def _not_answered(cause: str) -> Exception:
