@@ -29,10 +29,10 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 OTHERS: Final = (
     *("google-crc32c", "llvmlite", "lz4", "numba", "numpy", "pyarrow", "zstandard"),
     *("obstore", "typing-extensions"),
-    *("cryptography", "cffi", "pycryptodome"),
+    *("cffi", "cryptography", "pycparser", "pycryptodome"),
     *("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3"),
 )
-"""What executors import: numerics, object stores, encryption, S3. They have PySpark with Spark."""
+"""What executors import: numerics, object stores, ciphers, S3. They have PySpark with Spark."""
 
 AWS_SERVICES: Final = frozenset({"s3", "sso", "sso-oidc", "sts"})
 """The services of botocore that store objects or give credentials; it describes four hundred."""
