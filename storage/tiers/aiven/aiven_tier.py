@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -50,6 +51,9 @@ from tierfold.storage.tiers.remote_tier import (
     address_of,
 )
 from tierfold.storage.tiers.request_counts import Requests
+
+_LISTERS: Final = 16
+"""Topics listed at a time: a listing mostly waits for the network."""
 
 _HELD_MAX: Final = 64
 """Manifests held at a time: more than a process reads segments at once."""
@@ -107,14 +111,21 @@ class AivenTier(RemoteTier):
 
     def partitions(self) -> tuple[PartitionKey, ...]:
         """See `RemoteTier.partitions`."""
-        return tuple(
-            sorted(
-                PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
-                for topic, topic_id in self._topics()
-                for folder in self.store.list_folders(self.names.topic_folder(topic, topic_id))
-                if (partition := partition_of(folder)) is not None
+        topics = self._topics()
+
+        def numbers(of_topic: tuple[str, str]) -> list[int | None]:
+            return [*map(partition_of, self.store.list_folders(self.names.topic_folder(*of_topic)))]
+
+        with ThreadPoolExecutor(_LISTERS) as pool:
+            found = zip(topics, pool.map(numbers, topics), strict=True)
+            return tuple(
+                sorted(
+                    PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
+                    for (topic, topic_id), partitions in found
+                    for partition in partitions
+                    if partition is not None
+                )
             )
-        )
 
     def listings(
         self, keys: Sequence[PartitionKey]
@@ -124,11 +135,14 @@ class AivenTier(RemoteTier):
         for key in keys:
             folder = self.names.partition_folder(key)
             folders.setdefault(folder.rpartition("/")[0], {})[folder] = key
-        return {
-            of_topic[folder]: found if isinstance(found, Exception) else _listing(found)
-            for of_topic in folders.values()
-            for folder, found in self.store.list_each(tuple(of_topic)).items()
-        }
+        topics = [*folders.values()]
+        with ThreadPoolExecutor(_LISTERS) as pool:
+            listed = pool.map(lambda of_topic: self.store.list_each(tuple(of_topic)), topics)
+            return {
+                of_topic[folder]: found if isinstance(found, Exception) else _listing(found)
+                for of_topic, of_folders in zip(topics, listed, strict=True)
+                for folder, found in of_folders.items()
+            }
 
     def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
         """See `RemoteTier.incomplete_uploads`."""
