@@ -80,6 +80,18 @@ def opened_here(uri: str, store: StoreOptions, layout: LayoutOptions) -> RemoteT
     return open_tier(uri, store, with_own_paths(layout, os.environ))
 
 
+def with_key_files_here(tier: RemoteTier) -> RemoteTier:
+    """A tier that came to a worker in a pickle, with the key files of the worker's machine."""
+    if KEYS_VARIABLE not in os.environ:
+        return tier
+    # Imported here: other tiers need no ciphers.
+    from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
+
+    if not isinstance(tier, AivenTier):
+        return tier
+    return replace(tier, options=with_own_paths(tier.options, os.environ))
+
+
 def _key_files_of(environment: Mapping[str, str]) -> tuple[KeyFile, ...]:
     listed = environment.get(KEYS_VARIABLE, "").strip()
     if not listed:

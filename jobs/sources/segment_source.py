@@ -32,6 +32,7 @@ from tierfold.compaction.model.errors import (
     UnreadableObject,
 )
 from tierfold.compaction.model.segments import Segment
+from tierfold.jobs.context.key_files import with_key_files_here
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.pipeline.discovery import aborted_in, last_stable_in, viewed
 from tierfold.jobs.pipeline.originals import originals_of
@@ -173,7 +174,7 @@ class SegmentReader(DataSourceReader):
             yield from self._batches(partition)
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        tier = self._context.tier_opener()()
+        tier = with_key_files_here(self._context.tier)
         # If there are no tasks, Spark invents one without a value.
         for piece in partition.value or ():
             where = tier.uri(address_of(piece.key, piece.segment), Part.LOG)

@@ -6,6 +6,7 @@
     run         `python -m tests.bench.run`, which `make bench` calls; not a test
     profiled    `python -m tests.bench.profiled`: where the time of one pass goes
     memory      `python -m tests.bench.memory`, which `make bench` calls: a worker's peak memory
+    layouts     `python -m tests.bench.layouts`: the logs in Aiven's layout beside a plain folder
     planning    `python -m tests.bench.planning`: thousands of partitions, without Spark and Kafka
 
 Nothing here asserts a time; it prints the measured times with their spread.
