@@ -56,6 +56,9 @@ def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) 
         return layout_options
     if layout_options != AS_FOUND:
         return replace(layout_options, layout=Layout.AIVEN)
+    if location_of(uri, of="tier").path.rpartition("/")[2] == TIER_FOLDER:
+        # Its folders of partitions have names like topics of Aiven's plugin.
+        return replace(layout_options, layout=Layout.LOCAL)
     store = _store(uri, options)
     found = tuple(store.list_folders(""))
     is_aiven = any(map(_NAMES.topic_of, found))

@@ -7,6 +7,7 @@
     buckets     `python -m tests.bench.buckets`, which `make bench` calls: a folder and a bucket
     profiled    `python -m tests.bench.profiled`: where the time of one pass goes
     memory      `python -m tests.bench.memory`, which `make bench` calls: a worker's peak memory
+    layouts     `python -m tests.bench.layouts`: the logs in Aiven's layout beside a plain folder
     planning    `python -m tests.bench.planning`: thousands of partitions, without Spark and Kafka
 
 Nothing here asserts a time; it prints the measured times with their spread.

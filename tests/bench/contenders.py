@@ -16,10 +16,12 @@ from tests.oracle.remote_views import to_remote
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.pipeline.partition_report import COMPACTED
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.spark.session import tierfold_session
 from tierfold.jobs.verbs.compact import compact
+from tierfold.storage.tiers.layout_options import AS_FOUND, LayoutOptions
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -54,11 +56,14 @@ def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
     )
 
 
-def tierfold_pass(tier: Path | str) -> Passed:
+def tierfold_pass(
+    tier: Path | str, engine: Engine = on_spark, layout: LayoutOptions = AS_FOUND
+) -> Passed:
     """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
-        context = run_context(str(tier), None, NOW_MS)
-        (report,) = compact(context, resolve(_SETTINGS), Scope(), Console(quiet=True))
+        context = run_context(str(tier), None, NOW_MS, layout=layout)
+        quiet = Console(quiet=True)
+        (report,) = compact(context, resolve(_SETTINGS), Scope(), quiet, engine=engine)
     if report.outcome != COMPACTED:
         raise RuntimeError(f"{report.outcome}: {report.reason}")
     return Passed(

@@ -1,10 +1,12 @@
 """Peak memory of a worker that scans, rewrites and checks one large segment of a bucket.
 
     python -m tests.bench.memory --megabytes 2047 --distinct 0.1 --distinct 1
+    python -m tests.bench.memory --megabytes 2047 --distinct 0.1 --aiven zstd --aiven encrypted
 
 The store copies every range into a fresh array, as a bucket's does, and maps none. A worker first
 handles a small segment, which loads kernels and libraries. What its anonymous memory (RssAnon)
-then grows by at most is printed for each step. No JVM takes part.
+then grows by at most is printed for each step. No JVM takes part. `--aiven` stores the segment in
+the layout of Aiven's plugin, in chunks of 4 MiB.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.jobs.commands import ROOT
-from tests.storage.live_segments import KEY, a_check_order, a_group_task, a_tier, put_segment
+from tests.storage.live_segments import KEY, a_check_order, a_group_task, put_segment
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rewrite import RewriteStage
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
@@ -38,10 +40,13 @@ from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.segments.segment_check import read_and_check
 from tierfold.storage.segments.segment_scan import ScanOrder
+from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
+from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
 from tierfold.storage.tiers.local_store import LocalStore
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
+SAMPLES: Final = ROOT / "tests" / "data" / "aiven"
 KEY_BYTES: Final = 24
 VALUE_BYTES: Final = 1024
 BATCH_RECORDS: Final = 16
@@ -124,7 +129,7 @@ def _batches(count: int, distinct: float) -> Iterator[bytes]:
         yield bytes(batch)
 
 
-def put_large(tier: LocalTieredStorage, count: int, distinct: float) -> Segment:
+def put_large(tier: RemoteTier, count: int, distinct: float) -> Segment:
     """Write a segment of that many batches, piece by piece; its small files are a template's."""
     first = put_segment(tier, [next(_batches(1, 1))], offsets=(0, BATCH_RECORDS - 1))
     staged = tier.new_segment(KEY, 0)
@@ -144,7 +149,7 @@ def put_large(tier: LocalTieredStorage, count: int, distinct: float) -> Segment:
     for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
         staged.put(part, tier.read_part(address_of(KEY, first), part))
     tier.delete_segment(address_of(KEY, first))
-    return replace(
+    segment = replace(
         first,
         segment_id=staged.address.segment_id,
         end_offset=count * BATCH_RECORDS - 1,
@@ -152,6 +157,7 @@ def put_large(tier: LocalTieredStorage, count: int, distinct: float) -> Segment:
         offset_index_bytes=len(indexes[0]),
         time_index_bytes=len(indexes[1]),
     )
+    return staged.finish(segment)
 
 
 def _row(kind: RowKind, payload: object) -> Row:
@@ -191,9 +197,24 @@ def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[],
     yield "verify", check
 
 
-def _measured(folder: str, small: Segment, large: Segment) -> list[tuple[str, float, float]]:
+def tier_in(folder: Path, aiven: tuple[str, ...] | None) -> RemoteTier:
+    """The tier in a folder; `aiven`: how its layout stores chunks, None: LocalTieredStorage."""
+    if aiven is None:
+        return LocalTieredStorage(CopyingStore(folder))
+    key = KeyFile(key_id="key-1", path=str(SAMPLES / "encrypted" / "keys" / "key-1.jwk.json"))
+    options = LayoutOptions(
+        layout=Layout.AIVEN,
+        key_files=(key,),
+        is_compressed="zstd" in aiven,
+        is_encrypted="encrypted" in aiven,
+    )
+    return AivenTier(CopyingStore(folder), options)
+
+
+def _measured(
+    tier: RemoteTier, small: Segment, large: Segment
+) -> list[tuple[str, float, float]]:
     """In a worker process: (step, MiB above the warm worker, elapsed seconds)."""
-    tier = LocalTieredStorage(CopyingStore(Path(folder)))
     worker = Worker(tier=tier, advance=lambda _: None)
     for _, step in _steps(worker, small):
         step()
@@ -205,17 +226,19 @@ def _measured(folder: str, small: Segment, large: Segment) -> list[tuple[str, fl
     return found
 
 
-def rows_for(folder: Path, megabytes: int, distinct: float) -> list[str]:
+def rows_for(
+    folder: Path, megabytes: int, distinct: float, aiven: tuple[str, ...] | None = None
+) -> list[str]:
     """Rows of the table, one per step, for a segment of this size."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    tier = a_tier(folder)
+    (folder / TIER_FOLDER).mkdir(parents=True)
+    tier = tier_in(folder, aiven)
     small = put_large(tier, _WARM_BATCHES, distinct)
     batch_bytes = small.size_bytes // _WARM_BATCHES
     large = put_large(tier, megabytes * 2**20 // batch_bytes, distinct)
     pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
     with pool:
-        measured = pool.submit(_measured, str(folder), small, large).result()
+        measured = pool.submit(_measured, tier, small, large).result()
     shutil.rmtree(folder)
     records = large.end_offset + 1
     return [
@@ -228,7 +251,10 @@ def rows_for(folder: Path, megabytes: int, distinct: float) -> list[str]:
 @click.command()
 @click.option("--megabytes", multiple=True, default=(256, 2047), show_default=True)
 @click.option("--distinct", multiple=True, default=(0.1, 1.0), show_default=True)
-def main(megabytes: tuple[int, ...], distinct: tuple[float, ...]) -> None:
+@click.option("--aiven", multiple=True, type=click.Choice(["plain", "zstd", "encrypted"]))
+def main(
+    megabytes: tuple[int, ...], distinct: tuple[float, ...], aiven: tuple[str, ...]
+) -> None:
     """Print the table of docs/performance.md, "Memory"."""
     click.echo(
         "| MiB | records | distinct keys | step | MiB above the warm worker |"
@@ -237,7 +263,8 @@ def main(megabytes: tuple[int, ...], distinct: tuple[float, ...]) -> None:
     click.echo("|---|---|---|---|---|---|---|")
     for size in megabytes:
         for share in distinct:
-            for row in rows_for(ROOT / "build" / "bench" / f"memory-{os.getpid()}", size, share):
+            folder = ROOT / "build" / "bench" / f"memory-{os.getpid()}"
+            for row in rows_for(folder, size, share, aiven or None):
                 click.echo(row)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -40,7 +41,12 @@ from tierfold.storage.tiers.aiven.object_names import (
 from tierfold.storage.tiers.aiven.staged_objects import CHUNK_BYTES_DEFAULT, StagedObjects
 from tierfold.storage.tiers.aiven.stored_segment import CHUNK_BYTES_HELD, StoredSegment
 from tierfold.storage.tiers.layout_options import LayoutOptions
-from tierfold.storage.tiers.object_store import ObjectEntry, ObjectStore, StoredChecksum
+from tierfold.storage.tiers.object_store import (
+    LISTERS,
+    ObjectEntry,
+    ObjectStore,
+    StoredChecksum,
+)
 from tierfold.storage.tiers.remote_tier import (
     Access,
     Listing,
@@ -107,44 +113,43 @@ class AivenTier(RemoteTier):
 
     def partitions(self) -> tuple[PartitionKey, ...]:
         """See `RemoteTier.partitions`."""
-        return tuple(
-            sorted(
-                PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
-                for topic, topic_id in self._topics()
-                for folder in self.store.list_folders(self.names.topic_folder(topic, topic_id))
-                if (partition := partition_of(folder)) is not None
+        topics = self._topics()
+
+        def numbers(of_topic: tuple[str, str]) -> list[int | None]:
+            return [*map(partition_of, self.store.list_folders(self.names.topic_folder(*of_topic)))]
+
+        with ThreadPoolExecutor(LISTERS) as pool:
+            found = zip(topics, pool.map(numbers, topics), strict=True)
+            return tuple(
+                sorted(
+                    PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
+                    for (topic, topic_id), partitions in found
+                    for partition in partitions
+                    if partition is not None
+                )
             )
-        )
 
     def listings(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, Listing | Exception]:
-        """See `RemoteTier.listings`; the partitions of a topic are listed together."""
+        """See `RemoteTier.listings`."""
+        folders = {self.names.partition_folder(key): key for key in keys}
         return {
-            of_topic[folder]: found if isinstance(found, Exception) else _listing(found)
-            for of_topic in self._folders(keys)
-            for folder, found in self.store.list_each(tuple(of_topic)).items()
+            folders[folder]: found if isinstance(found, Exception) else _listing(found)
+            for folder, found in self.store.list_each(tuple(folders)).items()
         }
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
-        """See `RemoteTier.incomplete_uploads`; the partitions of a topic are listed together."""
+        """See `RemoteTier.incomplete_uploads`."""
+        folders = {self.names.partition_folder(key): key for key in keys}
         return {
-            of_topic[folder]: found
+            folders[folder]: found
             if isinstance(found, Exception)
             else tuple(map(_incomplete, found))
-            for of_topic in self._folders(keys)
-            for folder, found in self.store.unfinished_each(tuple(of_topic)).items()
+            for folder, found in self.store.unfinished_each(tuple(folders)).items()
         }
-
-    def _folders(self, keys: Sequence[PartitionKey]) -> Iterable[dict[str, PartitionKey]]:
-        """Folders and partitions, by topic: the folders of a listing have one parent."""
-        folders: dict[str, dict[str, PartitionKey]] = {}
-        for key in keys:
-            folder = self.names.partition_folder(key)
-            folders.setdefault(folder.rpartition("/")[0], {})[folder] = key
-        return folders.values()
 
     def delete_upload(self, object_key: str) -> None:
         """See `RemoteTier.delete_upload`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import json
-from base64 import urlsafe_b64decode
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -67,31 +67,25 @@ def _read_key(path: str, _modified_ns: int, size_bytes: int) -> RSA.RsaKey:
 
 def parsed_key(content: bytes) -> RSA.RsaKey:
     """The RSA key in PEM or a JSON Web Key; raises ValueError without quoting the content."""
-    key = _of_jwk(content) if content.lstrip().startswith(b"{") else _of_pem(content)
-    if not KEY_BITS_MIN <= key.size_in_bits() <= KEY_BITS_MAX:
-        raise ValueError(
-            f"the RSA key has {key.size_in_bits()} bits, not {KEY_BITS_MIN} to {KEY_BITS_MAX}"
-        )
-    return key
+    return _of_jwk(content) if content.lstrip().startswith(b"{") else _of_pem(content)
 
 
 def _of_pem(content: bytes) -> RSA.RsaKey:
-    is_private = b"PRIVATE KEY-----" in content
     try:
-        if is_private:
-            private = load_pem_private_key(content, password=None)
-            if isinstance(private, rsa.RSAPrivateKey):
-                numbers = private.private_numbers()
-                public = numbers.public_numbers
-                return _constructed(public.n, public.e, numbers.d, numbers.p, numbers.q)
+        if b"PRIVATE KEY-----" in content:
+            key: object = load_pem_private_key(content, password=None)
         else:
             key = load_pem_public_key(content)
-            if isinstance(key, rsa.RSAPublicKey):
-                return _constructed(key.public_numbers().n, key.public_numbers().e)
     except TypeError:
         raise ValueError("the private key is encrypted under a password") from None
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("it is neither PEM of an RSA key nor a JSON Web Key") from None
+    if isinstance(key, rsa.RSAPrivateKey):
+        numbers = key.private_numbers()
+        public = numbers.public_numbers
+        return _constructed(public.n, public.e, numbers.d, numbers.p, numbers.q)
+    if isinstance(key, rsa.RSAPublicKey):
+        return _constructed(key.public_numbers().n, key.public_numbers().e)
     raise ValueError("the key is not RSA")
 
 
@@ -107,6 +101,10 @@ def _of_jwk(content: bytes) -> RSA.RsaKey:
 
 
 def _constructed(*numbers: int) -> RSA.RsaKey:
+    """The key of these numbers, the modulus first."""
+    bits = numbers[0].bit_length()
+    if not KEY_BITS_MIN <= bits <= KEY_BITS_MAX:
+        raise ValueError(f"the RSA key has {bits} bits, not {KEY_BITS_MIN} to {KEY_BITS_MAX}")
     try:
         return RSA.construct(numbers)
     except (ValueError, IndexError):
@@ -114,13 +112,11 @@ def _constructed(*numbers: int) -> RSA.RsaKey:
 
 
 def _number(fields: dict[str, Any], name: str) -> int:
-    text = fields.get(name)
-    if not isinstance(text, str) or len(text) > KEY_BITS_MAX:
-        raise ValueError(f"the JSON Web Key has no number `{name}`")
     try:
-        return int.from_bytes(urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
-    except (binascii.Error, ValueError):
-        raise ValueError(f"`{name}` of the JSON Web Key is no base64") from None
+        text = f"{fields[name]}{'=' * (-len(fields[name]) % 4)}"
+        return int.from_bytes(b64decode(text, altchars=b"-_", validate=True), "big")
+    except (KeyError, TypeError, binascii.Error, ValueError):
+        raise ValueError(f"the JSON Web Key has no number `{name}`") from None
 
 
 def _cause(error: Exception) -> str:

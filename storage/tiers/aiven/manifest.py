@@ -201,8 +201,6 @@ def _check_stored_sizes(manifest: Manifest) -> None:
     """Raise ValueError for stored sizes that contradict the log's, where they are known."""
     added = 0 if manifest.encryption is None else SEALED_BYTES
     chunks = manifest.chunks
-    if chunks.stored_bytes > INT_MAX * 2:
-        raise _MalformedError(f"the chunks have {chunks.stored_bytes} bytes in all")
     expected = chunks.log_bytes + chunks.count * added
     if not manifest.is_compressed and chunks.stored_bytes != expected:
         raise _MalformedError(

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import a_chain, a_segment, a_state, listed, retired, segment_id
-from tierfold.compaction.discovery.listing import Classified, ListedSegment, classify
+from tierfold.compaction.discovery.listing import (
+    Classified,
+    ListedSegment,
+    classify,
+    keys_are_there,
+    stored_sizes,
+)
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
@@ -176,3 +182,43 @@ def test_the_order_of_the_listing_does_not_matter(
     listing, state = drawn
     shuffled = data.draw(st.permutations(listing))
     assert classify(shuffled, state) == classify(listing, state)
+
+
+ENCODED = replace(CHAIN[0], stored_log_bytes=700, stored_indexes_bytes=50)
+"""A live segment whose layout stores its parts encoded, in three objects."""
+
+
+def encoded(**sizes: int | None) -> ListedSegment:
+    """`ENCODED` in a listing, with other sizes; None: the object is gone."""
+    found = {"indexes": 50, "log": 700, "manifest": 7} | sizes
+    parts = tuple(sorted((suffix, size) for suffix, size in found.items() if size is not None))
+    missing = tuple(suffix for suffix, size in found.items() if size is None)
+    return replace(listed(ENCODED), parts=parts, missing_parts=missing)
+
+
+def test_stored_sizes_are_compared_where_the_layout_encodes() -> None:
+    assert stored_sizes(ENCODED) == {"log": 700, "indexes": 50}
+    assert stored_sizes(CHAIN[0]) == {"log": 1000}
+    state = a_state((ENCODED,))
+    for manifest in (7, 8, 700):
+        assert classify([encoded(manifest=manifest)], state).corruptions == ()
+    for suffix, size in (("log", 1000), ("log", 699), ("indexes", 51)):
+        (found,) = classify([encoded(**{suffix: size})], state).corruptions
+        assert f"has a .{suffix} of {size} bytes, the catalog says" in found
+    (found,) = classify([encoded(manifest=None)], state).corruptions
+    assert found.endswith("lacks .manifest")
+
+
+def test_the_transaction_index_is_no_object_of_its_own_where_all_are_one() -> None:
+    segment = replace(ENCODED, has_transaction_index=True)
+    assert classify([encoded()], a_state((segment,))).corruptions == ()
+
+
+def test_keys_can_be_read_where_their_objects_are() -> None:
+    assert keys_are_there(ENCODED, encoded())
+    assert not keys_are_there(ENCODED, encoded(manifest=None))
+    plain, with_index = CHAIN[0], replace(CHAIN[0], has_transaction_index=True)
+    assert keys_are_there(plain, listed(plain, lacking=["snapshot"]))
+    assert not keys_are_there(plain, listed(plain, lacking=["log"]))
+    assert keys_are_there(with_index, listed(with_index))
+    assert not keys_are_there(with_index, listed(plain))

@@ -119,7 +119,7 @@ class Examiner:
             for segment in entry["segments"]
         ]
         to_local(segments, view)
-        return _newest_of(self.lab, view)
+        return newest_of(self.lab, view)
 
 
 def catalog_folder(tier: Path) -> Path:
@@ -159,7 +159,7 @@ def _key_of(entry: dict[str, Any]) -> PartitionKey:
     return PartitionKey(**{name: entry[name] for name in ("topic", "partition", "topic_id")})
 
 
-def _newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
+def newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
     """Read like a consumer of committed records: skip what the transaction indexes list."""
     aborted = lab.side_files(view)["txnindex"]
     newest: dict[bytes, Newest] = {}

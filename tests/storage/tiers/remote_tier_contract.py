@@ -163,6 +163,20 @@ class RemoteTierContract:
         assert (partial.start_offset, partial.is_complete) == (250, False)
         assert self.tier.part_sizes(keys[2], complete) == {p: len(content(p)) for p in PARTS}
 
+    def test_several_topics_are_listed_together(self) -> None:
+        keys = [
+            PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
+            for topic, topic_id in (("a", TOPIC_ID), ("a", "A" * 22), ("b-c", TOPIC_ID))
+            for partition in (0, 3)
+        ]
+        for number, key in enumerate(keys):
+            self.write(key, number)
+        assert self.tier.partitions() == tuple(sorted(keys))
+        found = self.tier.listings(keys)
+        assert list(found) == keys
+        assert [found[key] for key in keys] == [self.tier.listing(key) for key in keys]
+        assert [self.tier.listing(key)[0].start_offset for key in keys] == [*range(len(keys))]
+
     def test_every_part_is_read_back(self) -> None:
         address = self.write(KEY, 0)
         for part in PARTS:

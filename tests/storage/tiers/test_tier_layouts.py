@@ -96,6 +96,13 @@ def test_neither_layout_is_said_as_of_old(place: Place) -> None:
         found(place, LayoutOptions(layout=Layout.AIVEN))
 
 
+def test_the_folder_inside_a_local_tier_is_no_tier_of_aiven(tmp_path: Path) -> None:
+    inside = tmp_path / "kafka-tiered-storage"
+    (inside / f"orders-0-{'A' * 22}").mkdir(parents=True)
+    with pytest.raises(BadSettings, match="no folder kafka-tiered-storage in it, but orders-0-A"):
+        open_tier(str(inside))
+
+
 @pytest.mark.parametrize(
     "options",
     [

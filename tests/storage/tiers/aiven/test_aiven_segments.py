@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -307,6 +308,20 @@ def test_an_interrupted_deletion_never_looks_complete(
     (left,) = [one for one in tier.listing(KEY) if one.segment_id == first.segment_id]
     assert Suffix.MANIFEST.value in left.missing_parts
     assert left.has_log
+
+
+def test_no_key_travels_with_the_tier(tmp_path: Path) -> None:
+    tier = a_tier("both", tmp_path)
+    first, _ = uploaded(tier)
+    data_key = tier._read(address_of(KEY, first)).transform.data_key
+    assert data_key is not None
+    travels = pickle.dumps(tier)
+    for secret in (data_key.key, data_key.aad, b"PRIVATE", b"RsaKey"):
+        assert secret not in travels
+        assert str(secret) not in repr(tier)
+    there = pickle.loads(travels)  # noqa: S301
+    assert there == tier
+    assert inspected(there, KEY, there.listing(KEY)[0]).segment == first
 
 
 class _StatingStore(BucketStore):

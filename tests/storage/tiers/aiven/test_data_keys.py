@@ -119,8 +119,9 @@ WRONG_FILES = {
     "no JSON": (b"{SECRET", "it is no JSON"),
     "other JSON": (b'{"kty":"oct","k":"SECRET"}', "not RSA"),
     "no number": (b'{"kty":"RSA","n":"AQAB","e":7}', "no number `e`"),
-    "no base64": (b'{"kty":"RSA","n":"AQAB","e":"?"}', "no base64|no RSA key"),
-    "no key": (b'{"kty":"RSA","n":"AQAB","e":"AQAB"}', "no RSA key|bits"),
+    "no base64": (b'{"kty":"RSA","n":"AQAB","e":"?"}', "no number `e`"),
+    "no key": (jwk(is_private=False).replace(b'"e": "AQAB"', b'"e": "AA"'), "no RSA key"),
+    "a short modulus": (b'{"kty":"RSA","n":"AQAB","e":"AQAB"}', "has 17 bits, not 2048 to"),
     "half private": (jwk().replace(b'"p"', b'"P"'), "no number `p`"),
     "too large": (b" " * (FILE_BYTES_MAX + 1), "too many for a key"),
 }

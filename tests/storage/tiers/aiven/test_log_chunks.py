@@ -28,6 +28,8 @@ from tierfold.storage.tiers.aiven.chunk_index import (
     decoded_sizes,
     encoded_sizes,
 )
+from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey
+from tierfold.storage.tiers.aiven.large_chunks import LargeChunk, OpenChunks
 from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.layout_options import LayoutOptions
@@ -251,6 +253,32 @@ def test_a_frame_that_claims_more_than_it_can_hold_is_refused() -> None:
     transform = made.tier._read(made.address).transform
     with pytest.raises(CorruptLog, match=r"of 20 bytes claims to hold 1048576"):
         transform.decoded(bytes(frame[:20]), 2**20, "here")
+
+
+@pytest.mark.parametrize("size_bytes", [0, 7, 8, 12, 27])
+def test_what_is_too_short_to_be_encrypted_is_refused(how: str, size_bytes: int) -> None:
+    key = DataKey.fresh()
+    with pytest.raises(CorruptLog, match="cannot be decrypted"):
+        key.opened(bytes(size_bytes), "here")
+    chunk = LargeChunk(
+        name=("log", 0),
+        read=lambda start, length: np.zeros(max(0, min(length, size_bytes - start)), np.uint8),
+        start=0,
+        stored_bytes=size_bytes,
+        size_bytes=1,
+        where="here",
+    )
+    transform = ChunkTransform(is_compressed=False, data_key=key)
+    with pytest.raises(CorruptLog, match="cannot be decrypted"):
+        OpenChunks().read(chunk, transform, 0, 1)
+
+
+def test_a_chunk_of_another_size_is_refused() -> None:
+    key = DataKey.fresh()
+    transform = ChunkTransform(is_compressed=False, data_key=key)
+    assert transform.decoded(key.sealed(b"four"), 4, "here") == b"four"
+    with pytest.raises(CorruptLog, match="4 bytes when decoded, the manifest says 5"):
+        transform.decoded(key.sealed(b"four"), 5, "here")
 
 
 def test_a_log_of_0_bytes_is_never_written(options: LayoutOptions) -> None:

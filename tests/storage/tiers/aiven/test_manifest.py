@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -169,10 +170,8 @@ NUMBERS = [
 VARIABLE = {"type": "variable", "originalChunkSize": 100, "originalFileSize": 250}
 
 
-def packed(data: bytes) -> str:
-    import zstandard  # noqa: PLC0415
-
-    return b64encode(zstandard.ZstdCompressor().compress(data)).decode()
+def packed(data: bytes, more: bytes = b"") -> str:
+    return b64encode(zstandard.ZstdCompressor().compress(data) + more).decode()
 
 
 def variable(text: object, log_bytes: int = 250) -> Callable[[dict[str, Any]], None]:
@@ -216,6 +215,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (variable(7), "transformedChunks is no text"),
     (variable("?"), "transformedChunks cannot be decoded: it is no base64"),
     (variable("AAAA"), "cannot be decoded: it cannot be decompressed"),
+    (variable(packed(b"\0\0\0\0", more=b"x"), log_bytes=0), "it cannot be decompressed"),
     (variable(packed(b"")), "it has no count of chunks"),
     (variable(packed(b"\0\0\0\1" + bytes(5)), log_bytes=1), "1 chunks, and bytes that do not fit"),
     (variable(packed(b"\0\0\0\0\0"), log_bytes=0), "0 chunks in 5 bytes"),

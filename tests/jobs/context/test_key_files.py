@@ -1,0 +1,74 @@
+"""A worker opens an encrypted tier with the key files of its own machine."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.aiven import ENCRYPTED_CASE
+from tests.jobs.tiers import key_of, updated_tier
+from tests.storage.tiers.aiven_samples import KEY_FILE
+from tests.storage.tiers.aiven_tiers import aiven_tier, local_segments_in
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.jobs.context.key_files import KEYS_VARIABLE, with_key_files_here
+from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.storage.tiers.layout_options import KeyFile, LayoutOptions
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
+
+ORDERS = key_of("orders")
+
+
+@pytest.fixture
+def uploads(tmp_path: Path) -> Path:
+    return updated_tier(tmp_path / "local", (ORDERS,), segments=1)
+
+
+@pytest.fixture
+def context(uploads: Path, tmp_path: Path) -> RunContext:
+    """The driver's, with a key file that workers do not have."""
+    tier = aiven_tier(uploads, tmp_path / "tier", ENCRYPTED_CASE.variant)
+    own = Path(shutil.copy(KEY_FILE, tmp_path / "driver.jwk"))
+    key = KeyFile(key_id="key-1", path=str(own))
+    found = run_context(str(tier), layout=LayoutOptions(key_files=(key,)))
+    own.unlink()
+    return found
+
+
+def log_of(tier: RemoteTier) -> bytes:
+    (segment,) = tier.listing(ORDERS)
+    return tier.read_part(address_of(ORDERS, segment), Part.LOG).tobytes()
+
+
+def test_a_tier_that_a_worker_opens(
+    context: RunContext, uploads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opener = pickle.loads(pickle.dumps(context.tier_opener()))  # noqa: S301 - our own
+    with pytest.raises(TierfoldError, match="the file is not there"):
+        log_of(opener())
+    monkeypatch.setenv(KEYS_VARIABLE, f"key-1={KEY_FILE}")
+    assert log_of(opener()) == local_segments_in(uploads)[0].parts["log"]
+
+
+def test_a_tier_that_comes_in_a_pickle(
+    context: RunContext, uploads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier = pickle.loads(pickle.dumps(context.tier))  # noqa: S301 - our own
+    assert with_key_files_here(tier) is tier
+    with pytest.raises(TierfoldError, match="the file is not there"):
+        log_of(tier)
+    monkeypatch.setenv(KEYS_VARIABLE, f"key-1={KEY_FILE}")
+    assert log_of(with_key_files_here(tier)) == local_segments_in(uploads)[0].parts["log"]
+    local = run_context(str(uploads)).tier
+    assert with_key_files_here(local) is local
+
+
+def test_no_key_is_in_a_task(context: RunContext) -> None:
+    sent = pickle.dumps((context.tier_opener(), context.tier, context.layout_options))
+    assert b"driver.jwk" in sent
+    private = ENCRYPTED_CASE.keys[0].private_exponent
+    for order in ("big", "little"):
+        assert private.to_bytes(256, order)[8:40] not in sent  # type: ignore[arg-type]
+    assert str(private)[:40].encode() not in sent
