@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ from tierfold.storage.tiers.bucket_clients import (
 )
 from tierfold.storage.tiers.copied_objects import CopiedObject, new_copied_object
 from tierfold.storage.tiers.object_store import (
+    LISTERS,
     Bytes,
     ObjectEntry,
     ObjectWriter,
@@ -231,12 +233,23 @@ class BucketStore:
     def _each(
         self, folders: Sequence[str], *, staged: bool
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
-        parents = {folder.rpartition("/")[0] for folder in folders}
-        if len(folders) > FOLDERS_LISTED_ALONE and len(parents) == 1:
-            (parent,) = parents
-            below = self._below(parent)
-            return _of_each(folders, lambda: self._sorted(below, set(folders), staged=staged))
-        return listed_one_by_one(self.unfinished if staged else self.list, folders)
+        by_parent: defaultdict[str, list[str]] = defaultdict(list)
+        for folder in folders:
+            by_parent[folder.rpartition("/")[0]].append(folder)
+
+        def listed(parent: str) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+            siblings, below = by_parent[parent], self._below(parent)
+            return _of_each(siblings, lambda: self._sorted(below, set(siblings), staged=staged))
+
+        many = {
+            parent for parent, some in by_parent.items() if len(some) > FOLDERS_LISTED_ALONE
+        }
+        few = [folder for folder in folders if folder.rpartition("/")[0] not in many]
+        found = listed_one_by_one(self.unfinished if staged else self.list, few)
+        with ThreadPoolExecutor(LISTERS) as pool:
+            for of_parent in pool.map(listed, many):
+                found |= of_parent
+        return {folder: found[folder] for folder in folders}
 
     def _uploads(
         self, s3: S3Writer, folders: Sequence[str]

@@ -21,7 +21,7 @@ from tierfold.storage.tiers.request_counts import Requests
 STAGED_SUFFIX: Final = ".staged"
 """The suffix of the hidden name under which an object is written."""
 
-_LISTERS: Final = 16
+LISTERS: Final = 16
 """Folders listed at a time: a listing mostly waits for the network."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """By folder, the finished objects directly in it, or why it cannot be listed.
 
-        The folders have one parent, so that a bucket can list them all at once.
+        A bucket lists many folders of one parent at once.
         """
 
     def list_folders(self, folder: str) -> Iterator[str]:
@@ -157,7 +157,7 @@ def listed_one_by_one(
         except Exception as error:  # noqa: BLE001 - it concerns this folder alone
             return error
 
-    with ThreadPoolExecutor(_LISTERS) as pool:
+    with ThreadPoolExecutor(LISTERS) as pool:
         return dict(zip(folders, pool.map(listed, folders), strict=True))
 
 

@@ -227,12 +227,17 @@ class ObjectStoreContract:
             self.store.create(f"{folder}/a", b"xy")
             self.store.create(f"{folder}/deeper/c", b"x")
         self.store.create("t/0", b"x")
-        for asked in (folders, folders[:2]):
+        self.store.create("u/1/b", b"x")
+        mixed = ["u/1", *folders[:10], "u/2", *folders[10:]]
+        for asked in (folders, folders[:2], mixed, mixed[:2]):
             found = self.store.list_each(asked)
             assert list(found) == asked
             assert found == {folder: tuple(self.store.list(folder)) for folder in asked}
             assert found["t/00"] == ()
-            assert [entry.key for entry in found["t/01"]] == ["t/01/a", "t/01/b"]
+        assert [entry.key for entry in self.store.list_each(folders)["t/01"]] == [
+            "t/01/a",
+            "t/01/b",
+        ]
 
     def test_an_object_of_many_parts_reads_as_it_was_written(self) -> None:
         data = np.arange(17 * MIB + 5, dtype=np.uint32).view(np.uint8)[: 17 * MIB + 5]

@@ -13,7 +13,7 @@ from tests.jobs.tiers import key_of, updated_tier
 from tests.storage.tiers.aiven_samples import KEY_FILE
 from tests.storage.tiers.aiven_tiers import aiven_tier, local_segments_in
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.jobs.context.key_files import KEYS_VARIABLE, with_key_files_here
+from tierfold.jobs.context.key_files import KEYS_VARIABLE
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.storage.tiers.layout_options import KeyFile, LayoutOptions
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
@@ -50,19 +50,6 @@ def test_a_tier_that_a_worker_opens(
         log_of(opener())
     monkeypatch.setenv(KEYS_VARIABLE, f"key-1={KEY_FILE}")
     assert log_of(opener()) == local_segments_in(uploads)[0].parts["log"]
-
-
-def test_a_tier_that_comes_in_a_pickle(
-    context: RunContext, uploads: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tier = pickle.loads(pickle.dumps(context.tier))  # noqa: S301 - our own
-    assert with_key_files_here(tier) is tier
-    with pytest.raises(TierfoldError, match="the file is not there"):
-        log_of(tier)
-    monkeypatch.setenv(KEYS_VARIABLE, f"key-1={KEY_FILE}")
-    assert log_of(with_key_files_here(tier)) == local_segments_in(uploads)[0].parts["log"]
-    local = run_context(str(uploads)).tier
-    assert with_key_files_here(local) is local
 
 
 def test_no_key_is_in_a_task(context: RunContext) -> None:
