@@ -101,7 +101,14 @@ class InABucket(AivenLayout):
     def test_other_objects_are_no_segments(self) -> None:
         self.write(KEY, 0)
         topic = f"{self.prefix}orders-{KEY.topic_id}"
-        for key in (f"{topic}/x/y", f"{topic}/07/y", f"{topic}/2147483648/y", "x", f"{topic}/7/y"):
+        numbers = ("x", "07", "2147483648", "-1")
+        names = ("y", f"{'9' * 20}-{KEY.topic_id}.log", f"{'0' * 20}-{KEY.topic_id}.txt")
+        for key in (
+            "x",
+            f"{self.prefix}.-{KEY.topic_id}/0/y",
+            *(f"{topic}/{number}/y" for number in numbers),
+            *(f"{topic}/7/{name}" for name in names),
+        ):
             self.store.create(key, b"x")
         assert self.tier.partitions() == (KEY,)
         assert len(self.tier.listing(KEY)) == 1
