@@ -21,6 +21,7 @@ from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
     clock_options,
+    encryption_key_option,
     engine_options,
     replay_options,
     settings_options,
@@ -182,16 +183,21 @@ def history_verb(partition_name: str, limit: int | None, output: Output, **given
 
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
-def dump_verb(segment: str) -> None:
+@encryption_key_option
+def dump_verb(segment: str, encryption_keys: tuple[str, ...]) -> None:
     """Print the batches and records of a segment's .log as JSON lines.
+
+    A .log of Aiven's plugin is decoded, if its manifest is beside it.
 
     \b
     Example:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
+    from tierfold.jobs.settings.given_layout import GivenLayout
     from tierfold.jobs.verbs.dump import dump_lines
 
-    for line in dump_lines(segment):
+    keys = GivenLayout.of({}, encryption_keys, {"encryption.key": "--encryption-key"})
+    for line in dump_lines(segment, keys.options()):
         click.echo(line)
 
 

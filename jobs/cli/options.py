@@ -124,6 +124,14 @@ replay_options: Final = _together(
 )
 """With these, a verb that reads a tier replays a run."""
 
+encryption_key_option: Final = click.option(
+    "--encryption-key",
+    "encryption_keys",
+    multiple=True,
+    metavar="ID=FILE",
+    help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first one writes.",
+)
+
 layout_options: Final = _together(
     click.option(
         "--layout",
@@ -136,14 +144,7 @@ layout_options: Final = _together(
         metavar="PREFIX",
         help="Aiven's key.prefix, as brokers have it; no slash is added.",
     ),
-    click.option(
-        "--encryption-key",
-        "encryption_keys",
-        multiple=True,
-        metavar="ID=FILE",
-        help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first one"
-        " writes.",
-    ),
+    encryption_key_option,
     click.option(
         "--rsm-config",
         metavar="FILE",

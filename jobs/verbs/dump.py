@@ -8,33 +8,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from os import environ
 from pathlib import Path
 from typing import Any, Final
 
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_HORIZON
+from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
 from tierfold.storage.segments.segment_reader import Record
-from tierfold.storage.segments.segment_walk import WalkedBatch, walk
+from tierfold.storage.segments.segment_walk import WalkedBatch, walk, walk_log
+from tierfold.storage.tiers.aiven.object_names import (
+    ObjectNames,
+    Suffix,
+    partition_of,
+    segment_of,
+)
+from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
+from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
+from tierfold.storage.tiers.tier_uris import open_tier
 
 _SEQUENCES: Final = 2**31
 """Sequence numbers wrap to 0 (Kafka `DefaultRecordBatch.incrementSequence`)."""
 
 
-def dump_lines(segment_path: str) -> Iterator[str]:
+def dump_lines(segment_path: str, layout: LayoutOptions = AS_FOUND) -> Iterator[str]:
     """Yield a line per batch, followed by a line per record of it, without reading ahead.
 
-    A batch with a bad CRC has `isvalid` false and no records, and the dump continues.
+    A batch with a bad CRC has `isvalid` false and no records, and the dump continues. A `.log` with
+    a manifest beside it is decoded, for which `layout` may have key files.
 
     Raises:
         UnreadableObject: The file is missing or cannot be read.
         CorruptLog: The segment is corrupt; raised after the last line that can be read.
+        BadSettings: The manifest names a key that `layout` lacks or that cannot be used.
     """
     invalid: list[WalkedBatch] = []
     batches = 0
-    for batch in walk(Path(segment_path)):
+    for batch in _walked(Path(segment_path), layout):
         # Decoded first: a legacy wrapper's base offset follows from its records.
         records, broken = _records(batch)
         yield _line(_batch_entry(batch, records))
@@ -52,6 +67,22 @@ def dump_lines(segment_path: str) -> Iterator[str]:
             where=segment_path,
             remedy="Take the segment from a backup.",
         )
+
+
+def _walked(path: Path, layout: LayoutOptions) -> Iterator[WalkedBatch]:
+    """The batches of a file, or of the segment in Aiven's layout that it belongs to."""
+    manifest = path.with_suffix(f".{Suffix.MANIFEST}")
+    found = segment_of(path.name)
+    topic = ObjectNames("").topic_of(path.absolute().parent.parent.name)
+    number = partition_of(path.absolute().parent.name)
+    if not manifest.exists() or found is None or topic is None or number is None:
+        return walk(path)
+    # The folder's name with what a key prefix may add to it: nothing else needs the topic.
+    key = PartitionKey(topic=topic[0], partition=number, topic_id=topic[1])
+    address = SegmentAddress(key, found[1], found[0])
+    options = with_keys_of_environment(replace(layout, layout=Layout.AIVEN, key_prefix=""), environ)
+    tier = open_tier(str(path.absolute().parents[2]), layout_options=options)
+    return walk_log(tier.read_part(address, Part.LOG), str(path))
 
 
 def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]:

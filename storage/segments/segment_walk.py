@@ -46,10 +46,14 @@ def walk(path: Path) -> Iterator[WalkedBatch]:
     Raises UnreadableObject, and CorruptLog at a torn batch or an impossible header: then the next
     batch cannot be found.
     """
-    log = _mapped(path)
+    return walk_log(_mapped(path), str(path))
+
+
+def walk_log(log: NDArray[np.uint8], name: str) -> Iterator[WalkedBatch]:
+    """The batches of a log that was read; `name` is for messages. Raises CorruptLog as `walk`."""
     position = 0
     while position < len(log):
-        where = f"{path} from byte {position} on"
+        where = f"{name} from byte {position} on"
         data = log[position : position + claimed_bytes(log.data[position:])]
         heads = read_heads(data, where=where, check_crc=False)
         yield WalkedBatch(

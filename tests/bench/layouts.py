@@ -2,8 +2,8 @@
 
     python -m tests.bench.layouts --runs 3 --only raw1k
 
-All in one process without Spark, so that ratios compare only how segments are stored. The
-contenders take turns; the first run of each does not count.
+All in one process without Spark, so that ratios compare only how segments are stored. They
+take turns, and the first run of each does not count.
 """
 
 from __future__ import annotations

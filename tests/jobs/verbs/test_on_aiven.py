@@ -23,6 +23,7 @@ from tests.jobs.aiven import (
     manifests,
 )
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold
+from tests.jobs.elections import NEW, known, old_history, upload
 from tests.jobs.tiers import NOW_MS, files_below, key_of, latest_updates, updated_tier
 from tests.storage.tiers.aiven_keys import new_key_pair
 from tests.storage.tiers.aiven_samples import KEY_FILE
@@ -279,3 +280,17 @@ def test_without_its_key_a_partition_is_left_alone(
     assert said.count("the file is not there") <= 1, "one sentence for all segments"
     assert "Traceback" not in said
     assert len(manifests(tier)) == 3
+
+
+def test_forget_accepts_an_election_that_cut_a_log_off(tmp_path: Path) -> None:
+    local, tier = tmp_path / "local", tmp_path / "tier"
+    old_history(local)
+    known(aiven_tier(local, tier, PLAIN.variant))
+    upload(local, 6, 9, NEW)
+    aiven_tier(local, tier, PLAIN.variant)
+    refused = tierfold("compact", tier, *ALWAYS, "--json")
+    assert (refused.code, refused.entry["outcome"]) == (3, "refused")
+    assert "vanish: 10–10" in ran("forget", tier, "orders-0", "--dry-run").stdout
+    assert ran("forget", tier, "orders-0", "--json").entry["outcome"] == "forgotten"
+    done = ran("compact", tier, *ALWAYS, *NOW, *DETACHED, "--json").entry
+    assert (done["outcome"], done["next_offset"]) == ("compacted", 10)
