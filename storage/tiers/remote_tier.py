@@ -136,9 +136,10 @@ class RemoteTier(Protocol):
         """
 
     def delete_segment(self, address: SegmentAddress) -> None:
-        """Delete the objects that exist, last written first; raises UnreadableObject.
+        """Delete the objects that exist; raises UnreadableObject.
 
-        If interrupted, it leaves an incomplete segment, never one that looks complete.
+        If interrupted, it leaves an incomplete segment, never one that looks complete or one that
+        `vacuum` could not delete later.
         """
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:

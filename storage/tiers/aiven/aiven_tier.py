@@ -191,8 +191,12 @@ class AivenTier(RemoteTier):
         )
 
     def delete_segment(self, address: SegmentAddress) -> None:
-        """See `RemoteTier.delete_segment`: the manifest goes first."""
-        for suffix in reversed(Suffix):
+        """See `RemoteTier.delete_segment`: the `.log` goes first.
+
+        What is left without it is an orphan, which the next `vacuum` deletes. A `.log` without its
+        manifest would stay for ever: its last offset cannot be known.
+        """
+        for suffix in Suffix:
             self.store.delete(self.names.object_key(address, suffix))
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:

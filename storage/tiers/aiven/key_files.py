@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import stat
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
@@ -43,12 +44,15 @@ def check_key_files(files: Sequence[KeyFile]) -> None:
 def read_key(path: str) -> RSA.RsaKey:
     """The key in a file, private if the file has one; raises BadSettings.
 
-    A file that changes is read again.
+    A file that changes is read again. Another process could not read a pipe again, such as the one
+    of a shell's `<(...)`: it would wait forever.
     """
     try:
         found = Path(path).stat()
     except (OSError, ValueError) as error:
         raise _unusable(_cause(error), path) from error
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise _unusable("it is a device or a pipe, not a file", path)
     return _read_key(path, found.st_mtime_ns, found.st_size)
 
 

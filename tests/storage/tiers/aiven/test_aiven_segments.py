@@ -289,10 +289,11 @@ def test_an_upload_without_its_log_is_an_orphan(tier: AivenTier, suffixes: list[
 
 
 @pytest.mark.parametrize("stops", [1, 2])
-def test_an_interrupted_deletion_never_looks_complete(
+def test_an_interrupted_deletion_looks_incomplete_and_the_next_vacuum_ends_it(
     tier: AivenTier, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
-    first, _ = uploaded(tier)
+    first, second = uploaded(tier)
+    state = a_state([first, second])
     deleted: list[str] = []
     delete = BucketStore.delete
 
@@ -306,8 +307,10 @@ def test_an_interrupted_deletion_never_looks_complete(
     with pytest.raises(KeyboardInterrupt):
         tier.delete_segment(address_of(KEY, first))
     (left,) = [one for one in tier.listing(KEY) if one.segment_id == first.segment_id]
-    assert Suffix.MANIFEST.value in left.missing_parts
-    assert left.has_log
+    assert not left.is_complete
+    # As if a broker had written it, so that its id does not show that it may be deleted.
+    foreign = inspected(tier, KEY, replace(left, segment_id="xkx6IDUAQ0iGr3JsI9k8Fw"))
+    assert is_orphan(foreign, state), "the next vacuum would leave it for ever"
 
 
 def test_no_key_travels_with_the_tier(tmp_path: Path) -> None:

@@ -144,6 +144,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert caught.value.where == str(path)
 
 
+def test_what_never_ends_or_never_begins_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", str(tmp_path / "pipe")):
+        with pytest.raises(BadSettings, match="it is a device or a pipe, not a file") as caught:
+            wrapped_key(DATA_KEY, (KeyFile(key_id="k", path=path),))
+        assert caught.value.where == path
+
+
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     file = key_file(tmp_path, 0)
     wrapped = wrapped_key(DATA_KEY, (file,))
