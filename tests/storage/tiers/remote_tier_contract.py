@@ -244,6 +244,16 @@ class RemoteTierContract:
         with pytest.raises(TierfoldError, match="the name leaves the tier"):
             self.tier.listing(key)
 
+    def test_no_segments_name_leads_elsewhere(self) -> None:
+        address = SegmentAddress(KEY, "../x", 0)
+        for use in (
+            lambda: self.tier.read_part(address, Part.LOG),
+            lambda: self.tier.delete_segment(address),
+            lambda: self.tier.uri(address, Part.LOG),
+        ):
+            with pytest.raises(TierfoldError, match="the name leaves the partition's folder"):
+                use()
+
     def test_it_travels_to_a_worker(self) -> None:
         self.write(KEY, 0)
         there = pickle.loads(pickle.dumps(self.tier))  # noqa: S301

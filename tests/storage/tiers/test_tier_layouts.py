@@ -124,6 +124,12 @@ def test_a_key_prefix_that_no_store_can_hold_is_refused(tmp_path: Path, prefix: 
         open_tier(str(tmp_path), layout_options=LayoutOptions(key_prefix=prefix))
 
 
+def test_key_ids_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    files = (KeyFile(key_id="k", path="/a"), KeyFile(key_id="k", path="/b"))
+    with pytest.raises(BadSettings, match="the key id 'k' is empty, has a colon, or is there twic"):
+        open_tier(str(tmp_path), layout_options=LayoutOptions(key_files=files))
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     for options in (AS_FOUND, LayoutOptions(layout=Layout.AIVEN)):
         with pytest.raises(BadSettings, match="there is no such folder"):

@@ -11,12 +11,13 @@ from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
 from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.layout_options import Layout, LayoutOptions
 from tierfold.storage.tiers.local_store import LocalStore
-from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part, RemoteTier
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part, RemoteTier, SegmentAddress
 from tierfold.storage.tiers.store_options import StoreOptions
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -60,6 +61,16 @@ class InAFolder(AivenLayout):
 
 
 class TestPlainInAFolder(InAFolder):
+    def test_a_hidden_file_is_an_unfinished_write_of_ours(self) -> None:
+        self.write(KEY, 0)
+        (log,) = (self.folder / "tier").glob("*/7/*.log")
+        left = log.with_name(f".{log.name}.0123.staged")
+        left.write_bytes(b"half")
+        (found,) = self.tier.incomplete_uploads(KEY)
+        assert (found.is_own, found.size_bytes) == (True, 4)
+        self.tier.delete_upload(found.object_key)
+        assert not left.exists()
+
     def test_a_plain_log_is_stored_as_it_is(self) -> None:
         address = self.write(KEY, 0)
         (path,) = (self.folder / "tier").glob("*/7/*.log")
@@ -101,7 +112,14 @@ class InABucket(AivenLayout):
     def test_other_objects_are_no_segments(self) -> None:
         self.write(KEY, 0)
         topic = f"{self.prefix}orders-{KEY.topic_id}"
-        for key in (f"{topic}/x/y", f"{topic}/07/y", f"{topic}/2147483648/y", "x", f"{topic}/7/y"):
+        numbers = ("x", "07", "2147483648", "-1")
+        names = ("y", f"{'9' * 20}-{KEY.topic_id}.log", f"{'0' * 20}-{KEY.topic_id}.txt")
+        for key in (
+            "x",
+            f"{self.prefix}.-{KEY.topic_id}/0/y",
+            *(f"{topic}/{number}/y" for number in numbers),
+            *(f"{topic}/7/{name}" for name in names),
+        ):
             self.store.create(key, b"x")
         assert self.tier.partitions() == (KEY,)
         assert len(self.tier.listing(KEY)) == 1
@@ -141,6 +159,21 @@ class TestBothOnS3(InABucket):
         bucket, options = new_bucket(moto()), StoreOptions(endpoint=moto(), retries=1)
         self.store = BucketStore("s3", bucket, "a/tier", options)
         self.tier = open_tier(f"s3://{bucket}/a/tier", options, self.layout)
+
+    def test_unfinished_uploads_are_ours_by_their_ids(self) -> None:
+        client = self.store._clients.s3.client
+        ours, theirs = new_segment_id(), "xkx6IDUAQ0iGr3JsI9k8Fw"
+        for segment_id in (ours, theirs):
+            for suffix in Suffix:
+                address = SegmentAddress(KEY, segment_id, 0)
+                key = f"a/tier/{self.tier.names.object_key(address, suffix)}"
+                client.create_multipart_upload(Bucket=self.store.bucket, Key=key)
+        found = self.tier.incomplete_uploads(KEY)
+        assert [upload.is_own for upload in found] == [ours in u.object_key for u in found]
+        assert sum(upload.is_own for upload in found) == 3
+        for upload in found:
+            self.tier.delete_upload(upload.object_key)
+        assert self.tier.incomplete_uploads(KEY) == ()
 
     def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
         gone = AivenTier(replace(self.store, bucket=new_name()), self.layout)

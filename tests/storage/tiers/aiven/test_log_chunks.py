@@ -223,6 +223,7 @@ def in_frames(chunk: bytes, **parameters: Any) -> bytes:
     return zstandard.ZstdCompressor(**parameters).compress(chunk)
 
 
+@pytest.mark.parametrize("fetched_bytes", [0, 13, 4 * 2**20], ids=["whole", "little", "much"])
 @pytest.mark.parametrize(
     ("frame", "says"),
     [
@@ -236,8 +237,11 @@ def in_frames(chunk: bytes, **parameters: Any) -> bytes:
     ids=["no size", "other size", "more", "two frames", "torn", "no frame"],
 )
 def test_a_frame_that_is_not_what_the_plugin_writes_is_refused(
-    how: str, frame: bytes, says: str
+    monkeypatch: pytest.MonkeyPatch, fetched_bytes: int, frame: bytes, says: str
 ) -> None:
+    if fetched_bytes:
+        monkeypatch.setattr(stored_segment, "CHUNK_BYTES_HELD", 0)
+        monkeypatch.setattr(large_chunks, "FETCHED_BYTES", fetched_bytes)
     made = written(LayoutOptions(is_compressed=True), 30, 30)
     manifest = made.stored(Suffix.MANIFEST)
     sizes = encoded_sizes(np.array([len(frame)], np.int64)).encode()
@@ -286,6 +290,18 @@ def test_a_log_of_0_bytes_is_never_written(options: LayoutOptions) -> None:
     with pytest.raises(ValueError, match="0 bytes"), tier.new_segment(KEY, 0).open_log():
         pass
     assert tier.listing(KEY) == ()
+
+
+@pytest.mark.parametrize("lacking", [part for part in PARTS if part is not Part.TRANSACTION_INDEX])
+def test_a_segment_that_lacks_a_part_is_not_finished(options: LayoutOptions, lacking: Part) -> None:
+    tier = AivenTier(BucketStore("memory", new_name(), "t", StoreOptions()), options)
+    staged = tier.new_segment(KEY, 0)
+    for part in PARTS:
+        if part is not lacking:
+            staged.put(part, content(part))
+    with pytest.raises(ValueError, match="cannot be finished"):
+        staged.finish(described(staged.address))
+    assert not any(listed.is_complete for listed in tier.listing(KEY))
 
 
 # Stored sizes in a manifest.
