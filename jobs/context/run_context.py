@@ -44,7 +44,7 @@ class RunContext:
     requests_before: Requests
     """The requests that this process had made to the tier's store when the run began."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
-    """The requests of the run's other processes."""
+    """The requests of the run's other processes, and those that found the layout."""
     tier_options: StoreOptions = ENVIRONMENT
     """The options with which a worker opens the tier's store."""
     layout_options: LayoutOptions = AS_FOUND
@@ -98,7 +98,8 @@ def run_context(
     time_ms = begun_ms if now is None else now
     place = location_of(tier_uri, of="tier")
     tier_options = options.for_workers(place.scheme, os.environ)
-    layout = with_layout(tier_uri, tier_options, layout)
+    workers = RequestCounter()
+    layout = with_layout(tier_uri, tier_options, layout, workers)
     if layout.layout is Layout.AIVEN:
         layout = with_keys_of_environment(layout, os.environ)
     tier = open_tier(tier_uri, tier_options, layout)
@@ -117,6 +118,7 @@ def run_context(
         requests_before=requests_before,
         tier_options=tier_options,
         layout_options=layout,
+        workers=workers,
         catalog_options=options,
         run=f"{begun}-{new_segment_id()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),

@@ -5,7 +5,7 @@ What only Aiven's layout needs is imported where such a tier is opened.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
@@ -21,6 +21,7 @@ from tierfold.storage.tiers.local_tiered_storage import (
 from tierfold.storage.tiers.locations import Location, location_of, open_store
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
+from tierfold.storage.tiers.request_counts import RequestCounter
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 _NAMES: Final = ObjectNames("")
@@ -45,10 +46,16 @@ def open_tier(
     return LocalTieredStorage(_store(uri, options))
 
 
-def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) -> LayoutOptions:
+def with_layout(
+    uri: str,
+    options: StoreOptions,
+    layout_options: LayoutOptions,
+    counter: RequestCounter | None = None,
+) -> LayoutOptions:
     """The options with the layout of the tier at `uri`; the driver asks once, for all workers.
 
     If no layout is given, the folders in the tier tell. Only Aiven's plugin has the other options.
+    `counter` gets the requests that this takes.
 
     Raises BadSettings if there are folders of both layouts, and UnreadableObject.
     """
@@ -60,7 +67,10 @@ def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) 
         # Its folders of partitions have names like topics of Aiven's plugin.
         return replace(layout_options, layout=Layout.LOCAL)
     store = _store(uri, options)
+    before = store.requests()
     found = tuple(store.list_folders(""))
+    if counter is not None:
+        counter.add(**asdict(store.requests() - before))
     is_aiven = any(map(_NAMES.topic_of, found))
     if is_aiven and TIER_FOLDER in found:
         raise BadSettings(
