@@ -215,13 +215,19 @@ def _check_stored_sizes(manifest: Manifest) -> None:
 
 
 def _pieces(found: object) -> dict[Part, Piece]:
+    """The pieces, one after the other without a gap: a changed size would hide part of an index."""
     fields = _object(found, "segmentIndexes", frozenset(PIECES.values()))
     pieces: dict[Part, Piece] = {}
+    end = 0
     for part, name in PIECES.items():
         if fields[name] is None and part is Part.TRANSACTION_INDEX:
             continue
-        piece = _object(fields[name], name, frozenset({"position", "size"}))
-        pieces[part] = Piece(position=_size(piece, "position"), size_bytes=_size(piece, "size"))
+        found_piece = _object(fields[name], name, frozenset({"position", "size"}))
+        position = _size(found_piece, "position")
+        if position != end:
+            raise _MalformedError(f"{name} is at byte {position}, where byte {end} comes next")
+        piece = Piece(position=position, size_bytes=_size(found_piece, "size"))
+        pieces[part], end = piece, piece.end
     return pieces
 
 

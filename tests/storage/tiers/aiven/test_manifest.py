@@ -198,6 +198,10 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (without("chunkIndex"), "it lacks the field 'chunkIndex'"),
     (without("segmentIndexes", "transaction"), "segmentIndexes lacks the field 'transaction'"),
     (changed("segmentIndexes", "offset", to=None), "offset is no JSON object"),
+    (changed("segmentIndexes", "offset", "size", to=0), "timestamp is at byte 36, where byte 0"),
+    (changed("segmentIndexes", "timestamp", "position", to=30), "timestamp is at byte 30, where"),
+    (changed("segmentIndexes", "producerSnapshot", "position", to=0), "producerSnapshot is at"),
+    (changed("segmentIndexes", "transaction", to={"position": 0, "size": 112}), "transaction is"),
     (changed("segmentIndexes", to=[]), "segmentIndexes is no JSON object"),
     (changed("chunkIndex", "type", to="other"), 'the type of chunkIndex is "other"'),
     (changed("chunkIndex", "type", to=["fixed"]), "the type of chunkIndex is"),
@@ -269,8 +273,8 @@ def test_what_is_no_manifest_is_refused(raw: bytes, says: str) -> None:
 
 def test_an_encrypted_piece_is_not_smaller_than_what_encryption_adds() -> None:
     fields = json.loads(FIXED)
-    fields["segmentIndexes"]["offset"]["size"] = 27
-    with pytest.raises(CorruptLog, match="offset is encrypted, and has 27 bytes"):
+    fields["segmentIndexes"]["leaderEpoch"]["size"] = 27
+    with pytest.raises(CorruptLog, match="leaderEpoch is encrypted, and has 27 bytes"):
         read_manifest(json.dumps(fields).encode(), "here")
 
 
