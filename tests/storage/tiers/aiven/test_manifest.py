@@ -119,12 +119,18 @@ def test_order_and_white_space_are_free(order: list[str]) -> None:
     assert read_manifest(shuffled.encode(), "here") == ENCRYPTED
 
 
-@pytest.mark.parametrize("anything", [None, 7, {"x": {"y": []}}])
-def test_the_metadata_is_not_read(anything: object) -> None:
-    fields = json.loads(FIXED) | {"remoteLogSegmentMetadata": anything}
-    assert read_manifest(json.dumps(fields).encode(), "here") == ENCRYPTED
+NESTED = {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": {"topic": 7}}}}
+
+
+@pytest.mark.parametrize("anything", [None, 7, {"remoteLogSegmentId": []}, {"x": {}}, NESTED])
+def test_of_the_metadata_only_the_topic_is_read(anything: object) -> None:
+    fields = json.loads(FIXED)
+    assert read_manifest(json.dumps(fields).encode(), "here").topic == "topic1"
+    fields["remoteLogSegmentMetadata"] = anything
+    found = read_manifest(json.dumps(fields).encode(), "here")
+    assert (found.topic, found) == (None, ENCRYPTED)
     del fields["remoteLogSegmentMetadata"]
-    assert read_manifest(json.dumps(fields).encode(), "here") == ENCRYPTED
+    assert read_manifest(json.dumps(fields).encode(), "here").topic is None
 
 
 def plain() -> dict[str, Any]:
