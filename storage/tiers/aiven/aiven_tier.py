@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import is_own_id, new_segment_id
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
@@ -283,6 +283,8 @@ class AivenTier(RemoteTier):
         where = self.store.uri(manifest_key)
         data = self.store.read_range(manifest_key, 0, MANIFEST_BYTES_MAX + 1)
         manifest = read_manifest(data, where)
+        if manifest.topic not in {None, address.key.topic}:
+            raise _of_another_topic(str(manifest.topic), address.key.topic, where)
         data_key = None
         if manifest.encryption is not None:
             wrapped = manifest.encryption.wrapped_key
@@ -348,6 +350,19 @@ def _is_own(name: str) -> bool:
     """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
     segment_id = begun_segment(name)
     return name.startswith(".") or (segment_id is not None and is_own_id(segment_id))
+
+
+def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:
+    """The error for a topic of a longer prefix: with `a`, the topics of `a-` seem to be `-…`.
+
+    Its brokers, and tierfold with their prefix, use the same objects under another name.
+    """
+    return UnreadableObject(
+        f"its manifest is of topic {named[:249]!r}, its name of {topic!r}",
+        where=where,
+        remedy="If the brokers of this topic have another key.prefix, give theirs: --key-prefix"
+        " PREFIX. Otherwise restore the segment's objects from a copy.",
+    )
 
 
 def _no_tier(where: str, found: Sequence[str]) -> BadSettings:

@@ -2,7 +2,7 @@
 
 A JSON object, never compressed or encrypted. The plugin's reader refuses a manifest with a field
 that it does not know, and so does this one: it may change how the others are read. Only
-`remoteLogSegmentMetadata` is for information, and not read.
+`remoteLogSegmentMetadata` is for information; nothing of it is read but the topic.
 Rule: Aiven's plugin, `SegmentManifestV1`, and LANDSCAPE 3.4.
 """
 
@@ -12,7 +12,7 @@ import binascii
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -90,6 +90,8 @@ class Manifest:
     """By part; without the transaction index, if there is none."""
     is_compressed: bool
     encryption: Encryption | None
+    topic: str | None = field(default=None, compare=False)
+    """The topic that a manifest names, which was read; None: it names none."""
 
     @property
     def is_plain(self) -> bool:
@@ -166,9 +168,18 @@ def _manifest(found: object) -> Manifest:
         pieces=_pieces(top["segmentIndexes"]),
         is_compressed=is_compressed,
         encryption=encryption,
+        topic=_topic(top.get("remoteLogSegmentMetadata")),
     )
     _check_stored_sizes(manifest)
     return manifest
+
+
+def _topic(metadata: object) -> str | None:
+    """The topic in the metadata, which may be anything."""
+    found = metadata
+    for name in ("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _chunks(found: object) -> ChunkIndex:
@@ -213,13 +224,19 @@ def _check_stored_sizes(manifest: Manifest) -> None:
 
 
 def _pieces(found: object) -> dict[Part, Piece]:
+    """The pieces, one after the other without a gap: a changed size would hide part of an index."""
     fields = _object(found, "segmentIndexes", frozenset(PIECES.values()))
     pieces: dict[Part, Piece] = {}
+    end = 0
     for part, name in PIECES.items():
         if fields[name] is None and part is Part.TRANSACTION_INDEX:
             continue
-        piece = _object(fields[name], name, frozenset({"position", "size"}))
-        pieces[part] = Piece(position=_size(piece, "position"), size_bytes=_size(piece, "size"))
+        found_piece = _object(fields[name], name, frozenset({"position", "size"}))
+        position = _size(found_piece, "position")
+        if position != end:
+            raise _MalformedError(f"{name} is at byte {position}, where byte {end} comes next")
+        piece = Piece(position=position, size_bytes=_size(found_piece, "size"))
+        pieces[part], end = piece, piece.end
     return pieces
 
 

@@ -193,6 +193,19 @@ def test_a_prefix_that_nothing_has_is_no_tier(make: Make) -> None:
     tierfold("status", tier, "--key-prefix", "cluster-b/").refuses("cluster-b")
 
 
+def test_a_shorter_prefix_does_not_compact_the_topics_of_a_longer_one(make: Make) -> None:
+    tier = make(ZSTD)
+    before = files_below(tier)
+    shorter = ("--key-prefix", PREFIX.removesuffix("-"))
+    found = tierfold("compact", tier, *ALWAYS, *NOW, *DETACHED, *shorter, "--json")
+    (entry,) = found.entries
+    assert (found.code, entry["topic"], entry["outcome"]) == (3, "-orders", "refused")
+    assert "its manifest is of topic 'orders', its name of '-orders'" in entry["reason"]
+    assert "--key-prefix" in entry["reason"]
+    objects = files_below(tier)
+    assert {name: objects[name] for name in objects if "_tierfold" not in name} == before
+
+
 def test_the_settings_file_describes_the_layout(make: Make, tmp_path: Path) -> None:
     tier = make(BOTH)
     file = tmp_path / "tierfold.toml"

@@ -120,12 +120,18 @@ def test_order_and_white_space_are_free(order: list[str]) -> None:
     assert read_manifest(shuffled.encode(), "here") == ENCRYPTED
 
 
-@pytest.mark.parametrize("anything", [None, 7, {"x": {"y": []}}])
-def test_the_metadata_is_not_read(anything: object) -> None:
-    fields = json.loads(FIXED) | {"remoteLogSegmentMetadata": anything}
-    assert read_manifest(json.dumps(fields).encode(), "here") == ENCRYPTED
+NESTED = {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": {"topic": 7}}}}
+
+
+@pytest.mark.parametrize("anything", [None, 7, {"remoteLogSegmentId": []}, {"x": {}}, NESTED])
+def test_of_the_metadata_only_the_topic_is_read(anything: object) -> None:
+    fields = json.loads(FIXED)
+    assert read_manifest(json.dumps(fields).encode(), "here").topic == "topic1"
+    fields["remoteLogSegmentMetadata"] = anything
+    found = read_manifest(json.dumps(fields).encode(), "here")
+    assert (found.topic, found) == (None, ENCRYPTED)
     del fields["remoteLogSegmentMetadata"]
-    assert read_manifest(json.dumps(fields).encode(), "here") == ENCRYPTED
+    assert read_manifest(json.dumps(fields).encode(), "here").topic is None
 
 
 def plain() -> dict[str, Any]:
@@ -197,6 +203,10 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (without("chunkIndex"), "it lacks the field 'chunkIndex'"),
     (without("segmentIndexes", "transaction"), "segmentIndexes lacks the field 'transaction'"),
     (changed("segmentIndexes", "offset", to=None), "offset is no JSON object"),
+    (changed("segmentIndexes", "offset", "size", to=0), "timestamp is at byte 36, where byte 0"),
+    (changed("segmentIndexes", "timestamp", "position", to=30), "timestamp is at byte 30, where"),
+    (changed("segmentIndexes", "producerSnapshot", "position", to=0), "producerSnapshot is at"),
+    (changed("segmentIndexes", "transaction", to={"position": 0, "size": 112}), "transaction is"),
     (changed("segmentIndexes", to=[]), "segmentIndexes is no JSON object"),
     (changed("chunkIndex", "type", to="other"), 'the type of chunkIndex is "other"'),
     (changed("chunkIndex", "type", to=["fixed"]), "the type of chunkIndex is"),
@@ -269,8 +279,8 @@ def test_what_is_no_manifest_is_refused(raw: bytes, says: str) -> None:
 
 def test_an_encrypted_piece_is_not_smaller_than_what_encryption_adds() -> None:
     fields = json.loads(FIXED)
-    fields["segmentIndexes"]["offset"]["size"] = 27
-    with pytest.raises(CorruptLog, match="offset is encrypted, and has 27 bytes"):
+    fields["segmentIndexes"]["leaderEpoch"]["size"] = 27
+    with pytest.raises(CorruptLog, match="leaderEpoch is encrypted, and has 27 bytes"):
         read_manifest(json.dumps(fields).encode(), "here")
 
 
