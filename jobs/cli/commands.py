@@ -185,6 +185,9 @@ def history_verb(partition_name: str, limit: int | None, output: Output, **given
 def dump_verb(segment: str) -> None:
     """Print the batches and records of a segment's .log as JSON lines.
 
+    SEGMENT is a file with plain batches. A .log that Aiven's plugin compressed or encrypted is
+    refused if its manifest is beside it.
+
     \b
     Example:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset

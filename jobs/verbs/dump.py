@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
-from tierfold.storage.segments.segment_reader import Record
+from tierfold.storage.segments.segment_reader import Record, unreadable
 from tierfold.storage.segments.segment_walk import WalkedBatch, walk
+from tierfold.storage.tiers.aiven.manifest import read_manifest
+from tierfold.storage.tiers.aiven.object_names import Suffix
 
 _SEQUENCES: Final = 2**31
 """Sequence numbers wrap to 0 (Kafka `DefaultRecordBatch.incrementSequence`)."""
@@ -29,11 +31,13 @@ def dump_lines(segment_path: str) -> Iterator[str]:
     A batch with a bad CRC has `isvalid` false and no records, and the dump continues.
 
     Raises:
-        UnreadableObject: The file is missing or cannot be read.
+        UnreadableObject: The file is missing or cannot be read, or Aiven's plugin compressed or
+            encrypted it.
         CorruptLog: The segment is corrupt; raised after the last line that can be read.
     """
     invalid: list[WalkedBatch] = []
     batches = 0
+    _check_is_plain(segment_path)
     for batch in walk(Path(segment_path)):
         # Decoded first: a legacy wrapper's base offset follows from its records.
         records, broken = _records(batch)
@@ -51,6 +55,25 @@ def dump_lines(segment_path: str) -> Iterator[str]:
             f" {invalid[0].position} (base offset {int(invalid[0].heads.base_offset[0])})",
             where=segment_path,
             remedy="Take the segment from a backup.",
+        )
+
+
+def _check_is_plain(segment_path: str) -> None:
+    """Raises UnreadableObject if the manifest beside it says that its bytes are no batches."""
+    manifest = Path(segment_path).with_suffix(f".{Suffix.MANIFEST}")
+    try:
+        found = read_manifest(manifest.read_bytes(), str(manifest))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unreadable(error, str(manifest)) from error
+    if not found.is_plain:
+        raise UnreadableObject(
+            "Aiven's plugin stored this segment compressed or encrypted, and dump reads plain"
+            " batches only",
+            where=segment_path,
+            remedy="Read its records as a DataFrame (docs/dataframe.md), or check the whole tier"
+            " with `tierfold verify`.",
         )
 
 
