@@ -37,6 +37,7 @@ from tierfold.compaction.discovery.view import (
     PartitionView,
     Refusal,
     RefusalReason,
+    first_few,
     gap,
 )
 from tierfold.compaction.model.leader_epochs import is_within_lineage
@@ -291,7 +292,7 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(dict.fromkeys(unreadable)),
+            detail=first_few(unreadable),
             remedy="Nothing of this partition was changed.",
         )
     return None

@@ -18,6 +18,9 @@ from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Partit
 PLACE: Final = "TIER PARTITION"
 """A placeholder in a remedy's commands, which the caller replaces with `Refusal.at`."""
 
+_SENTENCES_MAX: Final = 3
+"""A missing key makes every segment unreadable, and a partition may have thousands."""
+
 
 class RefusalReason(StrEnum):
     """Why a partition is refused."""
@@ -50,6 +53,13 @@ class Refusal:
     def sentence(self) -> str:
         """The whole message: the detail and the remedy."""
         return f"{self.detail.rstrip('.')}. {self.remedy}"
+
+
+def first_few(sentences: Sequence[str]) -> str:
+    """The first different sentences in one line, and how many more there are."""
+    found = tuple(dict.fromkeys(sentence.rstrip(".") for sentence in sentences))
+    more = len(found) - _SENTENCES_MAX
+    return "; ".join(found[:_SENTENCES_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

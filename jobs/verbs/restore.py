@@ -25,7 +25,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.history import Entry, at, left_by
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.listing import corrupted_parts
-from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.context.byte_progress import byte_bars
@@ -243,9 +243,9 @@ def restore_proposal(
 
 
 def _corrupt(corruptions: Sequence[str]) -> Refusal:
-    more = f"; and {len(corruptions) - SHOWN_MAX} more" if len(corruptions) > SHOWN_MAX else ""
     return Refusal(
         reason=RefusalReason.DATA_GONE,
-        detail=f"{'; '.join(corruptions[:SHOWN_MAX])}{more}",
-        remedy="Copy the objects back from a backup, or choose another state. Nothing was changed.",
+        detail=first_few(corruptions),
+        remedy="If objects are missing or corrupt, copy them back from a backup, or choose another"
+        " state. Nothing was changed.",
     )

@@ -342,11 +342,13 @@ def _is_own(name: str) -> bool:
 
 
 def _no_tier(where: str, found: Sequence[str], *, in_bucket: bool) -> BadSettings:
-    what = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}" if found else "nothing"
+    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
+    what = others if found else "nor anything else"
     return BadSettings(
-        f"there is no folder {TIER_FOLDER} in it, but {what}",
+        f"there is no folder {TIER_FOLDER} in it, {what}",
         where=where,
         remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
-        " LocalTieredStorage."
+        " LocalTieredStorage. If Aiven's plugin wrote the tier, name the brokers' key.prefix with"
+        " --key-prefix, or their properties with --rsm-config."
         + in_bucket * f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it.",
     )

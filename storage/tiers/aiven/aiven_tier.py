@@ -366,10 +366,12 @@ def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:
 
 
 def _no_tier(where: str, found: Sequence[str]) -> BadSettings:
-    what = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}" if found else "nothing"
+    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
+    what = others if found else "nor anything else"
     return BadSettings(
-        f"there is no topic of Aiven's tiered storage plugin in it, but {what}",
+        f"there is no topic of Aiven's tiered storage plugin in it, {what}",
         where=where,
         remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
-        " storage.s3.bucket.name, …), and with --key-prefix their key.prefix.",
+        " storage.s3.bucket.name, …) as TIER, and their key.prefix only with --key-prefix or"
+        " --rsm-config.",
     )

@@ -56,8 +56,10 @@ def unwrapped_key(wrapped: str, files: Sequence[KeyFile], where: str) -> bytes:
         )
     file = next((file for file in files if file.key_id == key_id), None)
     if file is None:
+        named = ", ".join(repr(file.key_id) for file in files)
         raise UnreadableObject(
-            f"the segment is encrypted under key {key_id!r}, and no file is named for it",
+            f"the segment is encrypted under key {key_id!r}, and no file is named for it"
+            + (f", only for {named}" if files else ""),
             where=where,
             remedy=f"Name the file of its private key: --encryption-key {key_id}=FILE.",
         )

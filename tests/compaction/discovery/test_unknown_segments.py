@@ -49,6 +49,7 @@ from tierfold.compaction.discovery.view import (
     PartitionView,
     Refusal,
     RefusalReason,
+    first_few,
     state_with_new,
 )
 from tierfold.compaction.model.segments import PartitionState
@@ -159,6 +160,13 @@ def test_an_unreadable_segment_that_would_be_next_refuses_the_partition() -> Non
     for row, start in ((ROW, 11), (ROW, 40), (None, 0)):
         found = refusal(row, torn(start))
         assert (found.reason, found.detail) == (RefusalReason.UNREADABLE, f"{start}.log: torn")
+
+
+def test_many_unreadable_segments_are_counted_not_listed() -> None:
+    found = refusal(None, torn(0), torn(10), torn(20), torn(30), torn(40))
+    assert found.detail == "0.log: torn; 10.log: torn; 20.log: torn; and 2 more"
+    remarks = ["a: no key.", "b: no key.", "a: no key.", "c: no key."]
+    assert first_few(remarks) == "a: no key; b: no key; c: no key"
 
 
 def test_a_torn_incomplete_log_beyond_the_live_end_waits() -> None:

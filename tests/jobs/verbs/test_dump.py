@@ -22,6 +22,7 @@ from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 
+ROOT = Path(__file__).resolve().parents[3]
 SNAPSHOT_KEY = end_marker(0, ControlType.SNAPSHOT_HEADER)[0]
 BATCH = BatchDraft(
     base_offset=5,
@@ -198,6 +199,11 @@ def test_what_is_no_segment_is_one_sentence_and_exit_code_3(
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     assert str(path) in printed.err
+
+
+def test_a_plain_log_of_aivens_plugin_is_printed() -> None:
+    (first, _) = sorted((ROOT / "tests/data/aiven/plain/bucket").rglob("*.log"))
+    assert dumped(first)[0]["baseOffset"] == 9188
 
 
 def test_a_key_cannot_drive_the_terminal(tmp_path: Path) -> None:

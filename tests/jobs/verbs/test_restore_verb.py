@@ -258,7 +258,8 @@ def test_what_is_not_whole_is_not_restored(tier: Path, corrupt: str) -> None:
             log.with_suffix(".index").write_bytes(bytes.fromhex("ffffffff00000000"))
     before = files_below(tier)
     ran = restore(tier, found["committed_at"])
-    ran.ends(3, "refused", found["segments"][1], "Nothing was changed")
+    remedy = "If objects are missing or corrupt, copy them back from a backup"
+    ran.ends(3, "refused", found["segments"][1], remedy, "Nothing was changed")
     assert files_below(tier) == before
     is_seen_from_afar = corrupt in {"gone", "cut", "no index"}
     assert restore(tier, found["committed_at"], "--dry-run").code == 3 * is_seen_from_afar

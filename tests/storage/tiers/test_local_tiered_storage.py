@@ -264,7 +264,11 @@ def test_a_missing_folder_is_refused(text: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("inside", "message"),
-    [([], "but nothing"), (["a", "b"], "but a, b."), (list("abcdefg"), "but a, b, c, d, e, ….")],
+    [
+        ([], "nor anything else."),
+        (["a", "b"], "but a, b."),
+        (list("abcdefg"), "but a, b, c, d, e, …."),
+    ],
 )
 def test_a_folder_without_a_tier_is_refused_with_its_content(
     tmp_path: Path, inside: list[str], message: str
@@ -275,6 +279,7 @@ def test_a_folder_without_a_tier_is_refused_with_its_content(
         tier_path(str(tmp_path))
     assert "there is no folder kafka-tiered-storage in it" in str(caught.value)
     assert message in str(caught.value)
+    assert "the brokers' key.prefix with --key-prefix" in str(caught.value)
 
 
 def test_a_tier_that_disappears_does_not_look_empty(
