@@ -27,7 +27,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import is_own_id, new_segment_id
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
-from tierfold.storage.tiers.aiven.key_files import check_key_files
+from tierfold.storage.tiers.aiven.key_files import check_key_files, read_key
 from tierfold.storage.tiers.aiven.large_chunks import OpenChunks
 from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, Manifest, read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
@@ -107,8 +107,11 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.check`.
 
         A topic's folder or the catalog shows that this is a tier: a file system that is not mounted
-        is no empty tier.
+        is no empty tier. Every key file is read: one that cannot be used is a wrong setting, whether
+        a segment needs it or not.
         """
+        for file in self.options.key_files:
+            read_key(file.path)
         self._topics()
 
     def partitions(self) -> tuple[PartitionKey, ...]:

@@ -66,7 +66,7 @@ class TestPlainInAFolder(InAFolder):
         (log,) = (self.folder / "tier").glob("*/7/*.log")
         left = log.with_name(f".{log.name}.0123.staged")
         left.write_bytes(b"half")
-        (found,) = self.tier.incomplete_uploads(KEY)
+        (found,) = self.tier.incomplete_uploads([KEY])[KEY]
         assert (found.is_own, found.size_bytes) == (True, 4)
         self.tier.delete_upload(found.object_key)
         assert not left.exists()
@@ -169,12 +169,12 @@ class TestBothOnS3(InABucket):
                 address = SegmentAddress(KEY, segment_id, 0)
                 key = f"a/tier/{self.tier.names.object_key(address, suffix)}"
                 client.create_multipart_upload(Bucket=self.store.bucket, Key=key)
-        found = self.tier.incomplete_uploads(KEY)
+        found = self.tier.incomplete_uploads([KEY])[KEY]
         assert [upload.is_own for upload in found] == [ours in u.object_key for u in found]
         assert sum(upload.is_own for upload in found) == 3
         for upload in found:
             self.tier.delete_upload(upload.object_key)
-        assert self.tier.incomplete_uploads(KEY) == ()
+        assert self.tier.incomplete_uploads([KEY])[KEY] == ()
 
     def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
         gone = AivenTier(replace(self.store, bucket=new_name()), self.layout)

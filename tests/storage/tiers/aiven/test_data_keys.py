@@ -122,6 +122,9 @@ WRONG_FILES = {
     "no base64": (b'{"kty":"RSA","n":"AQAB","e":"?"}', "no number `e`"),
     "no key": (jwk(is_private=False).replace(b'"e": "AQAB"', b'"e": "AA"'), "no RSA key"),
     "a short modulus": (b'{"kty":"RSA","n":"AQAB","e":"AQAB"}', "has 17 bits, not 2048 to"),
+    "deep JSON": (b'{"a":' + b"[" * 60_000, "it is no JSON"),
+    "odd base64": (b'{"kty":"RSA","n":"AQAB","e":"A"}', "no number `e`"),
+    "many bits": (b'{"kty":"RSA","e":"AQAB","n":"' + b"_" * 4_002 + b'"}', "bits, not 2048 to"),
     "half private": (jwk().replace(b'"p"', b'"P"'), "no number `p`"),
     "too large": (b" " * (FILE_BYTES_MAX + 1), "too many for a key"),
 }
@@ -138,8 +141,8 @@ def test_a_file_without_a_usable_key_is_refused_and_not_quoted(tmp_path: Path, n
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(BadSettings, match="the key cannot be used") as caught:
+    for path, says in ((tmp_path / "none", "is not there"), (tmp_path, "Is a directory")):
+        with pytest.raises(BadSettings, match=f"the key cannot be used: .*{says}") as caught:
             wrapped_key(DATA_KEY, (KeyFile(key_id="k", path=str(path)),))
         assert caught.value.where == str(path)
 
@@ -170,6 +173,12 @@ def test_all_spellings_of_a_key_are_one_key() -> None:
 def test_ids_that_cannot_be_told_apart_are_refused(ids: tuple[str, ...]) -> None:
     with pytest.raises(BadSettings, match="is empty, has a colon, or is there twice"):
         check_key_files([KeyFile(key_id=key_id, path="x") for key_id in ids])
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 7, 12, 27])
+def test_what_is_too_short_to_be_encrypted_is_refused(size_bytes: int) -> None:
+    with pytest.raises(CorruptLog, match="it cannot be decrypted"):
+        DataKey.fresh().opened(bytes(size_bytes), "here")
 
 
 def test_a_data_key_is_neither_printed_nor_pickled() -> None:

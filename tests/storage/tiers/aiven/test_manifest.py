@@ -176,8 +176,9 @@ NUMBERS = [
 VARIABLE = {"type": "variable", "originalChunkSize": 100, "originalFileSize": 250}
 
 
-def packed(data: bytes, more: bytes = b"") -> str:
-    return b64encode(zstandard.ZstdCompressor().compress(data) + more).decode()
+def packed(data: bytes, more: bytes = b"", *, has_size: bool = True) -> str:
+    frame = zstandard.ZstdCompressor(write_content_size=has_size).compress(data)
+    return b64encode(frame + more).decode()
 
 
 def variable(text: object, log_bytes: int = 250) -> Callable[[dict[str, Any]], None]:
@@ -237,6 +238,10 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (variable(packed(b"\0\0\0\3\0\0\0\1\1" + bytes(7))), "3 chunks in 16 bytes"),
     (variable(packed(b"\0\0\0\3\0\0\0\0\1" + bytes(6))), "is not positive, or too large"),
     (variable(packed(b"\0\0\0\3\0\0\0\1\4" + b"\xff" * 8 + b"\0\0\0\1")), "or too large"),
+    (variable(packed(bytes(9), has_size=False)), "its frame claims -1 bytes"),
+    (variable(packed(b"\0\0\0\1\0\0\0\1", b"x"), log_bytes=1), "it cannot be decompressed"),
+    (changed("encryption", to={}), "encryption lacks the field 'aad'"),
+    (changed("encryption", to=False), "encryption is no JSON object"),
     (variable(packed(bytes(CODEC_BYTES_MAX + 1))), "its frame claims 10485761 bytes"),
     (variable(encoded_sizes(np.array([10, 20]))), "it has 2 chunks, where the log has 3"),
 ]  # fmt: skip
