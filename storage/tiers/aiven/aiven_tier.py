@@ -107,8 +107,8 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.check`.
 
         A topic's folder or the catalog shows that this is a tier: a file system that is not mounted
-        is no empty tier. Every key file is read: one that cannot be used is a wrong setting, whether
-        a segment needs it or not.
+        is no empty tier. Every key file is read: one that cannot be used is a wrong setting, even if
+        no segment needs it.
         """
         for file in self.options.key_files:
             read_key(file.path)
