@@ -107,8 +107,7 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.check`.
 
         A topic's folder or the catalog shows that this is a tier: a file system that is not mounted
-        is no empty tier. Every key file is read: one that cannot be used is a wrong setting, even if
-        no segment needs it.
+        is no empty tier. Every key file is read: one that cannot be used is a wrong setting.
         """
         for file in self.options.key_files:
             read_key(file.path)
