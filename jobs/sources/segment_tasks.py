@@ -6,7 +6,7 @@ A worker imports only what the cluster's archive holds (scripts/cluster_archive.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,11 +14,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.jobs.context.tier_opener import TierOpener
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import read_piece
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 
 @contextmanager
@@ -39,7 +38,8 @@ def in_one_sentence() -> Iterator[None]:
 class TaskReader(DataSourceReader):
     """Reads the pieces that `segment_planning` assigned to a task."""
 
-    open_tier: TierOpener
+    open_tier: Callable[[], RemoteTier]
+    """Opens the tier on the worker; see `TierOpener`."""
     schema: pa.Schema
     """The columns, in Spark's order and types."""
     versions: VersionSource

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.jobs.commands import ALWAYS, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_segment
@@ -18,6 +19,7 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.sources.segment_options import FORMAT, request_of, schema_of
 from tierfold.jobs.sources.segment_planning import SegmentReader
 from tierfold.jobs.sources.segment_source import register
+from tierfold.jobs.sources.segment_tasks import TaskReader
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
@@ -61,11 +63,18 @@ class Counted:
     def __init__(self, tier: Path, filters: list[Filter], **options: str) -> None:
         request = request_of({"path": str(tier), **options})
         store = ScriptedStore(tier)
-        context = replace(run_context(str(tier), None, None), tier=LocalTieredStorage(store))
-        reader = SegmentReader(context, request, schema_of(request.columns))
+        counted = LocalTieredStorage(store)
+        context = replace(run_context(str(tier), None, None), tier=counted)
+        schema = schema_of(request.columns)
+        reader = SegmentReader(context, request, schema)
         self.left = list(reader.pushFilters(filters))
+        worker = TaskReader(
+            open_tier=lambda: counted,
+            schema=to_arrow_schema(schema, timezone="UTC"),
+            versions=request.versions,
+        )
         batches: list[pa.RecordBatch] = [
-            batch for task in reader.partitions() for batch in reader.read(task)
+            batch for task in reader.partitions() for batch in worker.read(task)
         ]
         self.read_bytes = store.read_bytes
         self.log_bytes = store.of_part("log")
