@@ -20,8 +20,9 @@ from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
-from tierfold.storage.segments.segment_reader import Record
+from tierfold.storage.segments.segment_reader import Record, unreadable
 from tierfold.storage.segments.segment_walk import WalkedBatch, walk, walk_log
+from tierfold.storage.tiers.aiven.manifest import read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
     ObjectNames,
     Suffix,
@@ -77,12 +78,22 @@ def _walked(path: Path, layout: LayoutOptions) -> Iterator[WalkedBatch]:
     number = partition_of(path.absolute().parent.name)
     if not manifest.exists() or found is None or topic is None or number is None:
         return walk(path)
-    # The folder's name with what a key prefix may add to it: nothing else needs the topic.
-    key = PartitionKey(topic=topic[0], partition=number, topic_id=topic[1])
+    # The folder's name may begin with a key prefix, which the name in the manifest lacks.
+    named = _topic_in(manifest)
+    name = named if named is not None and topic[0].endswith(named) else topic[0]
+    key = PartitionKey(topic=name, partition=number, topic_id=topic[1])
     address = SegmentAddress(key, found[1], found[0])
-    options = with_keys_of_environment(replace(layout, layout=Layout.AIVEN, key_prefix=""), environ)
+    own = replace(layout, layout=Layout.AIVEN, key_prefix=topic[0].removesuffix(name))
+    options = with_keys_of_environment(own, environ)
     tier = open_tier(str(path.absolute().parents[2]), layout_options=options)
     return walk_log(tier.read_part(address, Part.LOG), str(path))
+
+
+def _topic_in(manifest: Path) -> str | None:
+    try:
+        return read_manifest(manifest.read_bytes(), str(manifest)).topic
+    except OSError as error:
+        raise unreadable(error, str(manifest)) from error
 
 
 def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]:

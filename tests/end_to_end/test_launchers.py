@@ -45,7 +45,7 @@ def found(
     folder = tmp_path_factory.mktemp("launched")
     places = {
         "TIER": str(sample_copy(folder / "tier")),
-        "SEGMENT": str(next(SAMPLE.rglob("00000000000000000000-*.log"))),
+        "SEGMENT": str(next(SAMPLE.glob("kafka-tiered-storage/*/00000000000000000000-*.log"))),
     }
     commands = [
         [f"jobs/{verb}_job.py", *(places.get(word, word) for word in words)]

@@ -36,7 +36,7 @@ def test_history_shows_all_that_a_restore_takes(
 
 
 def test_a_reader_that_goes_away_is_no_bug() -> None:
-    log = next(SAMPLE.rglob("00000000000000000000-*.log"))
+    log = next(SAMPLE.glob("kafka-tiered-storage/*/00000000000000000000-*.log"))
     with subprocess.Popen(
         [sys.executable, "-m", "tierfold", "dump", str(log)],
         cwd=ROOT,

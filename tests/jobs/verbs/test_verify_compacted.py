@@ -24,7 +24,7 @@ from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.segments.segment_reader import read_segment
-from tierfold.storage.tiers.local_tiered_storage import part_key
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, part_key
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
 SAMPLE = Path(__file__).parents[3] / "sample"
@@ -49,7 +49,7 @@ def compacted(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def keys_of_sample() -> set[bytes]:
     """The keys of all committed records, by a loop that anybody can check."""
-    logs = sorted(SAMPLE.rglob("*.log"))
+    logs = sorted((SAMPLE / TIER_FOLDER).rglob("*.log"))
     aborted = [
         entry
         for log in logs
