@@ -72,6 +72,11 @@ class Waves:
                 raise
             self._read_back([key for key in chosen if self.runs[key].unanswered is not None])
             self._release()
+        return self.reports
+
+    @property
+    def reports(self) -> list[PartitionReport]:
+        """One report per partition, in the order of their work."""
         return [run.report for run in self.runs.values()]
 
     def _waves(self, chosen: Sequence[PartitionKey]) -> None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-
 from tierfold.compaction.commits.commit import (
     CommitProposal,
     ForgetPartition,
@@ -33,6 +31,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
@@ -41,6 +40,7 @@ from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     PLANNED,
     PartitionReport,
+    Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
@@ -54,7 +54,7 @@ from tierfold.storage.tiers.remote_tier import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgot:
+class Forgot(Reporting):
     """The outcome of `forget`."""
 
     report: PartitionReport
@@ -67,25 +67,33 @@ class Forgot:
     do."""
 
 
-def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
+def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgot:
     """Empty the catalog's row of the partition `name`, if its log was truncated.
 
-    A dry run changes nothing. `console` gets a warning if the run's record could not be written.
-    Raises BadSettings if `name` matches no partition, TierfoldError if the catalog is unreadable.
+    A dry run changes nothing. Raises BadSettings if `name` matches no partition, TierfoldError if
+    the catalog is unreadable.
     """
     started_at_ms = now_ms()
+    with context.seconds.timed(TimedStage.SURVEY):
+        found = _planned_forgetting(context, name)
+    if is_dry_run:
+        return found
+    with deferred():
+        report = found.report
+        if found.loss is not None and report.outcome == PLANNED:
+            with context.seconds.timed(TimedStage.COMMIT):
+                report = _emptied(context, found, found.loss)
+        keep_record(context, [(0, report)], started_at_ms, "forget")
+    return replace(found, report=report)
+
+
+def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     found = _inspected(context, known.key, known.state, known.listed)
     epoch = 0 if known.state is None else known.state.epoch
-    found = replace(found, report=replace(found.report, epoch=epoch))
-    if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
-        return found
-    with deferred():
-        report = _emptied(context, found, found.loss)
-        keep_record(context, [(0, report)], started_at_ms, "forget", console)
-    return replace(found, report=report)
+    return replace(found, report=replace(found.report, epoch=epoch))
 
 
 def _inspected(

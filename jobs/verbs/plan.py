@@ -14,6 +14,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
 from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
+    Reporting,
     left_report,
     planned_report,
     with_sources_superseded,
@@ -23,7 +24,7 @@ from tierfold.jobs.settings.resolution import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explained(Reporting):
     """One partition, and what happens to each of its segments, with the reasons."""
 
     report: PartitionReport
