@@ -7,7 +7,7 @@
     byte_progress    a progress bar over bytes
     request_prices   what requests to a bucket cost
     stage_seconds    how long a run spends in each stage
-    timestamps       parses and prints timestamps
+    timestamps       parses timestamps
     stopping         Ctrl-C and SIGTERM
     versions         the version of tierfold
 """
