@@ -6,7 +6,8 @@
     scope            the partitions that a verb works on
     byte_progress    a progress bar over bytes
     request_prices   what requests to a bucket cost
-    timestamps       parses and prints timestamps
+    stage_seconds    how long a run spends in each stage
+    timestamps       parses timestamps
     stopping         Ctrl-C and SIGTERM
     versions         the version of tierfold
 """

@@ -77,7 +77,7 @@ class Step:
         """A listener that fails gets no more of this step: a broken bar must not stop a run."""
         try:
             self._listener(progress)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever the user wrote; it is logged
             _log.warning("The listener of the progress failed.", exc_info=True)
             self._listener = unheard
 

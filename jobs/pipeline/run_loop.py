@@ -21,6 +21,7 @@ from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
@@ -75,6 +76,11 @@ class Waves:
                 raise
             self._read_back([key for key in chosen if self.runs[key].unanswered is not None])
             self._release()
+        return self.reports
+
+    @property
+    def reports(self) -> list[PartitionReport]:
+        """One report per partition, in the order of their work."""
         return [run.report for run in self.runs.values()]
 
     def _waves(self, chosen: Sequence[PartitionKey]) -> None:
@@ -106,7 +112,8 @@ class Waves:
         self.spent_bytes += sum(chunk.compact.bytes_in for chunk in chunks)
         runs = [self.runs[chunk.key].beginning(chunk, began_at_ms) for chunk in chunks]
         runs = [_with_space(run, free) for run in runs]
-        runs, rounds = begun_rounds(self.context, runs)
+        with self.context.seconds.timed(TimedStage.CLAIM):
+            runs, rounds = begun_rounds(self.context, runs)
         for run in runs:
             _log.debug("%s: %s", run.key, _said_of(run))
         self._update(runs)
@@ -190,7 +197,7 @@ def results_of(
     if not rounds:
         return
     try:
-        rewritten = executed(executor, rounds)
+        rewritten = executed(executor, rounds, context.seconds)
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
@@ -202,7 +209,9 @@ def results_of(
                 )
             return
     else:
-        yield from check_and_commit(rewritten, context.catalog, context.tier, context.clock)
+        yield from check_and_commit(
+            rewritten, context.catalog, context.tier, context.clock, context.seconds
+        )
         return
     middle = len(rounds) // 2
     yield from results_of(executor, rounds[:middle], context)
