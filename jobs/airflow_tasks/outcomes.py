@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tierfold.compaction.model.errors import BadSettings, TierfoldError
+from tierfold.jobs.reports.result import BAD_SETTINGS, NEEDS_A_PERSON, NEEDS_ANOTHER_RUN
 
-NEVER_RETRIED: Final = frozenset({"bad_settings"})
-RETRIED: Final = frozenset({"fenced", "lost_race"})
+NEVER_RETRIED: Final = frozenset({BAD_SETTINGS})
+RETRIED: Final = frozenset(NEEDS_ANOTHER_RUN)
 """Another run was faster; nothing is wrong, so the next try may succeed."""
-FAILS: Final = frozenset({"failed", "unknown", "refused", "unreadable"})
-"""A person should look at it."""
+FAILS: Final = frozenset(NEEDS_A_PERSON)
 
 XCOM_PARTITIONS_MAX: Final = 500
 """Up to this many partitions, XCom gets the whole document: about half a megabyte of `plan`."""
@@ -28,21 +27,6 @@ PARTITIONS_LOGGED: Final = 20
 _ALWAYS_KEPT: Final = ("topic", "partition", "topic_id", "outcome", "bytes_in")
 
 
-def error_document(verb: str, tier: str, error: TierfoldError) -> dict[str, Any]:
-    """Return the document of a verb that an error stopped."""
-    outcome = "bad_settings" if isinstance(error, BadSettings) else "unreadable"
-    return {
-        "schema_version": 1,
-        "verb": verb,
-        "tier": tier,
-        "outcome": outcome,
-        "reason": str(error),
-        "notes": [],
-        "warnings": [],
-        "partitions": [],
-    }
-
-
 def error_of(document: Mapping[str, Any], *, has_own_retries: bool) -> AirflowException | None:
     """Return what the task raises; None: it succeeds.
 
@@ -51,7 +35,7 @@ def error_of(document: Mapping[str, Any], *, has_own_retries: bool) -> AirflowEx
     outcome = document["outcome"]
     if outcome not in NEVER_RETRIED | RETRIED | FAILS:
         return None
-    sentence = f"tierfold {document['verb']} {document['tier']}: {outcome}: {document['reason']}"
+    sentence = f"tierfold {document['verb']}: {outcome}: {document['reason']}"
     is_final = outcome in NEVER_RETRIED or (outcome in FAILS and has_own_retries)
     return AirflowFailException(sentence) if is_final else AirflowException(sentence)
 
@@ -59,8 +43,8 @@ def error_of(document: Mapping[str, Any], *, has_own_retries: bool) -> AirflowEx
 def summary(document: Mapping[str, Any]) -> Iterable[str]:
     """Return lines for the task's log: the outcome, and the partitions that need attention."""
     entries = document["partitions"]
-    yield f"tierfold {document['verb']} {document['tier']}: {document['outcome']}"
-    yield from document.get("warnings", ())
+    yield f"tierfold {document['verb']}: {document['outcome']}"
+    yield from document["warnings"]
     concerning = [entry for entry in entries if _concerns(entry)]
     for entry in concerning[:PARTITIONS_LOGGED]:
         name = f"{entry['topic']}-{entry['partition']}"

@@ -13,10 +13,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 import tierfold
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
-from tierfold.jobs.airflow_tasks.outcomes import error_document, error_of, shortened, summary
+from tierfold.jobs.airflow_tasks.outcomes import error_of, shortened, summary
 from tierfold.jobs.airflow_tasks.spark_submit import Submission, own_script, submitted
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
 from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -111,8 +112,10 @@ class TierfoldOperator(BaseOperator):
             if self.submit is None:
                 return self._in_this_process(keywords)
             return self._under_spark_submit(keywords, _attempt(context))
-        except (BadSettings, CorruptLog, UnreadableObject) as error:
-            return error_document(self.verb, self.tier, error)
+        except BadSettings as error:
+            return document_of_error(self.verb, BAD_SETTINGS, str(error))
+        except (CorruptLog, UnreadableObject) as error:
+            return document_of_error(self.verb, UNREADABLE, str(error))
 
     def _keywords(self) -> dict[str, Any]:
         """Return the keyword arguments of the API's function; raises BadSettings."""

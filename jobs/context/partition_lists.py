@@ -14,7 +14,6 @@ from typing import Any, Final
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.documents import read_document
 from tierfold.jobs.context.scope import Listed
-from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 TAKEN: Final = frozenset({"planned", "compacted", "sound"})
 """The outcomes with which a partition goes on to the next verb."""
@@ -27,13 +26,13 @@ _FORM: Final = (
 )
 
 
-def partitions_from(place: str, options: StoreOptions = ENVIRONMENT) -> frozenset[Listed]:
+def partitions_from(place: str) -> frozenset[Listed]:
     """Return the partitions that a file, an object or stdin (`-`) lists.
 
     Raises BadSettings if it is no such list, UnreadableObject if it cannot be read.
     """
     where = "stdin" if place == STDIN else place
-    text = sys.stdin.read() if place == STDIN else read_document(place, options)
+    text = sys.stdin.read() if place == STDIN else read_document(place)
     try:
         document = json.loads(text)
     except ValueError:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.airflow_tasks.tierfold_operator import TierfoldOperator
 from tierfold.jobs.airflow_tasks.outcomes import (
     PARTITIONS_LOGGED,
     XCOM_PARTITIONS_MAX,
@@ -18,6 +17,7 @@ from tierfold.jobs.airflow_tasks.outcomes import (
 )
 from tierfold.jobs.airflow_tasks.partition_groups import partition_groups
 from tierfold.jobs.airflow_tasks.spark_submit import Submission, words_of
+from tierfold.jobs.airflow_tasks.tierfold_operator import TierfoldOperator
 
 
 def entry(partition: int, outcome: str = "planned", bytes_in: int = 0) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_a_long_document_keeps_what_a_person_needs() -> None:
 def test_the_log_shows_the_first_partitions_that_need_attention() -> None:
     entries = [entry(number, "refused") for number in range(PARTITIONS_LOGGED + 2)]
     lines = list(summary(document(entry(-1, "compacted"), *entries)))
-    assert lines[:3] == ["tierfold compact /t: failed", "careful", "orders-0: refused: why 0"]
+    assert lines[:3] == ["tierfold compact: failed", "careful", "orders-0: refused: why 0"]
     assert len(lines) == 2 + PARTITIONS_LOGGED + 1
     assert lines[-1] == "and 2 more partitions; XCom has them"
 
