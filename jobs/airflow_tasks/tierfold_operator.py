@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -141,9 +142,11 @@ class TierfoldOperator(BaseOperator):
         verb = getattr(tierfold, self.verb)
         try:
             with stoppable():
-                document: dict[str, Any] = verb(self.tier, **keywords).to_dict()
+                result = verb(self.tier, **keywords)
         except Stopped as stopped:
             raise AirflowException(str(stopped)) from None
+        # As JSON has it, without tuples, so that it is the same document under spark-submit.
+        document: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
         return document
 
     def _under_spark_submit(self, keywords: dict[str, Any], attempt: str) -> dict[str, Any]:

@@ -40,11 +40,10 @@ class DagRun:
 
 def ran(dag: DAG, **conf: Any) -> DagRun:
     """Run a DAG with these parameters to its end."""
-    run = dag.test(run_conf=conf)
+    # In one process, a run would take over the parameters of the one before it.
+    run = dag.test(run_conf={"settings": {}, "options": {}, "submit": None} | conf)
     with create_session() as session:
-        rows = session.scalars(
-            XComModel.get_many(run_id=run.run_id, key="return_value", session=session)
-        ).all()
+        rows = session.scalars(XComModel.get_many(run_id=run.run_id, key="return_value")).all()
         documents = {(row.task_id, row.map_index): XComModel.deserialize_value(row) for row in rows}
     tasks = {
         (ti.task_id, ti.map_index): TaskRun(
