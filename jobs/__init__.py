@@ -7,7 +7,8 @@
     pipeline   from the survey of partitions to the commit
     sources    `kafka-segments` and the catalog as DataFrames
     verbs      one module per verb
-    reports    tables and pictures for people
+    reports    results of verbs: documents, tables and pictures
+    api        the verbs as functions: `import tierfold`
     cli        the command line
 
 Each `VERB_job.py` in this folder launches a verb under spark-submit and holds no logic.

@@ -7,9 +7,70 @@
 
 The four are links to the folders of that name at the top of the repository. Imports go inward:
 jobs → storage → compaction.
+
+The names in `__all__` are the Python API; docs/python.md describes it. They load lazily: a worker
+that imports `tierfold.storage` imports neither Spark nor the API.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tierfold.storage.kernel_cache import ensure_kernel_cache
 
+if TYPE_CHECKING:
+    from tierfold.compaction.model.errors import (
+        BadSettings,
+        CorruptLog,
+        TierfoldError,
+        UnreadableObject,
+    )
+    from tierfold.jobs.api.changing import compact, forget, restore, vacuum
+    from tierfold.jobs.api.failures import PartitionFailed, RunFenced
+    from tierfold.jobs.api.reading import explain, history, plan, status
+    from tierfold.jobs.api.verifying import verify
+    from tierfold.jobs.context.byte_progress import Progress
+    from tierfold.jobs.sources.segment_source import register
+
+__all__ = [
+    "BadSettings",
+    "CorruptLog",
+    "PartitionFailed",
+    "Progress",
+    "RunFenced",
+    "TierfoldError",
+    "UnreadableObject",
+    "compact",
+    "explain",
+    "forget",
+    "history",
+    "plan",
+    "register",
+    "restore",
+    "status",
+    "vacuum",
+    "verify",
+]
+
+_MODULES = {
+    "tierfold.compaction.model.errors": "BadSettings CorruptLog TierfoldError UnreadableObject",
+    "tierfold.jobs.api.changing": "compact forget restore vacuum",
+    "tierfold.jobs.api.failures": "PartitionFailed RunFenced",
+    "tierfold.jobs.api.reading": "explain history plan status",
+    "tierfold.jobs.api.verifying": "verify",
+    "tierfold.jobs.context.byte_progress": "Progress",
+    "tierfold.jobs.sources.segment_source": "register",
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
 # Before the import of any module that imports numba.
 ensure_kernel_cache()
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,10 +3,9 @@
     commands              the verbs that read, and `compact`
     change_commands       `restore`, `forget`, `vacuum`
     options               the options that verbs share
-    arguments             resolves them: settings, tier, scope, clock, budget
     without_pandas        keeps pandas out of a command's process
     sizes_and_durations   parses `10GiB`, `90m`
-    output                prints a verb's remarks and result, as tables or as JSON
+    output                prints a verb's result, as tables or as JSON, and its log
     usage_errors          reports usage errors and bugs without secrets
     exit_codes            exit codes, and output that a terminal can take
 """

@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from tierfold.jobs.cli.options import JSON_OPTION, catalog_options, clock_options, tier_options
+from tierfold.jobs.cli.options import catalog_options, clock_options, output_options, tier_options
 from tierfold.jobs.cli.output import Output, finish
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
+from tierfold.jobs.cli.usage_errors import Verb
 
 
-@click.command("restore")
+@click.command("restore", cls=Verb)
 @catalog_options
-@click.argument("partition_name", metavar="PARTITION")
+@click.argument("partition", metavar="PARTITION")
 @click.option(
     "--to",
     required=True,
@@ -22,9 +23,9 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
     " time. Or a run's name, or a prefix of it: the state after that run.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
-@JSON_OPTION
+@output_options
 @clock_options
-def restore_verb(partition_name: str, to: str, dry_run: bool, output: Output, **given: Any) -> None:
+def restore_verb(output: Output, **given: Any) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
     Segments that brokers have uploaded since then stay. Segments that come back are read and
@@ -38,22 +39,18 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, output: Output, **
       tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
       tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
     """
-    from tierfold.jobs.cli.arguments import opened
-    from tierfold.jobs.reports.change_report import restore_result
-    from tierfold.jobs.verbs.restore import restore
+    from tierfold.jobs.api.changing import restore
 
-    context = opened(given).context
-    found = restore(context, partition_name, to, output.progress, is_dry_run=dry_run)
-    finish(output, restore_result(found), context)
+    finish(output, restore(progress=output.progress, **given))
 
 
-@click.command("forget")
+@click.command("forget", cls=Verb)
 @catalog_options
-@click.argument("partition_name", metavar="PARTITION")
+@click.argument("partition", metavar="PARTITION")
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
-@JSON_OPTION
+@output_options
 @clock_options
-def forget_verb(partition_name: str, dry_run: bool, output: Output, **given: Any) -> None:
+def forget_verb(output: Output, **given: Any) -> None:
     """Accept that an unclean leader election cut off a partition's log.
 
     After such an election the brokers continue with a log that lacks some records of the tier, and
@@ -69,16 +66,12 @@ def forget_verb(partition_name: str, dry_run: bool, output: Output, **given: Any
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
     """
-    from tierfold.jobs.cli.arguments import opened
-    from tierfold.jobs.reports.change_report import forget_result
-    from tierfold.jobs.verbs.forget import forget
+    from tierfold.jobs.api.changing import forget
 
-    context = opened(given).context
-    found = forget(context, partition_name, output.progress, is_dry_run=dry_run)
-    finish(output, forget_result(found), context)
+    finish(output, forget(**given))
 
 
-@click.command("vacuum")
+@click.command("vacuum", cls=Verb)
 @tier_options
 @clock_options
 @click.option(
@@ -103,13 +96,13 @@ def forget_verb(partition_name: str, dry_run: bool, output: Output, **given: Any
 )
 @click.option(
     "--diverged",
-    "takes_set_apart",
+    "diverged",
     is_flag=True,
     help="Also delete segments that are set apart, because an unclean leader election cut off their"
     " log, once they are --orphan-age old. Only with tier.binding=detached.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
-def vacuum_verb(dry_run: bool, output: Output, **given: Any) -> None:
+def vacuum_verb(output: Output, **given: Any) -> None:
     """Delete replaced, expired and orphaned segments.
 
     A segment expires by retention.ms or retention.bytes if the topic's cleanup.policy contains
@@ -123,16 +116,6 @@ def vacuum_verb(dry_run: bool, output: Output, **given: Any) -> None:
       tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
       tierfold vacuum /mnt/tier --set tier.binding=detached --diverged --topic orders
     """
-    from tierfold.compaction.deletion.deletion_plan import VacuumLimits
-    from tierfold.jobs.cli.arguments import opened_with_remarks
-    from tierfold.jobs.reports.vacuum_report import vacuum_result
-    from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
+    from tierfold.jobs.api.changing import vacuum
 
-    tier = opened_with_remarks(given, output)
-    context, progress = tier.context, output.progress
-    names = ("grace_ms", "orphan_age_ms", "takes_set_apart")
-    limits = VacuumLimits(now_ms=context.now_ms, **{name: given[name] for name in names})
-    found = vacuum(*tier, limits, progress, is_dry_run=dry_run)
-    catalog_files = catalog_cleaned(context, progress, is_dry_run=dry_run)
-    result = vacuum_result(found, catalog_files, run="" if dry_run else context.run)
-    finish(output, result, context)
+    finish(output, vacuum(progress=output.progress, **given))

@@ -16,20 +16,19 @@ from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, vacuum_verb
 from tierfold.jobs.cli.exit_codes import EXIT_BUG, exit_code_of_error, replace_unprintable
 from tierfold.jobs.cli.options import (
-    JSON_OPTION,
-    OWN_PROCESS,
     budget_options,
     catalog_options,
     clock_options,
     encryption_key_option,
     engine_options,
+    output_options,
     replay_options,
     settings_options,
     tier_options,
     version_option,
 )
 from tierfold.jobs.cli.output import Output, finish
-from tierfold.jobs.cli.usage_errors import Verbs, trace
+from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
 
@@ -66,16 +65,12 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
     """
-    from tierfold.jobs.cli.arguments import opened_with_remarks
-    from tierfold.jobs.reports.explained_plan import explained_result
-    from tierfold.jobs.reports.plan_report import plan_result
-    from tierfold.jobs.verbs.plan import explain, plan
+    from tierfold.jobs.api.reading import explain, plan
 
-    tier = opened_with_remarks(given, output, has_advice=True)
     if partition_name is None:
-        finish(output, plan_result(plan(*tier), "plan"), tier.context)
+        finish(output, plan(**given))
     else:
-        finish(output, explained_result(explain(*tier, partition_name)), tier.context)
+        finish(output, explain(partition=partition_name, **given))
 
 
 @tierfold.command("compact")
@@ -84,7 +79,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 @budget_options
 @engine_options
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
-def compact_verb(dry_run: bool, output: Output, **given: Any) -> None:
+def compact_verb(output: Output, **given: Any) -> None:
     """Compact every eligible partition.
 
     \b
@@ -92,21 +87,9 @@ def compact_verb(dry_run: bool, output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
     """
-    from tierfold.jobs.cli.arguments import budget_of, engine_of, local_max_of, opened_with_remarks
-    from tierfold.jobs.reports.plan_report import plan_result
-    from tierfold.jobs.settings.remarks import Remarks
-    from tierfold.jobs.verbs.compact import broker_warnings, compact
-    from tierfold.jobs.verbs.plan import plan
+    from tierfold.jobs.api.changing import compact
 
-    tier = opened_with_remarks(given, output, has_advice=dry_run)
-    run, budget = tier.context.run, budget_of(given)
-    if dry_run:
-        plans = plan(*tier, budget, local_max_of(given))
-        finish(output, plan_result(plans, "dry run: nothing is changed"), tier.context)
-    else:
-        reports = compact(*tier, output.progress, budget, engine_of(given))
-        output.remark(Remarks(warnings=broker_warnings(tier.settings, reports)))
-        finish(output, plan_result(reports, f"run {run}", run=run), tier.context)
+    finish(output, compact(progress=output.progress, **given))
 
 
 @tierfold.command("status")
@@ -119,12 +102,9 @@ def status_verb(output: Output, **given: Any) -> None:
     Example:
       tierfold status /mnt/tier --json
     """
-    from tierfold.jobs.cli.arguments import opened_with_remarks
-    from tierfold.jobs.reports.status_report import status_result
-    from tierfold.jobs.verbs.status import status
+    from tierfold.jobs.api.reading import status
 
-    tier = opened_with_remarks(given, output)
-    finish(output, status_result(status(*tier)), tier.context)
+    finish(output, status(**given))
 
 
 @tierfold.command("verify")
@@ -136,7 +116,7 @@ def status_verb(output: Output, **given: Any) -> None:
     is_flag=True,
     help="Also find the latest records with a Spark window; reads all logs twice.",
 )
-def verify_verb(second_opinion: bool, output: Output, **given: Any) -> None:
+def verify_verb(output: Output, **given: Any) -> None:
     """Read all live segments and check them: CRCs, offsets, indexes, latest values.
 
     The latest value of a key is the one that the topic's compaction strategy keeps.
@@ -146,24 +126,20 @@ def verify_verb(second_opinion: bool, output: Output, **given: Any) -> None:
       tierfold verify /mnt/tier --topic orders
       tierfold verify /mnt/tier --topic orders --second-opinion
     """
-    from tierfold.jobs.cli.arguments import engine_of, opened_with_remarks
-    from tierfold.jobs.reports.verify_report import verify_result
-    from tierfold.jobs.verbs.verify import verify
+    from tierfold.jobs.api.verifying import verify
 
-    if second_opinion and given["engine"] == "local":
+    if given["second_opinion"] and given["engine"] == "local":
         raise click.UsageError("--second-opinion needs Spark: leave out --engine local.")
-    tier, engine = opened_with_remarks(given, output), engine_of(given)
-    found = verify(*tier, output.progress, second_opinion=second_opinion, engine=engine)
-    finish(output, verify_result(found), tier.context)
+    finish(output, verify(progress=output.progress, **given))
 
 
 @tierfold.command("history")
 @catalog_options
-@click.argument("partition_name", metavar="PARTITION")
+@click.argument("partition", metavar="PARTITION")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Show only the newest N lines.")
-@JSON_OPTION
+@output_options
 @clock_options
-def history_verb(partition_name: str, limit: int | None, output: Output, **given: Any) -> None:
+def history_verb(output: Output, **given: Any) -> None:
     """Show what happened to one partition, and what `restore` can bring back.
 
     PARTITION is a name such as orders-0, or the partition's folder. `restore --to` takes the
@@ -173,12 +149,9 @@ def history_verb(partition_name: str, limit: int | None, output: Output, **given
     Example:
       tierfold history /mnt/tier orders-0 --limit 10
     """
-    from tierfold.jobs.cli.arguments import opened
-    from tierfold.jobs.reports.history_report import history_result
-    from tierfold.jobs.verbs.history import history
+    from tierfold.jobs.api.reading import history
 
-    context = opened(given).context
-    finish(output, history_result(history(context, partition_name, limit)), context)
+    finish(output, history(**given))
 
 
 @tierfold.command("dump")
@@ -204,7 +177,7 @@ def dump_verb(segment: str, encryption_keys: tuple[str, ...]) -> None:
 @tierfold.command("config")
 @click.argument("topic")
 @settings_options
-@JSON_OPTION
+@output_options
 def config_verb(topic: str, output: Output, **given: Any) -> None:
     """Show every setting of TOPIC and where its value comes from; reads no tier.
 
@@ -212,8 +185,8 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     Example:
       tierfold config orders --config tierfold.toml
     """
-    from tierfold.jobs.cli.arguments import settings_of
-    from tierfold.jobs.reports.status_report import config_result
+    from tierfold.jobs.api.opening import settings_of
+    from tierfold.jobs.reports.status_report import config_document, print_settings
     from tierfold.jobs.settings.remarks import remarks_on_topic
     from tierfold.storage.kafka.topic_names import is_topic
 
@@ -224,9 +197,12 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
             where="TOPIC",
             remedy="A topic name has only letters, digits, dots, dashes and underscores.",
         )
-    found = settings.effective(topic)
-    output.remark(remarks_on_topic(settings, topic))
-    finish(output, config_result(topic, found))
+    found, remarks = settings.effective(topic), remarks_on_topic(settings, topic)
+    remarks.log()
+    output.show(
+        lambda console: print_settings(console, topic, found),
+        lambda: config_document(topic, found, remarks),
+    )
 
 
 for changing in (restore_verb, forget_verb, vacuum_verb):

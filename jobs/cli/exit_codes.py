@@ -11,7 +11,6 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Collection
 from typing import Final
 
 from tierfold.compaction.model.errors import (
@@ -32,13 +31,13 @@ _PLAIN: Final = {"→": "->", "–": "-", "…": "...", "≤": "<=", "·": "-", 
 """Replacements for characters that the terminal's encoding lacks."""
 
 
-def exit_code_of(outcomes: Collection[str]) -> int:
-    """Return the exit code for partitions with these outcomes."""
-    from tierfold.jobs.pipeline.partition_report import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN
+def exit_code_of(outcome: str) -> int:
+    """Return the exit code of a verb whose most urgent outcome this is."""
+    from tierfold.jobs.reports.result import NEEDS_A_PERSON, NEEDS_ANOTHER_RUN
 
-    if {FAILED, REFUSED, UNKNOWN}.intersection(outcomes):
+    if outcome in NEEDS_A_PERSON:
         return EXIT_PARTITION_FAILED
-    return EXIT_FENCED if {FENCED, LOST_RACE}.intersection(outcomes) else 0
+    return EXIT_FENCED if outcome in NEEDS_ANOTHER_RUN else 0
 
 
 def exit_code_of_error(error: TierfoldError) -> int:

@@ -1,6 +1,6 @@
 """The options that verbs share: settings, tier, scope, clock, budget.
 
-`arguments` resolves them. This module imports little, so that `--help` is quick.
+This module imports little, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tierfold.jobs.cli.output import output_option
+from tierfold.jobs.cli.output import level_option, output_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
 CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
-
-OWN_PROCESS: Final = object()
-"""The context's object if the process runs nothing but the command."""
 
 _INT64_MAX: Final = 2**63 - 1
 """The largest time or offset in Kafka."""
@@ -76,12 +73,30 @@ version_option: Final = click.option(
     help="Show the version and exit.",
 )
 
-JSON_OPTION: Final = click.option(
-    "--json",
-    "output",
-    is_flag=True,
-    callback=output_option,
-    help="Print one JSON document on stdout.",
+output_options: Final = _together(
+    click.option(
+        "--json",
+        "output",
+        is_flag=True,
+        callback=output_option,
+        help="Print one JSON document on stdout.",
+    ),
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=level_option,
+        help="Also print each step on stderr.",
+    ),
+    click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=level_option,
+        help="Print no warnings and notes on stderr.",
+    ),
 )
 
 _NOW_OPTION: Final = click.option(
@@ -102,7 +117,7 @@ settings_options: Final = _together(
     ),
     click.option(
         "--set",
-        "overrides",
+        "settings",
         multiple=True,
         metavar="NAME=VALUE",
         help="A setting, by Kafka's name for it. Repeatable.",
@@ -175,7 +190,7 @@ tier_options: Final = _together(
         metavar="GLOB",
         help="Only these partition numbers. Repeatable.",
     ),
-    JSON_OPTION,
+    output_options,
 )
 
 budget_options: Final = _together(

@@ -1,23 +1,38 @@
-"""Prints what a verb reports: tables for people, or one JSON document for programs."""
+"""Prints what a verb reports: tables for people, or one JSON document for programs.
+
+Results go to stdout; log lines and progress bars go to stderr.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
 
-from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.errors import BadSettings, TierfoldError
+from tierfold.compaction.model.redaction import printable
 from tierfold.jobs.cli.exit_codes import exit_code_of, leave_broken_pipe
 from tierfold.jobs.context.stopping import under_spark_submit
 
 if TYPE_CHECKING:
-    from tierfold.jobs.context.run_context import RunContext
+    from tierfold.jobs.context.byte_progress import Progress as StepProgress
     from tierfold.jobs.reports.result import Result
-    from tierfold.jobs.settings.remarks import Remarks
 
 WIDTH_WITHOUT_TERMINAL: Final = 120
 """Columns of a table that is written to a file or a pipe."""
@@ -25,48 +40,55 @@ WIDTH_WITHOUT_TERMINAL: Final = 120
 _OUTPUT: Final = "jobs.output"
 """The key of the verb's output in click's context."""
 
+_LEVEL: Final = "jobs.level"
+"""The key of the least level that is printed."""
+
+_STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "dim", logging.WARNING: "yellow"}
+
 
 class Output:
-    """Where the remarks and the result of a verb go: tables on stdout, remarks on stderr."""
+    """Where the result of a verb goes: tables on stdout."""
 
     def __init__(self) -> None:
-        self.progress = Console(stderr=True)
-        """For progress and warnings of a run; it never writes to stdout."""
+        self.progress = Bars(Console(stderr=True, quiet=self.is_silent))
+        """Receives the progress of a run."""
 
-    def remark(self, remarks: Remarks) -> None:
-        """Report probable mistakes in the settings."""
-        remarks.print_to(Console(stderr=True))
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing may be written to stderr."""
+        return False
 
-    def show(self, result: Result) -> None:
-        """Print the result on stdout."""
+    def show(
+        self, print_tables: Callable[[Console], None], _document: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Print one side of a result on stdout."""
         width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-        result.print_tables(_StdoutConsole(file=sys.stdout, width=width, highlight=False))
+        print_tables(_StdoutConsole(file=sys.stdout, width=width, highlight=False))
 
-    def show_error(self, error: TierfoldError) -> None:
+    def show_error(self, verb: str, error: TierfoldError) -> None:
         """Report on stdout an error that stopped the verb; tables do not, as stderr has it."""
 
 
 class Document(Output):
-    """One JSON document on stdout; remarks are part of it."""
+    """One JSON document on stdout."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        # spark-submit merges stderr into stdout, where only the document may appear.
-        self.progress = Console(stderr=True, quiet=under_spark_submit())
-        self._remarks: dict[str, list[str]] = {}
+    @property
+    def is_silent(self) -> bool:
+        """See `Output`: spark-submit merges stderr into stdout, which has only the document."""
+        return under_spark_submit()
 
-    def remark(self, remarks: Remarks) -> None:
+    def show(
+        self, _print_tables: Callable[[Console], None], document: Callable[[], dict[str, Any]]
+    ) -> None:
         """See `Output`."""
-        for kind, sentences in asdict(remarks).items():
-            self._remarks.setdefault(kind, []).extend(sentences)
+        _print_json(document())
 
-    def show(self, result: Result) -> None:
+    def show_error(self, verb: str, error: TierfoldError) -> None:
         """See `Output`."""
-        _print_json(result.document() | self._remarks)
+        from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
 
-    def show_error(self, error: TierfoldError) -> None:
-        """See `Output`."""
-        _print_json({"partitions": [], "error": str(error)})
+        outcome = BAD_SETTINGS if isinstance(error, BadSettings) else UNREADABLE
+        _print_json(document_of_error(verb, outcome, str(error)))
 
 
 class _StdoutConsole(Console):
@@ -75,6 +97,84 @@ class _StdoutConsole(Console):
     def on_broken_pipe(self) -> None:
         """See `rich.console.Console`: exit like a process that SIGPIPE ended."""
         leave_broken_pipe()
+
+
+class Bars:
+    """A listener that draws one bar per step; silent if the console is not a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._drawn: tuple[Progress, TaskID] | None = None
+
+    def __call__(self, step: StepProgress) -> None:
+        """Draw the bar of the step; without its total, the bar only shows activity."""
+        if not self._console.is_terminal or self._console.quiet:
+            return
+        if self._drawn is None:
+            bars = _bars(self._console)
+            self._drawn = bars, bars.add_task(step.step, total=step.bytes_total)
+            bars.start()
+        bars, bar = self._drawn
+        bars.update(bar, completed=step.bytes_done)
+        if step.is_ended:
+            bars.stop()
+            self._drawn = None
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<8}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+class _StderrLines(logging.Handler):
+    """Prints each log record as one line on stderr."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__()
+        self._ctx = ctx
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        output, is_in_result = output_of(self._ctx), getattr(record, "is_in_result", False)
+        if record.levelno < level_of(self._ctx) or output.is_silent:
+            return
+        if is_in_result and isinstance(output, Document):
+            return
+        prefix = "warning: " if record.levelno == logging.WARNING else ""
+        line = Text(printable(prefix + record.getMessage()), _STYLES.get(record.levelno, "red"))
+        Console(stderr=True).print(line, soft_wrap=True)
+
+
+@contextmanager
+def logged_on_stderr(ctx: click.Context) -> Iterator[None]:
+    """Print what tierfold logs meanwhile, from the level that `-v` and `-q` choose."""
+    logger, handler = logging.getLogger("tierfold"), _StderrLines(ctx)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)  # The handler leaves out what -q and the default leave out.
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def level_option(ctx: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    """The callback of `-v` and `-q`: keep the level."""
+    if value:
+        ctx.meta[_LEVEL] = logging.DEBUG if option.name == "verbose" else logging.ERROR
+
+
+def level_of(ctx: click.Context) -> int:
+    """Return the least level that is printed."""
+    level: int = ctx.meta.get(_LEVEL, logging.INFO)
+    return level
 
 
 def output_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
@@ -90,14 +190,10 @@ def output_of(ctx: click.Context) -> Output:
     return output
 
 
-def finish(output: Output, result: Result, context: RunContext | None = None) -> None:
-    """Print the result, and exit unless the exit code is 0; `context`: of a verb on a tier."""
-    if context is not None:
-        from tierfold.jobs.reports.request_report import with_requests
-
-        result = with_requests(result, context)
-    output.show(result)
-    code = exit_code_of(result.outcomes)
+def finish(output: Output, result: Result[Any]) -> None:
+    """Print the result, and exit unless the exit code is 0."""
+    output.show(result.show, result.to_dict)
+    code = exit_code_of(result.outcome)
     if code:
         sys.exit(code)
 

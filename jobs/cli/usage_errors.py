@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import click
 
-from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.redaction import printable, redacted, without_secrets
 from tierfold.jobs.cli.exit_codes import leave_broken_pipe
-from tierfold.jobs.cli.output import output_of
+from tierfold.jobs.cli.output import logged_on_stderr, output_of
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Extra arguments that click quotes, for example after `--set NAME VALUE` without `=`."""
@@ -27,8 +27,26 @@ _NOT_REPEATED: Final = (
 )
 
 
+OWN_PROCESS: Final = object()
+"""The context's object if the process runs nothing but the command."""
+
+
+class Verb(click.Command):
+    """A verb; if the process runs nothing else, Arrow does without pandas, which starts slowly."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click
+        """See `click.Command`."""
+        if ctx.find_root().obj is OWN_PROCESS and "tier" in ctx.params:
+            from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
+
+            run_arrow_without_pandas()
+        return super().invoke(ctx)
+
+
 class Verbs(click.Group):
     """A group of verbs whose usage errors do not repeat secrets from the command line."""
+
+    command_class = Verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Group`; this prints the first sentence of each verb's help uncut."""
@@ -43,13 +61,13 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click
         """See `click.Group`; a verb's own arguments are parsed here."""
-        with _without_secrets():
+        with _without_secrets(), logged_on_stderr(ctx):
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
                 leave_broken_pipe()
-            except (CorruptLog, UnreadableObject) as error:
-                output_of(ctx).show_error(error)
+            except TierfoldError as error:
+                output_of(ctx).show_error(ctx.invoked_subcommand or "", error)
                 raise
 
 

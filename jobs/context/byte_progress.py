@@ -1,4 +1,4 @@
-"""A progress bar over bytes, on stderr.
+"""Progress over bytes, reported to a listener.
 
 Workers count the bytes that are done. The driver watches the count, and checks for signals, while
 the action runs in another thread.
@@ -9,18 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeVar
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TransferSpeedColumn,
-)
+from dataclasses import dataclass, replace
+from typing import Final, Self, TypeAlias, TypeVar
 
 from tierfold.jobs.context.stopping import check, deferred, is_stopping
 
@@ -33,33 +23,63 @@ CANCELLED_WITHIN_S: Final = 60.0
 """How long to wait for a cancelled action."""
 
 
-def byte_bars(console: Console) -> Progress:
-    """Return bars that count bytes, hidden if the console is not a terminal."""
-    return Progress(
-        TextColumn("{task.description:<8}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far one step of a verb is."""
+
+    step: str
+    """What is done, such as `scan`; the steps of a run follow each other."""
+    bytes_done: int = 0
+    bytes_total: int | None
+    """None: unknown."""
+    is_ended: bool = False
+    """The step's last report, also if it failed."""
+
+
+Listener: TypeAlias = Callable[[Progress], None]
+"""Receives progress in the thread of the verb; an error that it raises stops the verb."""
+
+
+def unheard(_: Progress) -> None:
+    """A listener for those who need no progress."""
+
+
+class Step:
+    """One step, reported to a listener from its beginning to its end; a context manager."""
+
+    def __init__(self, listener: Listener, name: str, bytes_total: int | None) -> None:
+        self._listener = listener
+        self._last = Progress(step=name, bytes_total=bytes_total)
+
+    def __enter__(self) -> Self:
+        self._listener(self._last)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener(replace(self._last, is_ended=True))
+
+    def reach(self, bytes_done: int) -> None:
+        """Report that `bytes_done` bytes are done since the beginning."""
+        self._last = replace(self._last, bytes_done=bytes_done)
+        self._listener(self._last)
+
+    def advance(self, size_bytes: int) -> None:
+        """Report that `size_bytes` more bytes are done."""
+        self.reach(self._last.bytes_done + size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class ByteProgress:
-    """One bar per action; silent if stderr is not a terminal."""
+    """Reports each action as one step."""
 
-    console: Console
+    listener: Listener
     bytes_done: Callable[[], int]
     """Returns how many bytes are done, including those of earlier actions."""
     cancel: Callable[[], None]
     """Asks the action to end early; called until the action has ended."""
 
-    def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
-        """Run `action` in a thread, and return its result.
-
-        Without `bytes_total` the bar shows activity but no progress.
+    def watched(self, step: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
+        """Run `action` in a thread, and return its result; `bytes_total` as in `Progress`.
 
         Raises Stopped after a signal, once the action is cancelled and the thread has ended: a
         thread that still reads when Python exits would abort the process.
@@ -81,12 +101,11 @@ class ByteProgress:
         thread = threading.Thread(target=work, daemon=True)
         with deferred():
             try:
-                with byte_bars(self.console) as progress:
-                    bar = progress.add_task(title, total=bytes_total)
+                with Step(self.listener, step, bytes_total) as reported:
                     thread.start()
                     while not ended.wait(LOOK_EVERY_S) and not is_stopping():
-                        progress.update(bar, completed=self.bytes_done() - before)
-                    progress.update(bar, completed=self.bytes_done() - before)
+                        reported.reach(self.bytes_done() - before)
+                    reported.reach(self.bytes_done() - before)
             finally:  # Also where a notebook's interrupt ends the loop.
                 self._end(ended)
                 if ended.is_set():

@@ -10,39 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rich.console import Console
-
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import Budget, RemainingBudget, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tierfold.jobs.engines.stage_executor import StageExecutor
 
-Engine: TypeAlias = "Callable[[RunContext, Console, int], StageExecutor[Any]]"
+Engine: TypeAlias = "Callable[[RunContext, Listener, int], StageExecutor[Any]]"
 """Starts the executor of a run that reads this many bytes; raises BadSettings if it cannot."""
 
 
-def on_spark(context: RunContext, console: Console, _: int) -> StageExecutor[Any]:
-    """Return an executor on this process's Spark session; start the session if there is none."""
+def on_spark(
+    context: RunContext, listener: Listener, _: int, session: SparkSession | None = None
+) -> StageExecutor[Any]:
+    """Return an executor on `session`, or else on this process's; start one if there is none."""
     from tierfold.jobs.engines.spark_executor import SparkExecutor
     from tierfold.jobs.spark.session import announced_session, spark_answers
 
     with spark_answers():
-        spark = announced_session(console, has_secrets=context.may_decrypt)
-        return SparkExecutor(spark, context, console)
+        spark = announced_session(session, has_secrets=context.may_decrypt)
+        return SparkExecutor(spark, context, listener)
 
 
 def in_process(max_bytes: int) -> Engine:
     """Return the engine without Spark; it refuses an input of more than `max_bytes`."""
 
-    def start(context: RunContext, console: Console, input_bytes: int) -> StageExecutor[Any]:
+    def start(context: RunContext, listener: Listener, input_bytes: int) -> StageExecutor[Any]:
         from tierfold.jobs.engines.local_executor import LocalExecutor
 
         check_local_max(input_bytes, max_bytes)
-        return LocalExecutor(context.tier, console)
+        return LocalExecutor(context.tier, listener)
 
     return start
 

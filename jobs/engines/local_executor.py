@@ -14,10 +14,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TypeAlias
 
-from rich.console import Console
-
 from tierfold.compaction.model.errors import unexpected
-from tierfold.jobs.context.byte_progress import ByteProgress
+from tierfold.jobs.context.byte_progress import ByteProgress, Listener
 from tierfold.jobs.engines.rows import (
     OUT_OF_MEMORY,
     REPORT_BUG,
@@ -49,11 +47,11 @@ class LocalExecutor(StageExecutor[LazyRows]):
     """Runs the stages on threads of this process, one per core."""
 
     def __init__(
-        self, tier: RemoteTier, console: Console, cores: int | None = None
+        self, tier: RemoteTier, listener: Listener, cores: int | None = None
     ) -> None:
         super().__init__(cores or usable_cores())
         self._tier = tier
-        self._console = console
+        self._listener = listener
         self._lock = threading.Lock()
         self._bytes_done = 0
         self._is_cancelled = threading.Event()
@@ -99,7 +97,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
     def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
         """Compute the rows, with a bar."""
         progress = ByteProgress(
-            self._console, bytes_done=lambda: self._bytes_done, cancel=self._is_cancelled.set
+            self._listener, bytes_done=lambda: self._bytes_done, cancel=self._is_cancelled.set
         )
         return progress.watched(title, size_bytes, rows)
 

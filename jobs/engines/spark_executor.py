@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from rich.console import Console
 
+from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Stage
@@ -38,11 +38,11 @@ WORKER_DIED: Final = (
 class SparkExecutor(StageExecutor[DataFrame]):
     """Runs the stages on the executors of one Spark session."""
 
-    def __init__(self, spark: SparkSession, context: RunContext, console: Console) -> None:
+    def __init__(self, spark: SparkSession, context: RunContext, listener: Listener) -> None:
         super().__init__(spark.sparkContext.defaultParallelism)
         self._spark = spark
         self._context = context
-        self._progress = SparkProgress(spark, console)
+        self._progress = SparkProgress(spark, listener)
         self._persisted: list[DataFrame] = []
 
     def placed(self, rows: Sequence[Row]) -> DataFrame:

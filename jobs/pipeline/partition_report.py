@@ -17,6 +17,10 @@ from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
 if TYPE_CHECKING:
     from tierfold.jobs.pipeline.round_execution import RoundResult
 
+OK: Final = "ok"
+"""`status` and `history`: the partition can be read."""
+SOUND: Final = "sound"
+"""`verify` found no corruption."""
 PLANNED: Final = "planned"
 """A dry run: the partition would be compacted."""
 COMPACTED: Final = "compacted"
@@ -84,6 +88,29 @@ class PartitionReport:
         if self.outcome == PLANNED:
             entry["counts"] = None  # Not zeros: nothing has been scanned.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
+
+
+class Reporting:
+    """A value with the report of one partition."""
+
+    __slots__ = ()
+
+    report: PartitionReport
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition."""
+        return self.report.key
+
+    @property
+    def outcome(self) -> str:
+        """Its outcome, one of the constants of this module."""
+        return self.report.outcome
+
+    @property
+    def reason(self) -> str:
+        """Why, as a sentence; empty if the outcome needs no reason."""
+        return self.report.reason
 
 
 def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:

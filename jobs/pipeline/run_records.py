@@ -5,11 +5,10 @@ A partition that was not tried gets a row too, so that repeated refusals are vis
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-
-from rich.console import Console
-from rich.text import Text
+from typing import Final
 
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.context.request_prices import cost_usd
@@ -20,22 +19,23 @@ from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RunRow
 from tierfold.storage.clock import now_ms
 
+_log: Final = logging.getLogger(__name__)
+
 
 def keep_record(
     context: RunContext,
     chunks: Sequence[tuple[int, PartitionReport]],
     started_at_ms: int,
     command: str,
-    console: Console,
 ) -> None:
     """Append the outcome of each tried chunk; chunks are numbered from 0.
 
-    If that fails, print a warning to `console`; the run and its report go on.
+    If that fails, a warning is logged; the run and its report go on.
     """
     try:
         record_run(context, chunks, started_at_ms, command)
     except TierfoldError as error:
-        console.print(Text(f"This run could not be recorded: {error}", style="yellow"))
+        _log.warning("This run could not be recorded: %s", error)
 
 
 def record_run(

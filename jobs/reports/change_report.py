@@ -13,7 +13,7 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
-from tierfold.jobs.reports.result import Result, document, fields, named_segment
+from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.reports.tables import exact_bytes, in_words, print_omitted
 from tierfold.jobs.verbs.forget import Forgot
 from tierfold.jobs.verbs.restore import Restored
@@ -22,13 +22,21 @@ SEGMENTS_SHOWN: Final = 10
 """Maximum segments in each list; the JSON document has all."""
 
 
-def restore_result(found: Restored) -> Result:
-    """Return the result of `restore`."""
-    return Result(
-        document=lambda: document([_restored_entry(found)]),
-        print_tables=lambda console: _print_restored(console, found),
-        outcomes=[found.report.outcome],
-    )
+class RestoreResult(Result[Restored]):
+    """Which segments of one partition came back and left, or would."""
+
+    __slots__ = ()
+
+    verb = "restore"
+
+    def entry(self, partition: Restored) -> dict[str, Any]:
+        """See `Result`."""
+        return _restored_entry(partition)
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        for found in self.partitions:
+            _print_restored(console, found)
 
 
 def _restored_entry(found: Restored) -> dict[str, Any]:
@@ -89,13 +97,21 @@ def _print_segments(console: Console, what: str, segments: Sequence[Segment]) ->
     print_omitted(console, len(segments) - SEGMENTS_SHOWN, indent="  ")
 
 
-def forget_result(found: Forgot) -> Result:
-    """Return the result of `forget`."""
-    return Result(
-        document=lambda: document([_forgot_entry(found)]),
-        print_tables=lambda console: _print_forgot(console, found),
-        outcomes=[found.report.outcome],
-    )
+class ForgetResult(Result[Forgot]):
+    """Which segments of one partition the catalog forgot, or would."""
+
+    __slots__ = ()
+
+    verb = "forget"
+
+    def entry(self, partition: Forgot) -> dict[str, Any]:
+        """See `Result`."""
+        return _forgot_entry(partition)
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        for found in self.partitions:
+            _print_forgot(console, found)
 
 
 def _forgot_entry(found: Forgot) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tierfold.compaction.planning.explanation import (
 )
 from tierfold.compaction.planning.regions import Regions
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
-from tierfold.jobs.reports.result import Result, document, fields, named_segment
+from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.verbs.plan import Explained
 
 ROWS_MAX: Final = 40
@@ -47,14 +47,26 @@ _DRAWN: Final = {
 """Letter and colour."""
 
 
-def explained_result(found: Explained) -> Result:
-    """Return the result of `plan --explain`."""
-    delay_secs = max_compaction_delay_secs([found.report])
-    return Result(
-        document=lambda: document([_entry(found)], max_compaction_delay_secs=delay_secs),
-        print_tables=lambda console: print_explained(console, found),
-        outcomes=[found.report.outcome],
-    )
+class ExplainResult(Result[Explained]):
+    """What `compact` would do to each segment of one partition, and why."""
+
+    __slots__ = ()
+
+    verb = "plan"
+
+    def entry(self, partition: Explained) -> dict[str, Any]:
+        """See `Result`."""
+        return _entry(partition)
+
+    def details(self) -> dict[str, Any]:
+        """See `Result`."""
+        reports = [partition.report for partition in self.partitions]
+        return {"max_compaction_delay_secs": max_compaction_delay_secs(reports)}
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        for found in self.partitions:
+            print_explained(console, found)
 
 
 def _entry(found: Explained) -> dict[str, Any]:

@@ -11,22 +11,30 @@ from rich.table import Table
 from rich.text import Text
 
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.reports.result import Result, document, fields, named
+from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import Cells, optional, width_of
 from tierfold.jobs.verbs.history import HistoryLine, PartitionHistory
 
 
-def history_result(found: PartitionHistory) -> Result:
-    """Return the result of `history`."""
-    entry = {
-        **named(found.key),
-        **fields(found, "holder", "has_older"),
-        "history": [_entry(line) for line in found.lines],
-    }
-    return Result(
-        document=lambda: document([entry]),
-        print_tables=lambda console: _print_history(console, found),
-    )
+class HistoryResult(Result[PartitionHistory]):
+    """What happened to one partition, and what `restore` can bring back."""
+
+    __slots__ = ()
+
+    verb = "history"
+
+    def entry(self, partition: PartitionHistory) -> dict[str, Any]:
+        """See `Result`."""
+        return {
+            **concluded(partition),
+            **fields(partition, "holder", "has_older"),
+            "history": [_entry(line) for line in partition.lines],
+        }
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        for found in self.partitions:
+            _print_history(console, found)
 
 
 def _entry(line: HistoryLine) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -25,8 +25,9 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     max_compaction_delay_secs,
 )
-from tierfold.jobs.reports.result import Result, document
+from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import (
+    DRY_RUN,
     NO_PARTITIONS,
     URGENCY,
     Column,
@@ -55,18 +56,42 @@ LATE_MAX: Final = 5
 """Maximum number of partitions with a late active segment in a message; the JSON has all."""
 
 
-def plan_result(reports: Sequence[PartitionReport], title: str, **of_all: str) -> Result:
-    """Return the result of `plan` or `compact`; `of_all`: further entries of the document."""
-    return Result(
-        document=lambda: document(
-            (report.as_json() for report in reports),
-            max_compaction_delay_secs=max_compaction_delay_secs(reports),
-            **of_all,
-        ),
-        print_tables=lambda console: print_reports(console, reports, title),
-        outcomes={report.outcome for report in reports},
-        bytes_in=sum(report.bytes_in for report in reports if report.outcome == COMPACTED),
-    )
+class PlanResult(Result[PartitionReport]):
+    """What `compact` would do to each partition."""
+
+    __slots__ = ()
+
+    verb = "plan"
+
+    def entry(self, partition: PartitionReport) -> dict[str, Any]:
+        """See `Result`."""
+        return partition.as_json()
+
+    def details(self) -> dict[str, Any]:
+        """See `Result`."""
+        return {"max_compaction_delay_secs": max_compaction_delay_secs(self.partitions)}
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        print_reports(console, self.partitions, self.verb)
+
+
+class CompactResult(PlanResult):
+    """What `compact` did to each partition."""
+
+    __slots__ = ()
+
+    verb = "compact"
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        title = f"run {self.run_id}" if self.run_id else DRY_RUN
+        print_reports(console, self.partitions, title)
+
+
+def compacted_bytes(reports: Iterable[PartitionReport]) -> int:
+    """Return the bytes of the logs that were compacted."""
+    return sum(report.bytes_in for report in reports if report.outcome == COMPACTED)
 
 
 def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:

@@ -2,37 +2,218 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from rich.console import Console
 
 from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    FENCED,
+    FORGOTTEN,
+    LEFT,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    OK,
+    PLANNED,
+    REFUSED,
+    RESTORED,
+    SOUND,
+    UNKNOWN,
+    VACUUMED,
+)
+from tierfold.jobs.reports.request_report import Spent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION: Final = 1
+"""Of the JSON document; a field that changes its meaning, or goes, raises it."""
+
+BAD_SETTINGS: Final = "bad_settings"
+"""A setting or an argument is wrong; nothing was read or written."""
+UNREADABLE: Final = "unreadable"
+"""The tier or the catalog could not be read."""
+
+NEEDS_A_PERSON: Final = (UNREADABLE, FAILED, UNKNOWN, REFUSED)
+NEEDS_ANOTHER_RUN: Final = (FENCED, LOST_RACE)
+
+BY_URGENCY: Final = (
+    BAD_SETTINGS,
+    *NEEDS_A_PERSON,
+    *NEEDS_ANOTHER_RUN,
+    LEFT,
+    COMPACTED,
+    VACUUMED,
+    RESTORED,
+    FORGOTTEN,
+    PLANNED,
+    NOTHING_TO_DO,
+    SOUND,
+    OK,
+)
+"""The outcome of a verb is the first of these that a partition has."""
+
+HTML_COLUMNS: Final = 140
+"""Width of a result in a notebook."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a verb reports; `jobs.cli.output` prints one side and chooses the exit code."""
+class Reported(Protocol):
+    """What every partition of a result has."""
 
-    document: Callable[[], dict[str, Any]]
-    """Returns the document that `--json` prints."""
-    print_tables: Callable[[Console], None]
-    """Prints the tables, for people."""
-    outcomes: Collection[str] = ()
-    """The partitions' outcomes, by which the exit code is chosen."""
-    bytes_in: int = 0
-    """Bytes of the logs that were compacted, by which the cost of requests is divided."""
+    @property
+    def key(self) -> PartitionKey:
+        """The partition."""
+
+    @property
+    def outcome(self) -> str:
+        """One of `BY_URGENCY`."""
+
+    @property
+    def reason(self) -> str:
+        """Why, as a sentence; empty if the outcome needs no reason."""
 
 
-def document(entries: Iterable[dict[str, Any]], **of_all: int | str) -> dict[str, Any]:
-    """Return a document with an entry per partition; `of_all`: what concerns all partitions."""
-    return {"partitions": list(entries), **of_all}
+_Partition = TypeVar("_Partition", bound=Reported)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result(ABC, Generic[_Partition]):
+    """What a verb did or found; frozen, and it can be pickled.
+
+    `print(result)` shows the tables of the command line, a notebook shows them in colour.
+    """
+
+    tier: str
+    """The tier's folder or URI, as it was given."""
+    run_id: str = ""
+    """The run's name in the catalog; empty: the verb changes nothing."""
+    partitions: tuple[_Partition, ...]
+    """In scope, by topic and number."""
+    warnings: tuple[str, ...] = ()
+    """Probable mistakes; they stop nothing."""
+    notes: tuple[str, ...] = ()
+    """Settings that have no effect here."""
+    spent: Spent | None = None
+    """The requests to the object store and their price; None: the tier is a folder."""
+
+    verb: ClassVar[str]
+
+    @property
+    def outcome(self) -> str:
+        """The most urgent outcome of a partition; `ok` without partitions."""
+        outcomes = {partition.outcome for partition in self.partitions}
+        return next((one for one in BY_URGENCY if one in outcomes), OK)
+
+    @property
+    def reason(self) -> str:
+        """Why the most urgent partitions have their outcome; empty if that needs no reason."""
+        outcome = self.outcome
+        reasons = [
+            f"{partition.key}: {partition.reason}"
+            for partition in self.partitions
+            if partition.outcome == outcome and partition.reason
+        ]
+        more = len(reasons) - 1
+        return f"{reasons[0]}{f' (and {more} more)' if more > 0 else ''}" if reasons else ""
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of the logs that were replaced, or will be."""
+        return self._summed("bytes_in")
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of the logs that replace those of `bytes_in`; of a plan, an upper bound."""
+        return self._summed("bytes_out")
+
+    def _summed(self, name: str) -> int:
+        moved = {COMPACTED, PLANNED, RESTORED, FORGOTTEN, VACUUMED}
+        return sum(getattr(one, name, 0) for one in self.partitions if one.outcome in moved)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that `--json` prints."""
+        about = {
+            "schema_version": SCHEMA_VERSION,
+            "verb": self.verb,
+            "tier": self.tier,
+            "run": self.run_id or None,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "warnings": [*self.warnings],
+            "notes": [*self.notes],
+        }
+        entries = {"partitions": [self.entry(partition) for partition in self.partitions]}
+        requests = {} if self.spent is None else {"requests": self.spent.entry()}
+        return about | self.details() | entries | requests
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per partition: the document's entries, with `counts.kept` and the like."""
+        import pandas as pd
+
+        return pd.json_normalize([self.entry(partition) for partition in self.partitions])
+
+    def show(self, console: Console) -> None:
+        """Print the tables, and the requests below them."""
+        self.print_tables(console)
+        if self.spent is not None:
+            console.print(self.spent.sentence(), style="dim")
+
+    @abstractmethod
+    def entry(self, partition: _Partition) -> dict[str, Any]:
+        """Return the partition's entry in the document."""
+
+    def details(self) -> dict[str, Any]:
+        """Return what else the verb says of all partitions together."""
+        return {}
+
+    @abstractmethod
+    def print_tables(self, console: Console) -> None:
+        """Print the tables, for people."""
+
+    def __repr__(self) -> str:
+        count = len(self.partitions)
+        return f"<{type(self).__name__} of {self.tier}: {self.outcome}, partitions: {count}>"
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        self.show(Console(file=text, width=HTML_COLUMNS, highlight=False))
+        return text.getvalue()
+
+    def _repr_html_(self) -> str:
+        unseen = io.StringIO()
+        console = Console(file=unseen, record=True, width=HTML_COLUMNS, highlight=False)
+        self.show(console)
+        block = '<pre style="line-height:1.2;overflow-x:auto">{code}</pre>'
+        return console.export_html(inline_styles=True, code_format=block)
+
+
+def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
+    """Return the document of a verb that an error stopped before it reached any partition."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verb": verb,
+        "outcome": outcome,
+        "reason": reason,
+        "warnings": [],
+        "notes": [],
+        "partitions": [],
+    }
 
 
 def named(key: PartitionKey) -> dict[str, Any]:
     """Return the fields that name the partition of an entry."""
     return fields(key, "topic", "partition", "topic_id")
+
+
+def concluded(partition: Reported, notes: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the fields that every entry begins with."""
+    return named(partition.key) | fields(partition, "outcome", "reason") | {"notes": [*notes]}
 
 
 def named_segment(segment: Segment, *more: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.pipeline.partition_report import REFUSED
-from tierfold.jobs.reports.result import Result, document, fields, named, named_segment
+from tierfold.jobs.pipeline.partition_report import OK
+from tierfold.jobs.reports.result import SCHEMA_VERSION, Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
     ROWS_MAX,
@@ -25,24 +25,32 @@ from tierfold.jobs.reports.tables import (
     optional,
     print_rows,
 )
+from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import EffectiveSetting
 from tierfold.jobs.verbs.status import PartitionStatus
 
 
-def status_result(partitions: Sequence[PartitionStatus]) -> Result:
-    """Return the result of `status`."""
-    return Result(
-        document=lambda: document(map(_entry, partitions)),
-        print_tables=lambda console: _print_status(console, partitions),
-        outcomes={REFUSED for status in partitions if status.refusal},
-    )
+class StatusResult(Result[PartitionStatus]):
+    """Each partition's live segments, how dirty they are, and what was replaced."""
+
+    __slots__ = ()
+
+    verb = "status"
+
+    def entry(self, partition: PartitionStatus) -> dict[str, Any]:
+        """See `Result`."""
+        return _entry(partition)
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        _print_status(console, self.partitions)
 
 
 def _entry(status: PartitionStatus) -> dict[str, Any]:
     view, row, ratio = status.view, status.row, status.ratio
     orphans, set_apart = ((), ()) if view is None else (view.orphans, view.set_apart)
     return {
-        **named(status.key),
+        **concluded(status, () if view is None else view.notes),
         "epoch": status.epoch,
         "owner_run": "" if row is None else row.owner_run,
         "committed_at_ms": None if row is None else row.committed_at_ms,
@@ -55,8 +63,6 @@ def _entry(status: PartitionStatus) -> dict[str, Any]:
         "orphans": [orphan.segment_id for orphan in orphans],
         "orphan_bytes": sum(orphan.size_bytes for orphan in orphans),
         "out_of_lineage": [segment.segment_id for segment in set_apart],
-        "notes": [] if view is None else list(view.notes),
-        "refusal": status.refusal,
     }
 
 
@@ -135,15 +141,24 @@ _COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
 )
 
 
-def config_result(topic: str, settings: Sequence[EffectiveSetting]) -> Result:
-    """Return the result of `config`."""
-    return Result(
-        document=lambda: {"topic": topic, "settings": [each.as_json() for each in settings]},
-        print_tables=lambda console: _print_settings(console, topic, settings),
-    )
+def config_document(
+    topic: str, settings: Sequence[EffectiveSetting], remarks: Remarks
+) -> dict[str, Any]:
+    """Return the document of `config`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verb": "config",
+        "outcome": OK,
+        "reason": "",
+        "warnings": [*remarks.warnings],
+        "notes": [*remarks.notes],
+        "topic": topic,
+        "settings": [each.as_json() for each in settings],
+    }
 
 
-def _print_settings(console: Console, topic: str, settings: Sequence[EffectiveSetting]) -> None:
+def print_settings(console: Console, topic: str, settings: Sequence[EffectiveSetting]) -> None:
+    """Print the table of `config`."""
     table = Table(title=f"settings of {topic}", title_justify="left")
     table.add_column("setting", no_wrap=True)
     table.add_column("value", justify="right", overflow="fold")

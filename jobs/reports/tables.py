@@ -37,6 +37,8 @@ UNBOUNDED: Final = 10_000
 ROWS_MAX: Final = 40
 """Maximum rows of a table, so that it fits a screen. The JSON document has all."""
 
+DRY_RUN: Final = "dry run: nothing is changed"
+
 NO_PARTITIONS: Final = "No partitions: the tier is empty, or nothing matches the patterns."
 
 STYLES: Final = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -12,8 +13,9 @@ from rich.text import Text
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import PLANNED
-from tierfold.jobs.reports.result import Result, document, fields, named, named_segment
+from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
+    DRY_RUN,
     NO_PARTITIONS,
     URGENCY,
     Column,
@@ -30,20 +32,30 @@ LINES_MAX: Final = 100
 """Maximum number of objects that a dry run lists."""
 
 
-def vacuum_result(reports: Sequence[PartitionVacuum], catalog_files: int, run: str = "") -> Result:
-    """Return the result of `vacuum`; `run`: the run's name, empty for a dry run."""
-    of_run = {"run": run} if run else {}
-    return Result(
-        document=lambda: document(map(_entry, reports), catalog_files=catalog_files, **of_run),
-        print_tables=lambda console: _print_vacuum(console, reports, catalog_files, run),
-        outcomes={report.outcome for report in reports},
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class VacuumResult(Result[PartitionVacuum]):
+    """What `vacuum` retired and deleted, or would."""
+
+    verb = "vacuum"
+    catalog_files: int = 0
+    """Superseded files of the catalog that were deleted, or would be."""
+
+    def entry(self, partition: PartitionVacuum) -> dict[str, Any]:
+        """See `Result`."""
+        return _entry(partition)
+
+    def details(self) -> dict[str, Any]:
+        """See `Result`."""
+        return {"catalog_files": self.catalog_files}
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        _print_vacuum(console, self.partitions, self.catalog_files, self.run_id)
 
 
 def _entry(report: PartitionVacuum) -> dict[str, Any]:
     return {
-        **named(report.key),
-        **fields(report, "outcome", "reason"),
+        **concluded(report, report.notes),
         "epoch": report.row.epoch,
         "log_start_offset": report.log_start_offset,
         "expired": [
@@ -52,7 +64,6 @@ def _entry(report: PartitionVacuum) -> dict[str, Any]:
         ],
         "objects": [entry for one in report.candidates for entry in _objects(one)],
         "object_bytes": report.size_bytes,
-        "notes": list(report.notes),
     }
 
 
@@ -68,7 +79,7 @@ def _print_vacuum(
     """Print the summary; a dry run also lists the objects."""
     if reports:
         ordered = sorted(reports, key=lambda report: (URGENCY.index(report.outcome), report.key))
-        title = f"run {run}" if run else "dry run: nothing is changed"
+        title = f"run {run}" if run else DRY_RUN
         print_rows(console, title, _COLUMNS, ordered)
         planned = [report for report in ordered if report.outcome == PLANNED]
         lines = [line for report in planned for line in _lines(report)]

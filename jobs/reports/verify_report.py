@@ -13,26 +13,29 @@ from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, spaced
-from tierfold.jobs.pipeline.partition_report import FAILED
-from tierfold.jobs.reports.result import Result, document, fields, named
+from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import NO_PARTITIONS, ROWS_MAX, Column, of_markers, print_rows
 from tierfold.jobs.verbs.verify import Verified
 
 
-def verify_result(partitions: Sequence[Verified]) -> Result:
-    """Return the result of `verify`."""
-    return Result(
-        document=lambda: document(map(_entry, partitions)),
-        print_tables=lambda console: print_verified(console, partitions),
-        outcomes={FAILED for verified in partitions if verified.corruptions},
-    )
+class VerifyResult(Result[Verified]):
+    """Whether each partition's live segments are sound."""
 
+    __slots__ = ()
 
-def _entry(verified: Verified) -> dict[str, Any]:
-    entry = fields(verified, *(field.name for field in fields_of(verified)))
-    if verified.second_opinion is not None:
-        entry["second_opinion"] = fields(verified.second_opinion, "keys", "differing", "late")
-    return named(entry.pop("key")) | entry
+    verb = "verify"
+
+    def entry(self, partition: Verified) -> dict[str, Any]:
+        """See `Result`."""
+        names = (field.name for field in fields_of(partition) if field.name not in {"key", "notes"})
+        entry = fields(partition, *names)
+        if partition.second_opinion is not None:
+            entry["second_opinion"] = fields(partition.second_opinion, "keys", "differing", "late")
+        return concluded(partition, partition.notes) | entry
+
+    def print_tables(self, console: Console) -> None:
+        """See `Result`."""
+        print_verified(console, self.partitions)
 
 
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:

@@ -1,24 +1,26 @@
 """Remarks on the settings of a run: probable mistakes that stop nothing.
 
 Examples: a mistyped topic, a setting without effect here, or two settings that are allowed but work
-badly together. Remarks are printed on stderr and are part of the JSON document.
+badly together. Remarks are logged, and are part of the result.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rich.console import Console
-from rich.text import Text
-
-from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.rules import outlasting
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.resolution import Settings
+
+_log: Final = logging.getLogger(__name__)
+
+IN_RESULT: Final = {"is_in_result": True}
+"""Marks a record of the log that the result repeats."""
 
 TOPICS_MAX: Final = 5
 """A sentence names at most this many topics, and counts the others."""
@@ -33,15 +35,12 @@ class Remarks:
     notes: tuple[str, ...] = ()
     """Settings that have no effect here, one sentence per place."""
 
-    def print_to(self, console: Console) -> None:
-        """Print one line for each remark."""
-        for kind, style, sentences in (
-            ("warning", "yellow", self.warnings),
-            ("note", "dim", self.notes),
-        ):
-            for sentence in sentences:
-                line = Text(printable(f"{kind}: {sentence}"), style=style)
-                console.print(line, soft_wrap=True)
+    def log(self) -> None:
+        """Log one line for each remark."""
+        for warning in self.warnings:
+            _log.warning("%s", warning, extra=IN_RESULT)
+        for note in self.notes:
+            _log.info("note: %s", note, extra=IN_RESULT)
 
 
 def remarks_on_tier(

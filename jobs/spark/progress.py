@@ -9,9 +9,8 @@ from typing import TypeVar
 from py4j.protocol import Py4JError
 from pyspark import Accumulator, inheritable_thread_target
 from pyspark.sql import SparkSession
-from rich.console import Console
 
-from tierfold.jobs.context.byte_progress import ByteProgress
+from tierfold.jobs.context.byte_progress import ByteProgress, Listener
 from tierfold.jobs.spark.request_sum import RequestSum
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -19,15 +18,15 @@ _T = TypeVar("_T")
 
 
 class SparkProgress:
-    """One bar per action of a Spark session; silent if stderr is not a terminal."""
+    """Reports each action of a Spark session as one step."""
 
-    def __init__(self, spark: SparkSession, console: Console) -> None:
+    def __init__(self, spark: SparkSession, listener: Listener) -> None:
         self._spark = spark
         context = spark.sparkContext
         self.bytes_done: Accumulator[int] = context.accumulator(0)
         self.requests: Accumulator[Requests] = context.accumulator(Requests(), RequestSum())
         self._progress = ByteProgress(
-            console, bytes_done=lambda: self.bytes_done.value, cancel=self._cancel
+            listener, bytes_done=lambda: self.bytes_done.value, cancel=self._cancel
         )
 
     def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:

@@ -7,6 +7,7 @@ should not wait for a web server.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -21,15 +22,15 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
-from rich.console import Console
 
-import tierfold
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import redacted
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
 from tierfold.jobs.spark import worker_daemon
 from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, unencrypted_disk
 from tierfold.jobs.spark.private_sockets import private_folder, removed_with_jvm
+
+_log: Final = logging.getLogger(__name__)
 
 NO_JAVA: Final = (
     "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
@@ -130,18 +131,20 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     return session
 
 
-def announced_session(console: Console, *, has_secrets: bool = False) -> SparkSession:
-    """Return `tierfold_session`; print to `console` if a new one starts, which takes a while.
+def announced_session(
+    given: SparkSession | None = None, *, has_secrets: bool = False
+) -> SparkSession:
+    """Return `given`, or else `tierfold_session`; log if a new one starts, which takes a while.
 
     `has_secrets`: what Spark writes to a disk must be encrypted. A new local session is, unless
     spark-submit started this process. Raises BadSettings if the session is not.
     """
     builder = None
-    if SparkSession.getActiveSession() is None:
-        console.print("Starting Spark…")
+    if given is None and SparkSession.getActiveSession() is None:
+        _log.info("Starting Spark…")
         if has_secrets and not under_spark_submit():
             builder = SparkSession.builder.config(IO_ENCRYPTION, "true")
-    session = tierfold_session(builder)
+    session = given or tierfold_session(builder)
     if has_secrets and not encrypts_disk(session):
         raise unencrypted_disk()
     return session
@@ -189,7 +192,7 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     if not has_java and shutil.which("java") is None:
         raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
     # The JVM starts the workers, which must find the same packages as the driver.
-    root = str(Path(tierfold.__file__).resolve().parents[1])
+    root = str(Path(str(files("tierfold"))).resolve().parent)
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
     log4j = files("tierfold.conf").joinpath("log4j2.properties")

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from tierfold.compaction.model.rules import TierBinding
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
+from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
@@ -27,28 +26,28 @@ def compact(
     context: RunContext,
     settings: Settings,
     scope: Scope,
-    console: Console,
+    listener: Listener = unheard,
     budget: Budget = UNBOUND,
     engine: Engine = on_spark,
 ) -> list[PartitionReport]:
     """Compact every eligible partition in scope; return one report per partition in scope.
 
     The `runs` table gets a row for each tried chunk, and one for each partition without a tried
-    chunk. `console` shows the progress, and a warning if a row could not be written. Raises
-    BadSettings; an error in one partition is in its report.
+    chunk. `listener` receives the progress. Raises BadSettings; an error in one
+    partition is in its report.
     """
     started_at_ms = now_ms()
     plans = survey(context, settings, scope)
-    reports = carried_out(context, plans, console, budget, engine, started_at_ms)
+    reports = carried_out(context, plans, listener, budget, engine, started_at_ms)
     not_begun = [(0, report) for report in reports if report.outcome in NOT_BEGUN]
-    keep_record(context, not_begun, started_at_ms, "compact", console)
+    keep_record(context, not_begun, started_at_ms, "compact")
     return reports
 
 
 def carried_out(
     context: RunContext,
     plans: Sequence[PartitionPlan],
-    console: Console,
+    listener: Listener,
     budget: Budget,
     engine: Engine,
     started_at_ms: int,
@@ -61,14 +60,14 @@ def carried_out(
     due = in_order_of_work(plans)
     if due:
         # Before the claim: if the engine cannot start, no epoch should be opened.
-        executor = engine(context, console, input_bytes(due, budget))
+        executor = engine(context, listener, input_bytes(due, budget))
         waves = Waves(
             context=context,
             executor=executor,
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: keep_record(
-                context, chunks, began_at_ms, "compact", console
+                context, chunks, began_at_ms, "compact"
             ),
         )
         reports |= {report.key: report for report in waves.run(due)}

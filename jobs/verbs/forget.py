@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-
 from tierfold.compaction.commits.commit import (
     CommitProposal,
     ForgetPartition,
@@ -41,6 +39,7 @@ from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     PLANNED,
     PartitionReport,
+    Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
@@ -54,7 +53,7 @@ from tierfold.storage.tiers.remote_tier import Listing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgot:
+class Forgot(Reporting):
     """The outcome of `forget`."""
 
     report: PartitionReport
@@ -67,11 +66,11 @@ class Forgot:
     do."""
 
 
-def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
+def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgot:
     """Empty the catalog's row of the partition `name`, if its log was truncated.
 
-    A dry run changes nothing. `console` gets a warning if the run's record could not be written.
-    Raises BadSettings if `name` matches no partition, TierfoldError if the catalog is unreadable.
+    A dry run changes nothing. Raises BadSettings if `name` matches no partition, TierfoldError if
+    the catalog is unreadable.
     """
     started_at_ms = now_ms()
     known = known_by_name(context, name, where=context.tier_uri)
@@ -84,7 +83,7 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
         return found
     with deferred():
         report = _emptied(context, found, found.loss)
-        keep_record(context, [(0, report)], started_at_ms, "forget", console)
+        keep_record(context, [(0, report)], started_at_ms, "forget")
     return replace(found, report=report)
 
 

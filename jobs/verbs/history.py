@@ -13,6 +13,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import named
 from tierfold.jobs.context.timestamps import timestamp_text
+from tierfold.jobs.pipeline.partition_report import OK
 
 
 def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
@@ -69,6 +70,16 @@ class PartitionHistory:
     """Newest first."""
     has_older: bool
     """`--limit` left lines out."""
+
+    @property
+    def outcome(self) -> str:
+        """`ok`: every history that can be read."""
+        return OK
+
+    @property
+    def reason(self) -> str:
+        """Empty: `ok` needs none."""
+        return ""
 
 
 def history(context: RunContext, name: str, limit: int | None = None) -> PartitionHistory:

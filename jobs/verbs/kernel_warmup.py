@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
 
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.rules import CompactionStrategy
@@ -71,7 +70,7 @@ def warm_kernels() -> None:
             _compact(context, strategy)
         _put(context, _key("legacy"), _legacy_log())
         _read(context, _key(CompactionStrategy.HEADER))
-        found = verify(context, resolve([]), EVERYTHING, Console(quiet=True), engine=_ENGINE)
+        found = verify(context, resolve([]), EVERYTHING, engine=_ENGINE)
         _refuse([corruption for partition in found for corruption in partition.corruptions])
 
 
@@ -107,7 +106,7 @@ def _compact(context: RunContext, strategy: CompactionStrategy) -> None:
     if strategy is CompactionStrategy.HEADER:
         settings.append(f"compaction.strategy.header={HEADER}")
     scope = Scope(topics=(strategy,))
-    reports = compact(context, resolve(settings), scope, Console(quiet=True), engine=_ENGINE)
+    reports = compact(context, resolve(settings), scope, engine=_ENGINE)
     _refuse([report.reason for report in reports if not report.objects_written])
 
 

@@ -12,13 +12,18 @@ from tierfold.compaction.planning.regions import Regions, last_stable_of, region
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
-from tierfold.jobs.pipeline.partition_report import PartitionReport, left_report, planned_report
+from tierfold.jobs.pipeline.partition_report import (
+    PartitionReport,
+    Reporting,
+    left_report,
+    planned_report,
+)
 from tierfold.jobs.pipeline.survey import known_by_name, survey, survey_of
 from tierfold.jobs.settings.resolution import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explained(Reporting):
     """One partition, and what happens to each of its segments, with the reasons."""
 
     report: PartitionReport

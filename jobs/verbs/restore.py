@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rich.console import Console
-
 from tierfold.compaction.commits.commit import (
     CommitProposal,
     ReleaseClaim,
@@ -28,7 +26,7 @@ from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.jobs.context.byte_progress import byte_bars
+from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
@@ -37,6 +35,7 @@ from tierfold.jobs.pipeline.partition_report import (
     PLANNED,
     RESTORED,
     PartitionReport,
+    Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
@@ -58,7 +57,7 @@ _INDEX_INTERVAL_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Reporting):
     """The outcome of `restore`."""
 
     report: PartitionReport
@@ -72,11 +71,16 @@ class Restored:
 
 
 def restore(
-    context: RunContext, name: str, to: str, console: Console, *, is_dry_run: bool = False
+    context: RunContext,
+    name: str,
+    to: str,
+    listener: Listener = unheard,
+    *,
+    is_dry_run: bool = False,
 ) -> Restored:
     """Restore the partition `name` to its state at the time `to`, or after the run `to`.
 
-    `console` shows the progress. A dry run checks names and sizes, and changes nothing. Raises
+    `listener` receives the progress. A dry run checks names and sizes, and changes nothing. Raises
     BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
@@ -84,7 +88,7 @@ def restore(
     row, restore_plan = found.row, found.restore_plan
     if is_dry_run or found.report.outcome != PLANNED or row is None or restore_plan is None:
         return found
-    corruptions = _corruptions(context, row.key, restore_plan, console)
+    corruptions = _corruptions(context, row.key, restore_plan, listener)
     if corruptions:
         return replace(found, report=refused(row.key, _corrupt(corruptions)))
     with deferred():
@@ -95,7 +99,7 @@ def restore(
             lambda claimed: restore_proposal(restore_plan, claimed, context.clock()),
             RESTORED,
         )
-        keep_record(context, [(0, report)], started_at_ms, "restore", console)
+        keep_record(context, [(0, report)], started_at_ms, "restore")
     return replace(found, report=report)
 
 
@@ -193,7 +197,7 @@ def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
 
 
 def _corruptions(
-    context: RunContext, key: PartitionKey, restore_plan: RestorePlan, console: Console
+    context: RunContext, key: PartitionKey, restore_plan: RestorePlan, listener: Listener
 ) -> tuple[str, ...]:
     """Corruptions of the segments that come back; each is read completely, as by `verify`."""
     if not restore_plan.back:
@@ -217,12 +221,12 @@ def _corruptions(
             return (str(error),)
 
     corruptions: list[str] = []
-    with byte_bars(console) as bars:
-        bar = bars.add_task("check", total=sum(segment.size_bytes for segment in restore_plan.back))
+    bytes_total = sum(segment.size_bytes for segment in restore_plan.back)
+    with Step(listener, "check", bytes_total) as step:
         results = mapped_ahead(checked, restore_plan.back, threads=CHECKERS)
         for segment, found in zip(restore_plan.back, results, strict=True):
             corruptions += found
-            bars.advance(bar, segment.size_bytes)
+            step.advance(segment.size_bytes)
     return tuple(corruptions)
 
 

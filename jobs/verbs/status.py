@@ -13,6 +13,7 @@ from tierfold.compaction.planning.regions import regions_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.discovery import last_stable_in
+from tierfold.jobs.pipeline.partition_report import OK, REFUSED
 from tierfold.jobs.pipeline.survey import (
     READERS,
     KnownPartition,
@@ -38,6 +39,16 @@ class PartitionStatus:
     """Path of each live segment's `.log`, in the order of `segments`."""
     refusal: str = ""
     """Why the partition is refused; empty: it is not."""
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, or `refused`."""
+        return REFUSED if self.refusal else OK
+
+    @property
+    def reason(self) -> str:
+        """Why the partition is refused."""
+        return self.refusal
 
     @property
     def epoch(self) -> int:

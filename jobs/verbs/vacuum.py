@@ -18,14 +18,12 @@ Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
-
-from rich.console import Console
-from rich.text import Text
 
 from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
 from tierfold.compaction.deletion.deletion_plan import (
@@ -38,7 +36,7 @@ from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.byte_progress import byte_bars
+from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import deferred, is_stopping
@@ -55,6 +53,8 @@ from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
 
+_log: Final = logging.getLogger(__name__)
+
 PARTITIONS_PER_RECHECK: Final = 64
 """Partitions whose rows are read again together, right before their objects are deleted."""
 
@@ -67,13 +67,13 @@ def vacuum(
     settings: Settings,
     scope: Scope,
     times: VacuumLimits,
-    console: Console,
+    listener: Listener = unheard,
     *,
     is_dry_run: bool = False,
 ) -> list[PartitionVacuum]:
     """Vacuum every partition in scope; return them by topic and number.
 
-    A dry run changes nothing. `console` shows the progress. Raises BadSettings; an error in one
+    A dry run changes nothing. `listener` receives the progress. Raises BadSettings; an error in one
     partition is its outcome.
     """
     started_at_ms = now_ms()
@@ -83,18 +83,18 @@ def vacuum(
     with deferred():
         going = [partition for partition in found if partition.is_open]
         if going:
-            going = _deletion(context, _started(context, _claimed(context, going)), console)
+            going = _deletion(context, _started(context, _claimed(context, going)), listener)
         ended = {partition.key: partition for partition in going}
         found = [ended.get(partition.key, partition) for partition in found]
         chunks = [(0, partition.as_run()) for partition in found]
-        keep_record(context, chunks, started_at_ms, "vacuum", console)
+        keep_record(context, chunks, started_at_ms, "vacuum")
     return found
 
 
-def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
+def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
     """Delete catalog files that were superseded thirty days ago; return how many.
 
-    If that fails, `console` gets a warning; the partitions' reports do not change.
+    If that fails, a warning is logged; the partitions' reports do not change.
     """
     gone = 0
     with deferred():  # After a signal, the partitions' reports are still to be printed.
@@ -105,8 +105,7 @@ def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool =
             runs = RunsTable(context.catalog_uri, context.catalog_options)
             gone += runs.clean_up(is_dry_run=is_dry_run)
         except TierfoldError as error:
-            warning = f"The catalog's old files could not be deleted: {error}"
-            console.print(Text(warning, style="yellow"))
+            _log.warning("The catalog's old files could not be deleted: %s", error)
     return gone
 
 
@@ -167,20 +166,20 @@ def _after_start(
 
 
 def _deletion(
-    context: RunContext, started: Sequence[PartitionVacuum], console: Console
+    context: RunContext, started: Sequence[PartitionVacuum], listener: Listener
 ) -> list[PartitionVacuum]:
     """Stages 4 to 6 for some partitions at a time, so that the rows are fresh."""
     going = [partition for partition in started if partition.is_open]
     ended = [partition for partition in started if not partition.is_open]
-    with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
-        bar = bars.add_task("delete", total=sum(partition.size_bytes for partition in going))
+    bytes_total = sum(partition.size_bytes for partition in going)
+    with ThreadPoolExecutor(READERS) as pool, Step(listener, "delete", bytes_total) as step:
         for first in range(0, len(going), PARTITIONS_PER_RECHECK):
             read = _read_again(context, going[first : first + PARTITIONS_PER_RECHECK])
             uploads = _uploads_of([partition for partition in read if partition.is_open], context)
             checked = list(pool.map(partial(_without_changed, context, uploads), read))
             ended += [partition for partition in checked if not partition.is_open]
             held = [partition for partition in checked if partition.is_open]
-            deleted = _deleted(context, held, pool, partial(bars.advance, bar))
+            deleted = _deleted(context, held, pool, step.advance)
             ended += _finished(context, _listed_again(context, deleted))
     return ended
 

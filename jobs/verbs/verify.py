@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from rich.console import Console
-
 from tierfold.compaction.cleaning.transactions import (
     TransactionStatus,
     joined_batches,
@@ -26,12 +24,14 @@ from tierfold.compaction.cleaning.transactions import (
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
+from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import check
 from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
+from tierfold.jobs.pipeline.partition_report import FAILED, SOUND
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.verify_targets import (
@@ -73,6 +73,19 @@ class Verified:
     corruptions: tuple[str, ...] = ()
     """One sentence per corruption; empty: the partition is sound."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """`sound`, or `failed`."""
+        return FAILED if self.corruptions else SOUND
+
+    @property
+    def reason(self) -> str:
+        """The first corruption, and how many there are."""
+        if not self.corruptions:
+            return ""
+        more = len(self.corruptions) - 1
+        return self.corruptions[0] + (f" (and {more} more)" if more else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,14 +166,14 @@ def verify(
     context: RunContext,
     settings: Settings,
     scope: Scope,
-    console: Console,
+    listener: Listener = unheard,
     *,
     second_opinion: bool = False,
     engine: Engine = on_spark,
 ) -> list[Verified]:
     """Verify every partition in scope, by topic and number, of any policy.
 
-    `console` shows the progress. `second_opinion`: a Spark window compares the keys too.
+    `listener` receives the progress. `second_opinion`: a Spark window compares the keys too.
 
     Raises UnreadableObject if Spark's workers die, BadSettings if the tier does not exist or a
     topic's settings conflict; an error in one partition is in its result.
@@ -173,16 +186,16 @@ def verify(
     readable = [target for target in targets if target.read]
     if not readable:
         return [_verified(target, _Found()) for target in targets]
-    executor = engine(context, console, sum(target.read_bytes for target in readable))
+    executor = engine(context, listener, sum(target.read_bytes for target in readable))
     found = list(zip(readable, _read(executor, context, readable), strict=True))
     if second_opinion:
-        found = _with_second_opinions(context, found, console)
+        found = _with_second_opinions(context, found, listener)
     by_key = {target.key: one for target, one in found}
     return [_verified(target, by_key.get(target.key, _Found())) for target in targets]
 
 
 def _with_second_opinions(
-    context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]], console: Console
+    context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]], listener: Listener
 ) -> list[tuple[VerifyTarget, _Found]]:
     """Add the second opinions, or why a partition gets none."""
     unfit = _unfit_for_second(found)
@@ -192,7 +205,7 @@ def _with_second_opinions(
     if fit:  # PySpark is imported only if it is needed.
         from tierfold.jobs.verbs.second_opinion import opinions_of_spark
 
-        opinions = opinions_of_spark(context, fit, console)
+        opinions = opinions_of_spark(context, fit, listener)
     seconds = dict.fromkeys((target.key for target in fit), changed) | unfit | opinions
     return [(target, replace(one, second=seconds[target.key])) for target, one in found]
 

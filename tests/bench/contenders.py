@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rich.console import Console
-
 from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
 from tests.oracle.kafka_lab import KafkaLab
@@ -62,8 +60,7 @@ def tierfold_pass(
     """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS, layout=layout)
-        quiet = Console(quiet=True)
-        (report,) = compact(context, resolve(_SETTINGS), Scope(), quiet, engine=engine)
+        (report,) = compact(context, resolve(_SETTINGS), Scope(), engine=engine)
     if report.outcome != COMPACTED:
         raise RuntimeError(f"{report.outcome}: {report.reason}")
     return Passed(

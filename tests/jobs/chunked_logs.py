@@ -6,14 +6,12 @@ Snapshots and indexes are what a broker writes beside such a log.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from hypothesis import strategies as st
-from rich.console import Console
 
 from tests.jobs.commands import LOCAL_ENGINE, status_of
 from tests.jobs.tiers import put_segment
@@ -24,6 +22,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import PartitionReport
@@ -192,8 +191,7 @@ def compacted(
     catalog = ScriptedCatalog(context.catalog_uri, script or Script())
     context = replace(context, catalog=catalog)
     settings = settings_of(tier, chunk_bytes or {})
-    console = Console(file=io.StringIO())
-    reports = compact(context, settings, scope or Scope(), console, budget, LOCAL_ENGINE)
+    reports = compact(context, settings, scope or Scope(), unheard, budget, LOCAL_ENGINE)
     return {report.key.topic: report for report in reports}
 
 

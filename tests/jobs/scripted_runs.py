@@ -11,7 +11,7 @@ import pytest
 from tests.storage.call_scripts import Rule, Script
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import ScriptedStore
-from tierfold.jobs.cli import arguments as cli_arguments
+from tierfold.jobs.api import opening
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs import vacuum as vacuum_job
 from tierfold.jobs.verbs import vacuum_survey
@@ -44,7 +44,7 @@ def scripted(*rules: Rule) -> Iterator[Script]:
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli_arguments, "run_context", opened_so)
+        patch.setattr(opening, "run_context", opened_so)
         for module in (vacuum_job, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         yield script

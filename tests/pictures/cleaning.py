@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import pytest
-from rich.console import Console
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.one_thread import OneThreadExecutor
@@ -24,6 +23,7 @@ from tierfold.compaction.planning.grouping import grouped
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, propose
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.engines import rewrite, rows, task_assignment
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.check_and_commit import violation_of
@@ -42,7 +42,6 @@ APART: Final = replace(RULES, segment_bytes=1)
 
 _BUCKETS: Final = 3
 _CORES: Final = 2
-_QUIET: Final = Console(quiet=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,7 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
 
 def _carried_out(log: Log, work: Round) -> Pass:
     with _several_buckets(work), _errors_of_stages() as errors:
-        (done,) = executed(OneThreadExecutor(log.tier, _QUIET, _CORES), [work])
+        (done,) = executed(OneThreadExecutor(log.tier, unheard, _CORES), [work])
     if errors:
         assert done.failure is not None
         raise errors[0]

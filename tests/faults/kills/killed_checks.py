@@ -57,7 +57,7 @@ class Examiner:
         ran = tierfold("status", tier, "--json")
         entries = {_key_of(entry): entry for entry in ran.entries}
         faults += [
-            f"{key}: {entry['refusal']}" for key, entry in entries.items() if entry["refusal"]
+            f"{key}: {entry['reason']}" for key, entry in entries.items() if entry["reason"]
         ]
         if entries.keys() != self.written.truth.keys():
             faults.append(f"status ended with {ran.code} and knows {entries.keys()}")

@@ -151,8 +151,8 @@ class Checker:
             "an upload was set apart": entry["out_of_lineage"],
             "an upload was an orphan": partition.uploads.keys() & set(entry["orphans"]),
             "an upload was deleted": gone,
-            "a partition was refused": [partition.topic_id] if entry["refusal"] else [],
-            "a partition diverged": [partition.topic_id] if "forget" in entry["refusal"] else [],
+            "a partition was refused": [partition.topic_id] if entry["reason"] else [],
+            "a partition diverged": [partition.topic_id] if "forget" in entry["reason"] else [],
         }
         for what, ids in met.items():
             self.met[what].update(ids)
@@ -219,7 +219,7 @@ class Checker:
             return
         unknown = unknown_to(row, held)
         why = list(refusals(partition, row, unknown))
-        if entry["refusal"]:
+        if entry["reason"]:
             if not why:
                 yield f"status refuses a sound partition: {entry['refusal']}"
             return

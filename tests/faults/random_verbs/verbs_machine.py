@@ -63,7 +63,7 @@ class Machine:
         rows = rows_of(self.tier)
         ran = tierfold("status", self.tier, "--json", *self.clock)
         self.entries = {entry["topic_id"]: entry for entry in ran.entries}
-        is_bad = any(entry["refusal"] for entry in self.entries.values())
+        is_bad = any(entry["reason"] for entry in self.entries.values())
         if ran.code != (3 if is_bad else 0):
             raise Broken(f"status ended with {ran.code}: {ran.stderr}")
         for partition in self.partitions:
@@ -146,7 +146,7 @@ class Machine:
 
     def problem(self, partition: Partition) -> str:
         """Return why status refuses it; empty: it does not."""
-        return str(self.entries[partition.topic_id]["refusal"])
+        return str(self.entries[partition.topic_id]["reason"])
 
     def _stalled(self, partition: Partition) -> list[str]:
         row, entry = self.checker.row.get(partition.topic_id), self.entries[partition.topic_id]

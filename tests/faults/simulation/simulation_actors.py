@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from rich.console import Console
-
 from tests.faults.simulation.environment_broker import (
     BROKER_FAULTS,
     History,
@@ -36,6 +34,7 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.chunks import UNBOUND
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import (
@@ -50,8 +49,6 @@ from tierfold.jobs.verbs.compact import carried_out
 from tierfold.jobs.verbs.restore import restore
 from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
-
-QUIET: Final = Console(quiet=True)
 
 FORGETS_A_FORK: Final = 0.9
 """How often a person runs `tierfold forget` after an unclean election."""
@@ -126,7 +123,7 @@ def compact(environment: Environment, run: str, actor: Actor) -> None:
     due = [plan.key for plan in plans if plan.is_due]
     environment.due += sum(not environment.histories[key].is_deleted for key in due)
     engine = simulated(environment, actor)
-    reports = carried_out(context, plans, QUIET, UNBOUND, engine, context.now_ms)
+    reports = carried_out(context, plans, unheard, UNBOUND, engine, context.now_ms)
     for plan, report in zip(plans, reports, strict=True):
         if isinstance(plan.choice, Refusal):
             how = f"refused: {plan.choice.reason}"
@@ -199,7 +196,7 @@ def deletion(
     context = environment.run_context(actor, run)
     times = VacuumLimits(now_ms=context.now_ms, takes_set_apart=is_diverged)
     try:
-        reports = vacuum(context, environment.settings, Scope(), times, QUIET)
+        reports = vacuum(context, environment.settings, Scope(), times)
     except TierfoldError as error:
         environment.happened(run, "vacuum: no look", error.what)
         return
@@ -211,7 +208,7 @@ def deletion(
         environment.happened(run, f"vacuum: {report.outcome}", f"{report.key}: {report.reason}")
         if report.outcome == REFUSED:
             environment.refused.setdefault(report.key, report.reason)
-    environment.outcomes["old versions deleted"] += catalog_cleaned(context, QUIET)
+    environment.outcomes["old versions deleted"] += catalog_cleaned(context)
 
 
 def _gives_up(environment: Environment, actor: Actor) -> None:
@@ -234,7 +231,7 @@ def _restores(environment: Environment, actor: Actor) -> None:
         key = rng.choice(keys)
         to_ms = rng.choice(environment.commit_times_ms[key][:3])
         try:
-            done = restore(context, f"{key}-{key.topic_id}", str(to_ms), QUIET)
+            done = restore(context, f"{key}-{key.topic_id}", str(to_ms))
         except TierfoldError as error:
             environment.happened(context.run, "restore: no look", error.what)
         else:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from rich.console import Console
-
 from tests.faults.simulation.environment_broker import bring_back, move_away
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor
@@ -22,8 +20,6 @@ from tierfold.jobs.pipeline.partition_report import FORGOTTEN, REFUSED, RESTORED
 from tierfold.jobs.verbs.forget import forget
 from tierfold.jobs.verbs.restore import restore
 from tierfold.storage.tiers.local_tiered_storage import partition_folder
-
-QUIET: Final = Console(quiet=True)
 
 _RESTORE_TO: Final = re.compile(r"--to (\S+)`")
 _NOT_RESTORABLE: Final = "objects of these live segments out of the tier"
@@ -54,7 +50,6 @@ def take_back(
         done = forget(
             environment.run_context(actor, run),
             f"{key}-{key.topic_id}",
-            QUIET,
             is_dry_run=is_dry_run,
         )
     except TierfoldError as error:
@@ -83,7 +78,7 @@ def _went_back(
 ) -> bool:
     try:
         report = restore(
-            environment.run_context(actor, run), f"{key}-{key.topic_id}", to, QUIET
+            environment.run_context(actor, run), f"{key}-{key.topic_id}", to
         ).report
     except TierfoldError as error:
         environment.happened(run, "restore: no look", error.what)

@@ -31,7 +31,7 @@ from tierfold.jobs.pipeline.partition_report import (
     UNKNOWN,
     PartitionReport,
 )
-from tierfold.jobs.reports.plan_report import plan_result
+from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.storage.catalog.catalog import Catalog
 
 VERBS: Final = ("plan", "compact", "status", "verify")
@@ -62,10 +62,10 @@ def tier(tmp_path: Path) -> Path:
 def test_the_exit_code_is_that_of_the_worst_outcome(
     outcomes: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reports = [PartitionReport(key=ORDERS, outcome=outcome) for outcome in outcomes]
+    reports = tuple(PartitionReport(key=ORDERS, outcome=outcome) for outcome in outcomes)
     for output in (Output(), Document()):
         try:
-            finish(output, plan_result(reports, "title"))
+            finish(output, PlanResult(tier="/tier", partitions=reports))
             left = 0
         except SystemExit as error:
             left = int(str(error.code))
@@ -121,13 +121,15 @@ def test_another_scheme_is_refused_by_name(uri: str) -> None:
 def test_a_file_uri_is_the_path(tier: Path) -> None:
     by_path = tierfold("plan", tier, *COMPACT, "--json")
     assert by_path.entry["outcome"] == "planned"
-    assert tierfold("plan", tier.as_uri(), *COMPACT, "--json") == by_path
+    by_uri = tierfold("plan", tier.as_uri(), *COMPACT, "--json")
+    assert by_uri.document == by_path.document | {"tier": tier.as_uri()}
 
 
 def test_a_relative_path_is_the_path(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_path = tierfold("plan", tier, *COMPACT, "--json")
     monkeypatch.chdir(tier.parent)
-    assert tierfold("plan", tier.name, *COMPACT, "--json") == by_path
+    by_name = tierfold("plan", tier.name, *COMPACT, "--json")
+    assert by_name.document == by_path.document | {"tier": tier.name}
 
 
 def test_usage_is_printed_with_exit_code_2() -> None:
@@ -268,7 +270,8 @@ def test_a_damaged_catalog_is_one_clear_sentence(compacted: Path, verb: str, cor
     assert ran.code == 3, ran
     assert not told(ran.stderr, "tierfold: ", "_tierfold/partitions"), ran.stderr
     document = json.loads(ran.stdout)
-    assert document == {"partitions": [], "error": ran.stderr.strip().removeprefix("tierfold: ")}
+    said = {"reason": ran.stderr.strip().removeprefix("tierfold: "), "outcome": "unreadable"}
+    assert document == document | said | {"verb": verb, "partitions": []}
     assert tierfold(verb, compacted, *ALWAYS).stdout == ""
     assert "Traceback" not in ran.stderr
     assert len(ran.stderr.splitlines()) == 1

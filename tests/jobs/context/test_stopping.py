@@ -8,13 +8,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from tests.jobs.claims import row_of
 from tests.jobs.commands import tierfold, told
@@ -23,6 +21,7 @@ from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.storage.catalog.catalog import Catalog
@@ -166,7 +165,7 @@ def test_a_job_that_begins_after_the_signal_is_cancelled(spark: SparkSession) ->
         return slow.toArrow()
 
     before = threading.active_count()
-    progress = SparkProgress(spark, Console(file=StringIO()))
+    progress = SparkProgress(spark, unheard)
     with pytest.raises(Stopped), stoppable():
         progress.watched("sleep", 1, begun_late)
     assert threading.active_count() == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
-
-from rich.console import Console
 
 from tests.jobs.tiers import folder_of
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment, Segment
@@ -42,8 +39,7 @@ def check_same_result(
         reports: dict[str, list[PartitionReport]] = {}
         for (name, engine), copy in zip(ENGINES.items(), copies, strict=True):
             context = run_context(str(copy), None, now_ms)
-            console = Console(file=io.StringIO())
-            reports[name] = compact(context, settings, Scope(), console, engine=engine)
+            reports[name] = compact(context, settings, Scope(), engine=engine)
             results[name] = {f"{report.key}": report for report in reports[name]}
             for key, state in context.catalog.read().items():
                 results[name] |= result_of(copy, key, state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import threading
@@ -10,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
 from tests.jobs.tiers import made_tier
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.engines.local_executor import LocalExecutor, usable_cores
 from tierfold.jobs.engines.rows import REPORT_BUG, USE_SPARK, Row, Worker
 from tierfold.jobs.engines.stage_executor import WorkersDied
@@ -21,7 +20,7 @@ from tierfold.storage.tiers.tier_uris import open_tier
 
 
 def on_threads(tier: Path) -> LocalExecutor:
-    return LocalExecutor(open_tier(str(tier)), Console(file=io.StringIO()), cores=2)
+    return LocalExecutor(open_tier(str(tier)), unheard, cores=2)
 
 
 class TestLocalExecutor(ExecutorContract):

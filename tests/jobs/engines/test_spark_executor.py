@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
@@ -24,7 +23,7 @@ from tierfold.jobs.engines.stage_executor import WorkersDied
 
 
 def on_spark(spark: SparkSession, tier: Path) -> SparkExecutor:
-    return SparkExecutor(spark, run_context(str(tier)), Console(file=io.StringIO()))
+    return SparkExecutor(spark, run_context(str(tier)), unheard)
 
 
 class TestSparkExecutor(ExecutorContract):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
 from tests.jobs.commands import LOCAL_ENGINE, status_of, told
@@ -28,6 +26,7 @@ from tests.storage.scripted_catalog import ScriptedCatalog
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.planning.chunks import UNBOUND
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, check, stoppable
@@ -65,7 +64,7 @@ class EventfulExecutor(LocalExecutor):
         *,
         is_after: bool = False,
     ) -> None:
-        super().__init__(open_tier(str(tier)), Console(file=io.StringIO()), cores=2)
+        super().__init__(open_tier(str(tier)), unheard, cores=2)
         self.stages: list[str] = []
         self._stage = stage
         self._event = event
@@ -327,7 +326,7 @@ def test_a_bug_that_ends_the_run_releases_its_claims(
     context = run_context(str(tier), None, NOW_MS)
     monkeypatch.setattr(check_and_commit, "proposal_of", broken)
     with pytest.raises(ArithmeticError):
-        compact(context, resolve(ALWAYS), Scope(), Console(file=io.StringIO()), engine=LOCAL_ENGINE)
+        compact(context, resolve(ALWAYS), Scope(), engine=LOCAL_ENGINE)
     rows = context.catalog.read()
     assert {rows[key].owner_run for key in (ORDERS, PAYMENTS)} == {""}
     assert {rows[key].epoch for key in (ORDERS, PAYMENTS)} == {1}

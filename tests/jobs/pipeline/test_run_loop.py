@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
-from rich.console import Console
 
 from tests.jobs.chunked_logs import (
     SET,
@@ -37,6 +35,7 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.plan import propose
 from tierfold.compaction.planning.regions import Regions, regions_of
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.local_executor import LocalExecutor
@@ -266,7 +265,7 @@ def test_a_chunk_that_may_not_fit_into_the_tier_is_not_begun(tier: Path) -> None
     orders = replace(orders, view=view, choice=propose(view, orders.rules, regions, NOW_MS))
     waves = Waves(
         context=context,
-        executor=LocalExecutor(context.tier, Console(file=io.StringIO())),
+        executor=LocalExecutor(context.tier, unheard),
         budget=UNBOUND,
         started_at_ms=0,
         record=lambda *_told: None,

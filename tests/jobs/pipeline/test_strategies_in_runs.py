@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of, key_of, made_tier, put_segment
@@ -24,6 +22,7 @@ from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.plan import Compact
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines import task_assignment
@@ -96,7 +95,7 @@ def cleaned(
             chunk = replace(plan, choice=replace(plan.compact, is_last=is_last))
             runs.append(PartitionRun(plan=plan).beginning(chunk, now_ms))
     _, rounds = begun_rounds(context, runs)
-    executor = LocalExecutor(context.tier, Console(file=io.StringIO()))
+    executor = LocalExecutor(context.tier, unheard)
     return context, list(results_of(executor, rounds, context))
 
 
@@ -140,9 +139,8 @@ def test_topics_under_every_strategy_match_the_model(
         assert all(isinstance(result.outcome, Committed) for result in results), results
         for key in topics:
             assert list(seen(context, tier, key)) == models[key].records, (key, number)
-        silent = Console(file=io.StringIO())
         engine = in_process(2**30)
-        for found in verify(context, resolve([]), Scope(), silent, engine=engine):
+        for found in verify(context, resolve([]), Scope(), engine=engine):
             assert found.corruptions == (), number
             strategies = {chunk.strategy for chunk in topics[found.key][: number + 1]}
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes

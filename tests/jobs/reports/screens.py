@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -22,10 +22,10 @@ from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     PartitionReport,
 )
-from tierfold.jobs.reports.plan_report import plan_result
+from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import ROWS_MAX
-from tierfold.jobs.reports.verify_report import verify_result
+from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.verbs.verify import Verified
 
 FLEET: Final = [
@@ -79,12 +79,12 @@ CORRUPT: Final = replace(
 )
 
 
-def _plan(*reports: PartitionReport) -> Result:
-    return plan_result(reports, "plan")
+def _plan(*reports: PartitionReport) -> Result[Any]:
+    return PlanResult(tier="/tier", partitions=reports)
 
 
-def _verify(*found: Verified) -> Result:
-    return verify_result(found)
+def _verify(*found: Verified) -> Result[Any]:
+    return VerifyResult(tier="/tier", partitions=found)
 
 
 SCREENS: Final = {

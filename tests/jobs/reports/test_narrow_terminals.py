@@ -16,11 +16,11 @@ from tests.jobs.elections import RUN, histories
 from tests.jobs.reports.screens import FLEET
 from tests.jobs.tiers import SAMPLE
 from tierfold.jobs.cli import exit_codes, output
-from tierfold.jobs.reports.plan_report import plan_result
+from tierfold.jobs.reports.plan_report import PlanResult
 
 
 def test_the_document_has_every_partition() -> None:
-    assert len(plan_result(FLEET, "plan").document()["partitions"]) == 20_000
+    assert len(PlanResult(tier="/tier", partitions=tuple(FLEET)).to_dict()["partitions"]) == 20_000
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

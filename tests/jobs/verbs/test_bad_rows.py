@@ -100,8 +100,8 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     assert planned.code == 3
     assert planned.outcomes == {("orders", 0): "refused", ("orders", 1): "planned"}
     seen = status_of(tier, *ALWAYS)
-    assert not told(seen["orders", 0]["refusal"], *words)
-    assert seen["orders", 1]["refusal"] == ""
+    assert not told(seen["orders", 0]["reason"], *words)
+    assert seen["orders", 1]["reason"] == ""
     ran = tierfold("compact", tier, *ALWAYS, "--json")
     assert ran.code == 3
     assert ran.outcomes == {("orders", 0): "refused", ("orders", 1): "compacted"}

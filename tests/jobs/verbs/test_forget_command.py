@@ -78,14 +78,14 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     row = row_of(tier)
     assert row.epoch > 0
     status = status_of(tier)["orders", 0]
-    assert "unclean leader election" in status["refusal"]
+    assert "unclean leader election" in status["reason"]
     assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
     assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
     assert [segment["id"] for segment in status["segments"]] == [ours.segment_id]
     assert len(status["retired"]) == len(originals)
     shown = tierfold("status", tier).stdout
     assert not told(" ".join(shown.split()), "refused, see below", "2 retired")
-    assert shown.splitlines()[-1] == f"orders-0: {status['refusal']}"
+    assert shown.splitlines()[-1] == f"orders-0: {status['reason']}"
     assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
     vacuumed = tierfold("vacuum", tier, "--json", "--dry-run").entries[0]
     assert (vacuumed["outcome"], vacuumed["epoch"]) == ("refused", row.epoch)

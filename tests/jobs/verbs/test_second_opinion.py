@@ -7,13 +7,11 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from io import StringIO
 from pathlib import Path
 from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from tests.jobs.commands import tierfold, told
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
@@ -26,6 +24,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, stoppable
@@ -176,8 +175,8 @@ def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
     """The results of one `verify` of all cases."""
-    context, console = run_context(str(tier)), Console(file=StringIO())
-    found = verify(context, resolve([]), Scope(), console, second_opinion=True)
+    context = run_context(str(tier))
+    found = verify(context, resolve([]), Scope(), second_opinion=True)
     return {verified.key: verified for verified in found}
 
 
@@ -243,7 +242,7 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     )
     upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
     targets = [grown, replace(committed, commit_id="the one before")]
-    opinions = second_opinions(spark, context, targets, Console(file=StringIO()))
+    opinions = second_opinions(spark, context, targets, unheard)
     assert opinions == {grown.key: SecondOpinion(keys=6)}
 
 
@@ -267,7 +266,7 @@ def interrupted_query(spark: SparkSession, tier: Path) -> set[str]:
     with pytest.raises(Stopped), stoppable():
         sender.start()
         targets = [target_of(context, known, INDEX_INTERVAL_BYTES)]
-        second_opinions(spark, context, targets, Console(file=StringIO()))
+        second_opinions(spark, context, targets, unheard)
     sender.join()
     ended = [tracker.getJobInfo(job) for job in set(jobs_of(spark)) - before]
     return {job.status for job in ended if job is not None}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tests.jobs.claims import row_of
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
@@ -52,7 +50,6 @@ def given_up(tier: Path, *words: str) -> str:
         resolve([word for word in words if word != "--set"]),
         Scope(),
         VacuumLimits(now_ms=now_ms, takes_set_apart=True),
-        Console(file=io.StringIO()),
     )
     return report.outcome
 

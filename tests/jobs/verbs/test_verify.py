@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from tests.jobs.commands import LOCAL_ENGINE
 from tests.storage.live_segments import (
@@ -126,7 +124,7 @@ def verified(
     settings = resolve([f"index.interval.bytes={interval_bytes}"])
     how = {"second_opinion": second_opinion, "engine": LOCAL_ENGINE}
     context = run_context(str(folder), None, None)
-    return verify(context, settings, scope, Console(file=StringIO()), **how)
+    return verify(context, settings, scope, **how)
 
 
 @pytest.fixture

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from tests.jobs.commands import LOCAL_ENGINE
 from tierfold.compaction.model.segments import Segment
@@ -40,7 +38,6 @@ def compacted(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_context(str(tier), None, None),
         settings,
         Scope(),
-        Console(file=StringIO()),
         engine=LOCAL_ENGINE,
     )
     assert report.outcome == "compacted"

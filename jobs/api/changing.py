@@ -1,0 +1,107 @@
+"""The verbs that change the catalog: `compact`, `vacuum`, `restore`, `forget`.
+
+Each function raises BadSettings for a wrong setting or argument, and UnreadableObject or CorruptLog
+if the tier or the catalog cannot be read. An error in one partition is in the result.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
+from tierfold.jobs.api.failures import checked
+from tierfold.jobs.api.keywords import (
+    ChangeKeywords,
+    CompactKeywords,
+    RestoreKeywords,
+    VacuumKeywords,
+    takes,
+)
+from tierfold.jobs.api.opening import budget_of, engine_of, listener_of, local_max_of, opened
+from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
+from tierfold.jobs.reports.plan_report import CompactResult, compacted_bytes
+from tierfold.jobs.reports.vacuum_report import VacuumResult
+from tierfold.jobs.verbs import compact as compact_verb
+from tierfold.jobs.verbs import forget as forget_verb
+from tierfold.jobs.verbs import plan as plan_verb
+from tierfold.jobs.verbs import restore as restore_verb
+from tierfold.jobs.verbs import vacuum as vacuum_verb
+
+
+@takes(CompactKeywords)
+def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult:
+    """Compact every eligible partition.
+
+    >>> tierfold.compact("s3://bucket/tier", topics=["orders.*"], config="tierfold.toml")
+    """
+    is_dry_run, budget = given.get("dry_run", False), budget_of(given)
+    tools = opened(tier, given, has_advice=is_dry_run)
+    verb = (tools.context, tools.settings, tools.scope)
+    if is_dry_run:
+        found = plan_verb.plan(*verb, budget, local_max_of(given))
+        return checked(CompactResult(partitions=tuple(found), **tools.about()), given)
+    reports = compact_verb.compact(*verb, listener_of(given), budget, engine_of(given))
+    about = tools.about(
+        *compact_verb.broker_warnings(tools.settings, reports),
+        run_id=tools.context.run,
+        compacted_bytes=compacted_bytes(reports),
+    )
+    return checked(CompactResult(partitions=tuple(reports), **about), given)
+
+
+@takes(VacuumKeywords)
+def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
+    """Delete replaced, expired and orphaned segments.
+
+    >>> tierfold.vacuum("/mnt/tier", settings={"tier.binding": "detached"}, dry_run=True)
+    """
+    is_dry_run = given.get("dry_run", False)
+    tools = opened(tier, given)
+    ages = {name: given[name] for name in ("grace_ms", "orphan_age_ms") if name in given}
+    limits = VacuumLimits(
+        now_ms=tools.context.now_ms, takes_set_apart=given.get("diverged", False), **ages
+    )
+    found = vacuum_verb.vacuum(
+        tools.context,
+        tools.settings,
+        tools.scope,
+        limits,
+        listener_of(given),
+        is_dry_run=is_dry_run,
+    )
+    files = vacuum_verb.catalog_cleaned(tools.context, is_dry_run=is_dry_run)
+    about = tools.about(run_id="" if is_dry_run else tools.context.run)
+    return checked(VacuumResult(partitions=tuple(found), catalog_files=files, **about), given)
+
+
+@takes(RestoreKeywords)
+def restore(
+    tier: str | Path, partition: str, to: str, **given: Unpack[RestoreKeywords]
+) -> RestoreResult:
+    """Bring back an earlier state of one partition, as long as its segments still exist.
+
+    `to` is a time in ISO 8601 or epoch milliseconds, or a run's name or a prefix of it.
+
+    >>> tierfold.restore("/mnt/tier", "orders-0", to="20261121T153046-hVb2Qx0A", dry_run=True)
+    """
+    is_dry_run = given.get("dry_run", False)
+    tools = opened(tier, given)
+    found = restore_verb.restore(
+        tools.context, partition, to, listener_of(given), is_dry_run=is_dry_run
+    )
+    about = tools.about(run_id="" if is_dry_run else tools.context.run)
+    return checked(RestoreResult(partitions=(found,), **about), given)
+
+
+@takes(ChangeKeywords)
+def forget(tier: str | Path, partition: str, **given: Unpack[ChangeKeywords]) -> ForgetResult:
+    """Accept that an unclean leader election cut off a partition's log; cannot be undone.
+
+    >>> tierfold.forget("/mnt/tier", "orders-0", dry_run=True)
+    """
+    is_dry_run = given.get("dry_run", False)
+    tools = opened(tier, given)
+    found = forget_verb.forget(tools.context, partition, is_dry_run=is_dry_run)
+    about = tools.about(run_id="" if is_dry_run else tools.context.run)
+    return checked(ForgetResult(partitions=(found,), **about), given)

@@ -1,0 +1,173 @@
+"""The keyword arguments that the functions of the API share.
+
+A keyword that is left out, or None, has the default of the command line's option of that name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tierfold.jobs.context.byte_progress import Listener
+
+LOCAL_MAX_BYTES: Final = 2 * 2**30
+"""Default of `local_max_bytes`."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class TierKeywords(TypedDict, total=False):
+    """Which tier, with which settings."""
+
+    catalog: str | None
+    """The catalog's folder or URI. Default: `_tierfold` in the tier."""
+    settings: Mapping[str, object] | Sequence[str] | None
+    """Settings by Kafka's names, `{"cleanup.policy": "compact"}`; or texts `NAME=VALUE`."""
+    config: str | Path | None
+    """A file with settings of brokers and topics, in TOML."""
+    layout: Literal["aiven", "local"] | None
+    """How the tier is laid out. Default: as its folders are named."""
+    key_prefix: str | None
+    """Aiven's `key.prefix`."""
+    rsm_config: str | Path | None
+    """A file with the broker's own properties of Aiven's plugin."""
+    encryption_keys: Mapping[str, str | Path] | Sequence[str]
+    """Key files of an encrypted tier by their id, or texts `ID=FILE`; the first one writes."""
+    now_ms: int | None
+    """Decide as at this time, in epoch milliseconds. Default: now."""
+
+
+class CheckKeywords(TierKeywords, total=False):
+    """Whether a failed partition raises an error."""
+
+    check: bool
+    """Raise PartitionFailed or RunFenced, once all partitions are done. Default: False."""
+
+
+class ScopeKeywords(CheckKeywords, total=False):
+    """Which partitions."""
+
+    topics: Sequence[str]
+    """Shell patterns; a name without wildcards must exist. Default: all topics."""
+    partitions: Sequence[str | int]
+    """Numbers, or shell patterns for the number. Default: all."""
+
+
+class ReplayKeywords(ScopeKeywords, total=False):
+    """From which offset on."""
+
+    first_dirty: int | None
+    """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
+
+
+class EngineKeywords(TypedDict, total=False):
+    """What reads and writes segments."""
+
+    engine: Literal["spark", "local"]
+    """`spark`, the default; or `local`: this process, without Spark or Java, for small tiers."""
+    local_max_bytes: int
+    """Maximum bytes of logs that the engine `local` reads. Default: 2 GiB."""
+    spark: SparkSession | None
+    """The session of the engine `spark`. Default: the one that is there, or else a new one, which
+    stays for the next call. No session is ever stopped."""
+    progress: Listener | None
+    """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
+
+
+class PlanKeywords(ReplayKeywords, total=False):
+    """The keywords of `plan`."""
+
+
+class CompactKeywords(ReplayKeywords, EngineKeywords, total=False):
+    """The keywords of `compact`."""
+
+    max_partitions: int | None
+    """Compact only the first N partitions that are due."""
+    max_bytes: int | None
+    """Read at most this much of the log, but at least one segment."""
+    max_duration_ms: int | None
+    """Begin no chunk after this time."""
+    dry_run: bool
+    """Only show what would be done, as `plan` does."""
+
+
+class VerifyKeywords(ScopeKeywords, EngineKeywords, total=False):
+    """The keywords of `verify`."""
+
+    second_opinion: bool
+    """Also find the latest records with a Spark window; reads all logs twice."""
+
+
+class VacuumKeywords(ScopeKeywords, total=False):
+    """The keywords of `vacuum`."""
+
+    grace_ms: int
+    """How long to keep a retired segment. Default: 24 hours."""
+    orphan_age_ms: int
+    """How long to keep what no run has committed. Default: 24 hours."""
+    diverged: bool
+    """Also delete segments that are set apart. Only with `tier.binding=detached`."""
+    dry_run: bool
+    """Only list what would be deleted."""
+    progress: Listener | None
+    """As of `compact`."""
+
+
+class ChangeKeywords(CheckKeywords, total=False):
+    """The keywords of `forget`."""
+
+    dry_run: bool
+    """Only show what would change."""
+
+
+class RestoreKeywords(ChangeKeywords, total=False):
+    """The keywords of `restore`."""
+
+    progress: Listener | None
+    """As of `compact`."""
+
+
+def takes(keywords: type) -> Callable[[_Function], _Function]:
+    """Return a decorator that refuses other keywords, and shows these in `help()` and editors.
+
+    `keywords` is the TypedDict of the function's `**given`. Raises TypeError at the call.
+    """
+    names = keywords.__annotations__
+
+    def decorated(function: _Function) -> _Function:
+        @wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
+            own = inspect.signature(function).parameters
+            unknown = sorted(given.keys() - names.keys() - own.keys())
+            if unknown:
+                raise TypeError(
+                    f"{function.__name__}() has no keyword {unknown[0]!r}; it takes"
+                    f" {', '.join(sorted(names))}"
+                )
+            return function(*args, **given)
+
+        checked.__signature__ = _shown(function, names)  # type: ignore[attr-defined]
+        return checked  # type: ignore[return-value]
+
+    return decorated
+
+
+def _shown(function: Callable[..., Any], names: Mapping[str, Any]) -> inspect.Signature:
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    shown = (
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=getattr(kind, "__forward_arg__", kind),
+        )
+        for name, kind in names.items()
+    )
+    return signature.replace(parameters=[*own, *shown])

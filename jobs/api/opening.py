@@ -1,0 +1,156 @@
+"""Resolves the keyword arguments of the API: settings, tier, scope, clock, budget, engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.api.keywords import LOCAL_MAX_BYTES
+from tierfold.jobs.context.byte_progress import Listener, unheard
+from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
+from tierfold.jobs.reports.request_report import Spent, spent_in
+from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
+from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
+from tierfold.jobs.settings.resolution import Settings, resolve
+
+_LAYOUT_KEYWORDS: Final = {
+    "layout": "layout",
+    "key.prefix": "key_prefix",
+    "rsm.config": "rsm_config",
+}
+"""The keyword of each option of the layout that has one value."""
+
+
+class About(TypedDict):
+    """The fields that every `Result` has, apart from its partitions."""
+
+    tier: str
+    run_id: str
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    spent: Spent | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A tier, opened for one verb."""
+
+    context: RunContext
+    settings: Settings
+    scope: Scope
+    remarks: Remarks
+
+    def about(self, *more: str, run_id: str = "", compacted_bytes: int = 0) -> About:
+        """Return what the verb's result says beside its partitions; `more`: further warnings."""
+        Remarks(warnings=more).log()
+        return About(
+            tier=self.context.tier_uri,
+            run_id=run_id,
+            warnings=(*self.remarks.warnings, *more),
+            notes=self.remarks.notes,
+            spent=spent_in(self.context, compacted_bytes),
+        )
+
+
+def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = False) -> Opened:
+    """Resolve the settings, then open the tier; log probable mistakes.
+
+    `has_advice`: also those in the settings of the topics in scope. Raises BadSettings if a setting
+    is wrong or there is no tier.
+    """
+    settings = settings_of(given)  # First, so that nothing is read if they are wrong.
+    scope = Scope(
+        topics=tuple(given.get("topics") or ("*",)),
+        partitions=tuple(map(str, given.get("partitions") or ("*",))),
+        first_dirty=given.get("first_dirty"),
+    )
+    layout = _layout_of(given).over(settings.layout).options()
+    context = run_context(
+        str(tier), given.get("catalog"), given.get("now_ms"), settings.store, layout
+    )
+    context = replace(context, layout_words=_layout_words(given))
+    remarks = remarks_on_tier(settings, context, scope if has_advice else None)
+    remarks.log()
+    return Opened(context=context, settings=settings, scope=scope, remarks=remarks)
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Resolve the settings; raises BadSettings."""
+    config = given.get("config")
+    texts = _texts(given.get("settings") or ())
+    return resolve(texts, None if config is None else Path(config))
+
+
+def budget_of(given: Mapping[str, Any]) -> Budget:
+    """Return the limits of the run."""
+    names = ("max_partitions", "max_bytes", "max_duration_ms")
+    return Budget(**{name: given.get(name) for name in names})
+
+
+def local_max_of(given: Mapping[str, Any]) -> int | None:
+    """Return how many bytes the run may read; None: Spark runs it, without a limit."""
+    if given.get("engine") != "local":
+        return None
+    return given.get("local_max_bytes") or LOCAL_MAX_BYTES
+
+
+def engine_of(given: Mapping[str, Any]) -> Engine:
+    """Return the chosen engine; it starts once there is something to do."""
+    local_max_bytes = local_max_of(given)
+    if local_max_bytes is not None:
+        return in_process(local_max_bytes)
+    return partial(on_spark, session=given.get("spark"))
+
+
+def listener_of(given: Mapping[str, Any]) -> Listener:
+    """Return who receives the progress."""
+    return given.get("progress") or unheard
+
+
+def _layout_of(given: Mapping[str, Any]) -> GivenLayout:
+    """What the keywords say of the tier's layout; raises BadSettings."""
+    texts = {
+        option: str(given[name])
+        for option, name in _LAYOUT_KEYWORDS.items()
+        if given.get(name) is not None
+    }
+    # As the command line spells them, which all messages and documents do.
+    where = {option: f"--{option.replace('.', '-')}" for option in OPTIONS}
+    return GivenLayout.of(texts, _texts(given.get("encryption_keys") or ()), where)
+
+
+def _layout_words(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The options of the layout as the command line has them, to repeat them in a message."""
+    single = [(name, given.get(name)) for name in _LAYOUT_KEYWORDS.values()]
+    keys = [("encryption_key", key) for key in _texts(given.get("encryption_keys") or ())]
+    return tuple(
+        word
+        for name, value in (*single, *keys)
+        if value is not None
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    )
+
+
+def _texts(values: Mapping[str, object] | Sequence[str]) -> list[str]:
+    """Pairs as texts `NAME=VALUE`, as the command line takes them."""
+    if not isinstance(values, Mapping):
+        return [*values]
+    return [f"{name}={_text(value)}" for name, value in values.items()]
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | Path() | int() | float():
+            return str(value)
+        case Sequence():
+            return ",".join(map(str, value))
+        case _:
+            return repr(value)

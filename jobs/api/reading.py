@@ -1,0 +1,74 @@
+"""The verbs that change nothing: `plan`, `explain`, `status`, `history`.
+
+Each function raises BadSettings for a wrong setting or argument, and UnreadableObject or CorruptLog
+if the tier or the catalog cannot be read. An error in one partition is in the result.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+from tierfold.jobs.api.failures import checked
+from tierfold.jobs.api.keywords import (
+    CheckKeywords,
+    PlanKeywords,
+    ReplayKeywords,
+    takes,
+)
+from tierfold.jobs.api.opening import opened
+from tierfold.jobs.reports.explained_plan import ExplainResult
+from tierfold.jobs.reports.history_report import HistoryResult
+from tierfold.jobs.reports.plan_report import PlanResult
+from tierfold.jobs.reports.status_report import StatusResult
+from tierfold.jobs.verbs import history as history_verb
+from tierfold.jobs.verbs import plan as plan_verb
+from tierfold.jobs.verbs import status as status_verb
+
+
+@takes(PlanKeywords)
+def plan(tier: str | Path, **given: Unpack[PlanKeywords]) -> PlanResult:
+    """Return what `compact` would do to each partition, and why.
+
+    >>> tierfold.plan("/mnt/tier", settings={"cleanup.policy": "compact"}).bytes_in
+    """
+    tools = opened(tier, given, has_advice=True)
+    found = plan_verb.plan(tools.context, tools.settings, tools.scope)
+    return checked(PlanResult(partitions=tuple(found), **tools.about()), given)
+
+
+@takes(ReplayKeywords)
+def explain(
+    tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]
+) -> ExplainResult:
+    """Return what `compact` would do to each segment of one partition, such as `orders-0`.
+
+    >>> tierfold.explain("/mnt/tier", "orders-0", settings={"cleanup.policy": "compact"})
+    """
+    tools = opened(tier, given, has_advice=True)
+    found = plan_verb.explain(tools.context, tools.settings, tools.scope, partition)
+    return checked(ExplainResult(partitions=(found,), **tools.about()), given)
+
+
+@takes(ReplayKeywords)
+def status(tier: str | Path, **given: Unpack[ReplayKeywords]) -> StatusResult:
+    """Return each partition's live segments, how dirty they are, and what was replaced.
+
+    >>> tierfold.status("/mnt/tier", topics=["orders.*"]).to_pandas()
+    """
+    tools = opened(tier, given)
+    found = status_verb.status(tools.context, tools.settings, tools.scope)
+    return checked(StatusResult(partitions=tuple(found), **tools.about()), given)
+
+
+@takes(CheckKeywords)
+def history(
+    tier: str | Path, partition: str, limit: int | None = None, **given: Unpack[CheckKeywords]
+) -> HistoryResult:
+    """Return what happened to one partition, newest first, and what `restore` can bring back.
+
+    >>> tierfold.history("/mnt/tier", "orders-0", limit=10)
+    """
+    tools = opened(tier, given)
+    found = history_verb.history(tools.context, partition, limit)
+    return checked(HistoryResult(partitions=(found,), **tools.about()), given)

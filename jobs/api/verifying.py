@@ -1,0 +1,41 @@
+"""`verify`, which reads all live segments; the other verbs that change nothing start faster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.api.failures import checked
+from tierfold.jobs.api.keywords import VerifyKeywords, takes
+from tierfold.jobs.api.opening import engine_of, listener_of, opened
+from tierfold.jobs.reports.verify_report import VerifyResult
+from tierfold.jobs.verbs import verify as verify_verb
+
+
+@takes(VerifyKeywords)
+def verify(tier: str | Path, **given: Unpack[VerifyKeywords]) -> VerifyResult:
+    """Read all live segments and check them: CRCs, offsets, indexes, latest values.
+
+    Raises BadSettings for a wrong setting or argument, and UnreadableObject or CorruptLog if the
+    tier or the catalog cannot be read. A corruption is in the result.
+
+    >>> tierfold.verify("/mnt/tier", engine="local", check=True)
+    """
+    second_opinion = given.get("second_opinion", False)
+    if second_opinion and given.get("engine") == "local":
+        raise BadSettings(
+            "the engine is local, but a second opinion needs Spark",
+            where="--second-opinion",
+            remedy="Leave out --engine local.",
+        )
+    tools = opened(tier, given)
+    found = verify_verb.verify(
+        tools.context,
+        tools.settings,
+        tools.scope,
+        listener_of(given),
+        second_opinion=second_opinion,
+        engine=engine_of(given),
+    )
+    return checked(VerifyResult(partitions=tuple(found), **tools.about()), given)
