@@ -108,6 +108,17 @@ class VerifyKeywords(ScopeKeywords, EngineKeywords, total=False):
     """Also find the latest records with a Spark window; reads all logs twice."""
 
 
+class ReadKeywords(TierKeywords, total=False):
+    """The keywords of `read`."""
+
+    topics: Sequence[str]
+    """Shell patterns; a name without wildcards must exist. Default: all topics."""
+    partitions: Sequence[str | int]
+    """Numbers, or shell patterns for the number. Default: all."""
+    spark: SparkSession | None
+    """As of `compact`."""
+
+
 class VacuumKeywords(ScopeKeywords, total=False):
     """The keywords of `vacuum`."""
 

@@ -73,7 +73,7 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
         listed=_listed(given.get("partitions_from")),
         first_dirty=given.get("first_dirty"),
     )
-    layout = _layout_of(given).over(settings.layout).options()
+    layout = layout_of(given).over(settings.layout).options()
     context = run_context(
         str(tier), given.get("catalog"), given.get("now_ms"), settings.store, layout
     )
@@ -129,8 +129,8 @@ def listener_of(given: Mapping[str, Any]) -> Listener:
     return given.get("progress") or unheard
 
 
-def _layout_of(given: Mapping[str, Any]) -> GivenLayout:
-    """What the keywords say of the tier's layout; raises BadSettings."""
+def layout_of(given: Mapping[str, Any]) -> GivenLayout:
+    """Return what the keywords say of the tier's layout; raises BadSettings."""
     texts = {
         option: str(given[name])
         for option, name in _LAYOUT_KEYWORDS.items()
