@@ -196,6 +196,7 @@ def test_documents_stay_in_a_folder_that_is_given(tier: Path, tmp_path: Path) ->
     assert (run.verb.state, run.verb.tries) == ("failed", 2)
     kept = sorted(folder.rglob("document.json"))
     assert [path.parent.name for path in kept] == ["-1-1", "-1-2"]
+    assert ":" not in str(kept[0].relative_to(folder))  # No bucket has the name of a run.
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in kept]
     assert [document["outcome"] for document in documents] == ["failed", "failed"]
     assert run.verb.document == documents[-1]

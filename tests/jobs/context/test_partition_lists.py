@@ -83,6 +83,7 @@ def test_a_document_lists_what_is_ready_for_the_next_verb() -> None:
     "document",
     [
         "text",
+        "",
         {},
         {"partitions": "orders-0"},
         [1],
