@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     )
     from tierfold.jobs.api.changing import compact, forget, restore, vacuum
     from tierfold.jobs.api.failures import PartitionFailed, RunFenced
+    from tierfold.jobs.api.frames import read, register
     from tierfold.jobs.api.reading import explain, history, plan, status
+    from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.verifying import verify
     from tierfold.jobs.context.byte_progress import Progress
-    from tierfold.jobs.sources.segment_source import register
 
 __all__ = [
     "BadSettings",
@@ -44,6 +45,8 @@ __all__ = [
     "forget",
     "history",
     "plan",
+    "read",
+    "read_segment",
     "register",
     "restore",
     "status",
@@ -55,10 +58,11 @@ _MODULES = {
     "tierfold.compaction.model.errors": "BadSettings CorruptLog TierfoldError UnreadableObject",
     "tierfold.jobs.api.changing": "compact forget restore vacuum",
     "tierfold.jobs.api.failures": "PartitionFailed RunFenced",
+    "tierfold.jobs.api.frames": "read register",
     "tierfold.jobs.api.reading": "explain history plan status",
+    "tierfold.jobs.api.segment": "read_segment",
     "tierfold.jobs.api.verifying": "verify",
     "tierfold.jobs.context.byte_progress": "Progress",
-    "tierfold.jobs.sources.segment_source": "register",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

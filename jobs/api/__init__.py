@@ -1,11 +1,14 @@
 """api: the verbs as functions, `import tierfold`; the command line calls them too.
 
-    reading     `plan`, `explain`, `status`, `history`
-    verifying   `verify`
-    changing    `compact`, `vacuum`, `restore`, `forget`
-    keywords    the keyword arguments that they share
-    opening     resolves the keyword arguments: settings, tier, scope, engine
-    failures    what `check=True` raises
+    reading           `plan`, `explain`, `status`, `history`
+    verifying         `verify`
+    changing          `compact`, `vacuum`, `restore`, `forget`
+    frames            `read`, `register`: a tier in Spark
+    segment           `read_segment`
+    table_functions   `tierfold_status` and `tierfold_plan` of SQL
+    keywords          the keyword arguments that they share
+    opening           resolves the keyword arguments: settings, tier, scope, engine
+    failures          what `check=True` raises
 
 Names load lazily: a worker that imports `tierfold.storage` imports none of this.
 """

@@ -8,6 +8,7 @@ a partition whose commit got no answer; its row is read back after all other wor
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, Final
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
@@ -30,6 +32,8 @@ from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
+
+_log: Final = logging.getLogger(__name__)
 
 WAVE_BYTES: Final = 8 * 2**30
 """Maximum source bytes of a wave of several partitions if `--max-duration` is set: some tens of
@@ -110,11 +114,15 @@ class Waves:
         runs = [_with_space(run, free) for run in runs]
         with self.context.seconds.timed(TimedStage.CLAIM):
             runs, rounds = begun_rounds(self.context, runs)
+        for run in runs:
+            _log.debug("%s: %s", run.key, _said_of(run))
         self._update(runs)
         tried = [run.key for run in runs if not run.is_open]
         try:
             for result in results_of(self.executor, rounds, self.context):
-                self._update((self.runs[result.round.key].taking(result),))
+                run = self.runs[result.round.key].taking(result)
+                self._update((run,))
+                _log.debug("%s: %s %s", run.key, run.chunks[-1].outcome, run.chunks[-1].reason)
                 tried.append(result.round.key)
         finally:
             # A signal may arrive when half of the rounds are committed.
@@ -157,6 +165,13 @@ class Waves:
 
     def _leave(self, keys: Iterable[PartitionKey], why: str) -> None:
         self._update(self.runs[key].leaving(why) for key in keys)
+
+
+def _said_of(run: PartitionRun) -> str:
+    if not run.is_open:
+        return run.report.reason
+    compact = run.begun.compact
+    return f"compacts {len(compact.sources)} segments, {spaced(compact.bytes_in)} bytes"
 
 
 def _with_space(run: PartitionRun, free: int | None) -> PartitionRun:

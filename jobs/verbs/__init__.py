@@ -13,6 +13,6 @@
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition
     vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
-    dump             `dump`
+    dump             `dump`; a segment as two tables
     kernel_warmup    compiles every kernel: runs verbs on a small tier
 """

@@ -1,4 +1,6 @@
-"""`tierfold dump`: prints a segment's batches and records as JSON lines, like `DumpLogSegments`.
+"""Reads one segment by itself: `tierfold dump`, and `tierfold.read_segment`.
+
+`dump` prints batches and records as JSON lines, like `DumpLogSegments`.
 
 Field names are those of Kafka's `DumpLogSegments --print-data-log`. Bytes that are UTF-8 are
 text; others are hexadecimal, under the same name with `Hex`.
@@ -13,6 +15,9 @@ from os import environ
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_HORIZON
@@ -21,7 +26,8 @@ from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
 from tierfold.storage.segments.segment_reader import Record, unreadable
-from tierfold.storage.segments.segment_walk import WalkedBatch, walk, walk_log
+from tierfold.storage.segments.segment_tables import SegmentTables, segment_tables
+from tierfold.storage.segments.segment_walk import WalkedBatch, mapped, walk, walk_log
 from tierfold.storage.tiers.aiven.manifest import read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
     ObjectNames,
@@ -70,14 +76,31 @@ def dump_lines(segment_path: str, layout: LayoutOptions = AS_FOUND) -> Iterator[
         )
 
 
+def read_segment(segment_path: str, layout: LayoutOptions = AS_FOUND) -> SegmentTables:
+    """Return the batches and records of a `.log` as two Arrow tables.
+
+    A `.log` with Aiven's manifest beside it is decoded, for which `layout` may have key files. A
+    batch with a bad CRC has `is_valid` false and no records. Raises as `dump_lines`, at once.
+    """
+    path = Path(segment_path)
+    log = _stored(path, layout)
+    return segment_tables(mapped(path) if log is None else log, segment_path)
+
+
 def _walked(path: Path, layout: LayoutOptions) -> Iterator[WalkedBatch]:
     """The batches of a file, or of the segment in Aiven's layout that it belongs to."""
+    log = _stored(path, layout)
+    return walk(path) if log is None else walk_log(log, str(path))
+
+
+def _stored(path: Path, layout: LayoutOptions) -> NDArray[np.uint8] | None:
+    """The decoded log of a segment in Aiven's layout; None: the file is the log."""
     manifest = path.with_suffix(f".{Suffix.MANIFEST}")
     found = segment_of(path.name)
     topic = ObjectNames("").topic_of(path.absolute().parent.parent.name)
     number = partition_of(path.absolute().parent.name)
     if not manifest.exists() or found is None or topic is None or number is None:
-        return walk(path)
+        return None
     # The folder's name may begin with a key prefix, which the name in the manifest lacks.
     named = _topic_in(manifest)
     name = named if named is not None and topic[0].endswith(named) else topic[0]
@@ -86,7 +109,7 @@ def _walked(path: Path, layout: LayoutOptions) -> Iterator[WalkedBatch]:
     own = replace(layout, layout=Layout.AIVEN, key_prefix=topic[0].removesuffix(name))
     options = with_keys_of_environment(own, environ)
     tier = open_tier(str(path.absolute().parents[2]), layout_options=options)
-    return walk_log(tier.read_part(address, Part.LOG), str(path))
+    return tier.read_part(address, Part.LOG)
 
 
 def _topic_in(manifest: Path) -> str | None:

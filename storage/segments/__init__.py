@@ -5,6 +5,7 @@
     overlap_check        whether overlapping segments hold the same batches
     segment_reader       decodes a segment; the public interface
     segment_walk         a corrupt segment, batch by batch
+    segment_tables       a segment as two Arrow tables: batches and records
     segment_scan         keys and transactions of a segment, for the offset map
     segment_latest       the latest value of each key of a segment
     segment_check        reads a live segment again and reports what is wrong

@@ -43,14 +43,22 @@ def record_batches(
 
     Raises CorruptLog for a wanted timestamp that Spark's type cannot hold.
     """
-    names = schema.names
-    for rows in _stretches(chosen, names):
+    for rows in _stretches(chosen, schema.names):
         columns = [
             _version(chosen.records, rows, versions)
             if field.name == "version"
             else _column(key, chosen, rows, field, where=where)
-            for field in (schema.field(name) for name in names)
+            for field in schema
         ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def content_batches(
+    chosen: ChosenRecords, schema: pa.Schema, *, where: str
+) -> Iterator[pa.RecordBatch]:
+    """As `record_batches`, of a segment whose topic is not known: only columns of its content."""
+    for rows in _stretches(chosen, schema.names):
+        columns = [_content(chosen, rows, field, where=where) for field in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -82,12 +90,20 @@ def _column(
     *,
     where: str,
 ) -> pa.Array:
-    records = chosen.records
     match field.name:
         case "topic":
             return pa.repeat(pa.scalar(key.topic, field.type), rows.size)
         case "partition":
             return pa.repeat(pa.scalar(key.partition, field.type), rows.size)
+        case _:
+            return _content(chosen, rows, field, where=where)
+
+
+def _content(
+    chosen: ChosenRecords, rows: NDArray[np.int64], field: pa.Field, *, where: str
+) -> pa.Array:
+    records = chosen.records
+    match field.name:
         case "offset":
             return pa.array(records.offset[rows], field.type)
         case "timestamp":

@@ -46,7 +46,7 @@ def walk(path: Path) -> Iterator[WalkedBatch]:
     Raises UnreadableObject, and CorruptLog at a torn batch or an impossible header: then the next
     batch cannot be found.
     """
-    return walk_log(_mapped(path), str(path))
+    return walk_log(mapped(path), str(path))
 
 
 def walk_log(log: NDArray[np.uint8], name: str) -> Iterator[WalkedBatch]:
@@ -66,7 +66,8 @@ def walk_log(log: NDArray[np.uint8], name: str) -> Iterator[WalkedBatch]:
         position += len(data)
 
 
-def _mapped(path: Path) -> NDArray[np.uint8]:
+def mapped(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a `.log`; raises UnreadableObject, and CorruptLog if there are none."""
     try:
         if path.stat().st_size == 0:
             raise CorruptLog(

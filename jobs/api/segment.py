@@ -1,0 +1,27 @@
+"""One segment by itself: `read_segment`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tierfold.jobs.api.opening import layout_of
+from tierfold.jobs.verbs.dump import read_segment as read_tables
+from tierfold.storage.segments.segment_tables import SegmentTables
+
+
+def read_segment(
+    path: str | Path, *, encryption_keys: Mapping[str, str | Path] | Sequence[str] = ()
+) -> SegmentTables:
+    """Return the batches and records of a `.log` as two Arrow tables.
+
+    A `.log` of Aiven's plugin is decoded if its manifest is beside it; `encryption_keys` are as
+    elsewhere. A batch with a bad CRC has `is_valid` false and no records.
+
+    Raises UnreadableObject for a file that cannot be read, CorruptLog for a torn batch or records
+    that break a valid one, and BadSettings for a key that is missing or cannot be used.
+
+    >>> tierfold.read_segment("00000000000000000000-H9N_Fa3aRd2QvfUuYOXPBQ.log").batches.to_pandas()
+    """
+    layout = layout_of({"encryption_keys": encryption_keys}).options()
+    return read_tables(str(path), layout)

@@ -1,0 +1,141 @@
+"""The records of a tier as a DataFrame, for `tierfold.read`: all of them, or the newest per key.
+
+Each topic is read by its own `compaction.strategy`. Spark's window ranks the records of a key as
+the cleaner does (`compaction.cleaning`, KIP-280): by version, a record without one last, then by
+offset. A filter on the rank lets Spark drop the losers of each task before the shuffle
+(`InferWindowGroupLimit`), so only the winners of each task cross it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.sources.segment_options import (
+    FORMAT,
+    USUAL_COLUMNS,
+    layout_as_options,
+    schema_of,
+)
+from tierfold.jobs.sources.segment_source import register
+from tierfold.storage.kafka.record_versions import VersionSource
+
+_KEY: Final = ("topic", "partition", "key")
+_RANK: Final = "rank"
+
+
+def records(
+    spark: SparkSession,
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    columns: Sequence[str] = USUAL_COLUMNS,
+) -> DataFrame:
+    """Return the committed records of the partitions in scope, with these columns.
+
+    The partitions are chosen now; their records are read anew whenever the DataFrame is used.
+    Raises BadSettings for an unknown column, topic or partition.
+    """
+    keys = scope.chosen(context.tier.partitions())
+    return _read(spark, context, settings, keys, columns)
+
+
+def latest_records(
+    spark: SparkSession,
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    columns: Sequence[str] = USUAL_COLUMNS,
+) -> DataFrame:
+    """Return the newest record of each topic, partition and key, unless it is a tombstone.
+
+    The topic's `compaction.strategy` decides; records without a key are left out, as compaction
+    drops them. Raises as `records`, also if two topics in scope had the same name.
+    """
+    keys = scope.chosen(context.tier.partitions())
+    _refuse_namesakes(keys)
+    wanted = schema_of(tuple(columns)).names
+    # Values that are not asked for stay in the workers; the digest shows tombstones, too.
+    content = "value" if "value" in wanted else "value_digest"
+    needed = tuple(dict.fromkeys((*wanted, *_KEY, "offset", "version", content)))
+    found = _read(spark, context, settings, keys, needed)
+    return newest(found).where(F.col(content).isNotNull()).select(*wanted)
+
+
+def newest(found: DataFrame) -> DataFrame:
+    """Return the newest record of each topic, partition and key, tombstones included.
+
+    `found` has these columns, `offset` and `version`; records without a key are left out.
+    """
+    by_key = Window.partitionBy(*_KEY).orderBy(
+        F.col("version").desc_nulls_last(), F.col("offset").desc()
+    )
+    return (
+        found.where(F.col("key").isNotNull())
+        .withColumn(_RANK, F.row_number().over(by_key))
+        .where(F.col(_RANK) == 1)
+        .drop(_RANK)
+    )
+
+
+def _read(
+    spark: SparkSession,
+    context: RunContext,
+    settings: Settings,
+    keys: Sequence[PartitionKey],
+    columns: Sequence[str],
+) -> DataFrame:
+    """The records of these partitions; one reader for all topics of the same strategy."""
+    schema = schema_of(tuple(columns))
+    assigned: dict[VersionSource, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for key in keys:
+        assigned[_versions(settings.rules_for(key.topic))][key.topic].append(key.partition)
+    register(spark)
+    frames = [
+        spark.read.format(FORMAT)
+        .options(**_options(source), **layout_as_options(context.layout_options))
+        .option("catalog", context.catalog_uri)
+        .option("assign", json.dumps(numbers))
+        .option("columns", ",".join(schema.names))
+        .load(context.tier_uri)
+        for source, numbers in assigned.items()
+    ]
+    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
+
+
+def _options(source: VersionSource) -> dict[str, str]:
+    """The options that name the strategy."""
+    by_header = {"compaction.strategy.header": source.header} if source.header else {}
+    return {"compaction.strategy": source.strategy.value} | by_header
+
+
+def _versions(rules: Rules) -> VersionSource:
+    """What decides between the records of a key; a header counts for its own strategy only."""
+    is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
+    header = rules.compaction_strategy_header if is_by_header else ""
+    return VersionSource(strategy=rules.compaction_strategy, header=header)
+
+
+def _refuse_namesakes(keys: Sequence[PartitionKey]) -> None:
+    """Raise BadSettings if a deleted topic and its successor would compete for the same keys."""
+    for (topic, number), count in Counter((key.topic, key.partition) for key in keys).items():
+        if count > 1:
+            raise BadSettings(
+                f"{topic}-{number} is a partition of {count} topics that had this name, and their"
+                " records of a key would compete",
+                where="latest",
+                remedy="Move the folder of the deleted topic out of the tier, or leave the topic"
+                " out.",
+            )
