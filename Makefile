@@ -6,10 +6,12 @@
 #   SEEDS=10000         how many scenarios of the protocol it simulates
 #   STEPS=2000          how many real verbs it runs in random order
 #   SPARK_SEEDS=0:40    which of the oracle's logs it compacts with both engines
+#   AIRFLOW=/folder     the environment of Airflow's tests
 #   INPUTS=1000000      how many malformed inputs it gives to the parsers
 #   SEED=1              its first seed; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
+AIRFLOW ?= build/airflow-env
 KILLS ?= 50
 SEEDS ?= 10000
 STEPS ?= 2000
@@ -24,7 +26,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist emulators test check lint pages bench soak clean jdk
+.PHONY: help demo dist emulators airflow test check lint pages bench soak clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +43,9 @@ emulators: ## install versitygw (Go) and Azurite (npm), for tests (build/emulato
 	@GOBIN="$(abspath build/emulators/bin)" \
 		go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 	@npm install --no-fund --no-audit --prefix build/emulators node@22 azurite@3.37.0
+
+airflow: jdk $(AIRFLOW)/.tierfold-airflow ## run the DAGs in a real Airflow (build/airflow-env)
+	@$(AIRFLOW)/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow
 
 test: jdk $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
 	@$(BIN)/python -m pytest --numprocesses 4
@@ -66,7 +71,7 @@ bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/
 	@$(BIN)/python -m tests.bench.buckets
 	@$(BIN)/python -m tests.bench.memory
 
-soak: jdk $(TESTING) ## search for bugs all night (docs/reliability.md)
+soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
@@ -99,4 +104,13 @@ $(RUNTIME): $(PACKAGING)
 $(TESTING): $(RUNTIME)
 	@echo "installing the test tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+# An environment of its own: Airflow brings 120 packages, and pyspark-client writes over pyspark.
+$(AIRFLOW)/.tierfold-airflow: $(PACKAGING)
+	@scripts/require-python $(PYTHON)
+	@echo "installing tierfold and Airflow into $(AIRFLOW)"
+	@test -x $(AIRFLOW)/bin/python || $(PYTHON) -m venv $(AIRFLOW)
+	@$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--editable '.[airflow]' 'pytest>=9.2,<10'
 	@touch $@

@@ -10,6 +10,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def elapsed_s() -> float:
+    """Seconds of a clock that never goes back; only differences have a meaning."""
+    return time.monotonic()
+
+
 def pause(for_ms: int) -> None:
     """Wait `for_ms` milliseconds."""
     time.sleep(for_ms / 1000)

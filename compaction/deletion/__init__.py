@@ -2,4 +2,5 @@
 
     expiry          which live segments are past `retention.ms` or `retention.bytes`
     deletion_plan   which retired, orphaned and expired segments `vacuum` may delete, and still may
+    superseded      when superseded segments will be gone, or why they stay
 """

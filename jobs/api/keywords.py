@@ -57,6 +57,10 @@ class ScopeKeywords(CheckKeywords, total=False):
     """Shell patterns; a name without wildcards must exist. Default: all topics."""
     partitions: Sequence[str | int]
     """Numbers, or shell patterns for the number. Default: all."""
+    partitions_from: object
+    """A list of partitions: the result of another verb or its document, of which those count that
+    are planned, compacted or sound; or dictionaries with `topic` and `partition`; or the path or
+    URI of a file with one of them in JSON. Default: all."""
 
 
 class ReplayKeywords(ScopeKeywords, total=False):

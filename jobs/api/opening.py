@@ -11,10 +11,12 @@ from typing import Any, Final, TypedDict
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.api.keywords import LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import Listener, unheard
+from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
 from tierfold.jobs.context.run_context import RunContext, run_context
-from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
 from tierfold.jobs.reports.request_report import Spent, spent_in
+from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
@@ -68,6 +70,7 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
     scope = Scope(
         topics=tuple(given.get("topics") or ("*",)),
         partitions=tuple(map(str, given.get("partitions") or ("*",))),
+        listed=_listed(given.get("partitions_from")),
         first_dirty=given.get("first_dirty"),
     )
     layout = layout_of(given).over(settings.layout).options()
@@ -78,6 +81,19 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()
     return Opened(context=context, settings=settings, scope=scope, remarks=remarks)
+
+
+def _listed(given: object) -> frozenset[Listed] | None:
+    """Return the partitions that are listed; None: there is no list. Raises BadSettings."""
+    match given:
+        case None:
+            return None
+        case str() | Path():
+            return partitions_from(str(given))
+        case Result():
+            return partitions_in(given.to_dict(), where="partitions_from")
+        case _:
+            return partitions_in(given, where="partitions_from")
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tierfold.jobs.cli.output import level_option, output_option
+from tierfold.jobs.cli.output import document_option, level_option, output_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
@@ -80,6 +80,15 @@ output_options: Final = _together(
         is_flag=True,
         callback=output_option,
         help="Print one JSON document on stdout.",
+    ),
+    click.option(
+        "--document",
+        metavar="FILE|URI",
+        # First, so that a usage error of another option is written there.
+        is_eager=True,
+        expose_value=False,
+        callback=document_option,
+        help="Also write the JSON document there, whatever the outcome is; nothing is overwritten.",
     ),
     click.option(
         "-v",
@@ -189,6 +198,13 @@ tier_options: Final = _together(
         multiple=True,
         metavar="GLOB",
         help="Only these partition numbers. Repeatable.",
+    ),
+    click.option(
+        "--partitions-from",
+        metavar="FILE|URI",
+        help="Only the partitions of this list: a document of plan, compact or verify, of which"
+        " those count that are planned, compacted or sound; or a JSON list of topics and"
+        " partitions. - is stdin.",
     ),
     output_options,
 )

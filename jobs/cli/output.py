@@ -40,6 +40,9 @@ WIDTH_WITHOUT_TERMINAL: Final = 120
 _OUTPUT: Final = "jobs.output"
 """The key of the verb's output in click's context."""
 
+_PLACE: Final = "jobs.document"
+"""The key of the place that `--document` names."""
+
 _LEVEL: Final = "jobs.level"
 """The key of the least level that is printed."""
 
@@ -49,7 +52,8 @@ _STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "dim", logging.WARNING: "y
 class Output:
     """Where the result of a verb goes: tables on stdout."""
 
-    def __init__(self) -> None:
+    def __init__(self, document_place: str | None = None) -> None:
+        self._document_place = document_place
         self.progress = Bars(Console(stderr=True, quiet=self.is_silent))
         """Receives the progress of a run."""
 
@@ -59,14 +63,25 @@ class Output:
         return False
 
     def show(
-        self, print_tables: Callable[[Console], None], _document: Callable[[], dict[str, Any]]
+        self, print_tables: Callable[[Console], None], document: Callable[[], dict[str, Any]]
     ) -> None:
         """Print one side of a result on stdout."""
+        self._keep(document)
         width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
         print_tables(_StdoutConsole(file=sys.stdout, width=width, highlight=False))
 
-    def show_error(self, verb: str, error: TierfoldError) -> None:
+    def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
         """Report on stdout an error that stopped the verb; tables do not, as stderr has it."""
+        self._keep(lambda: _document_of_error(verb, error))
+
+    def _keep(self, document: Callable[[], dict[str, Any]]) -> None:
+        """Write the document where `--document` says; raises UnreadableObject."""
+        # Only once: if it cannot be written, the error's own document cannot either.
+        place, self._document_place = self._document_place, None
+        if place is not None:
+            from tierfold.jobs.context.documents import write_document
+
+            write_document(place, document())
 
 
 class Document(Output):
@@ -81,14 +96,13 @@ class Document(Output):
         self, _print_tables: Callable[[Console], None], document: Callable[[], dict[str, Any]]
     ) -> None:
         """See `Output`."""
+        self._keep(document)
         _print_json(document())
 
-    def show_error(self, verb: str, error: TierfoldError) -> None:
+    def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
         """See `Output`."""
-        from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
-
-        outcome = BAD_SETTINGS if isinstance(error, BadSettings) else UNREADABLE
-        _print_json(document_of_error(verb, outcome, str(error)))
+        super().show_error(verb, error)
+        _print_json(_document_of_error(verb, error))
 
 
 class _StdoutConsole(Console):
@@ -177,16 +191,25 @@ def level_of(ctx: click.Context) -> int:
     return level
 
 
+def document_option(ctx: click.Context, _: click.Parameter, place: str | None) -> None:
+    """The callback of `--document`: keep the place; raises BadSettings if it is taken."""
+    if place is not None:
+        from tierfold.jobs.context.documents import check_new
+
+        check_new(place)
+        ctx.meta[_PLACE] = place
+
+
 def output_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
     """The callback of `--json`: return the output, and keep it for an error that stops the verb."""
-    output = Document() if value else Output()
+    output = (Document if value else Output)(ctx.meta.get(_PLACE))
     ctx.meta[_OUTPUT] = output
     return output
 
 
 def output_of(ctx: click.Context) -> Output:
     """Return the output that `--json` chose; tables if the verb has no such option."""
-    output: Output = ctx.meta.get(_OUTPUT) or Output()
+    output: Output = ctx.meta.get(_OUTPUT) or Output(ctx.meta.get(_PLACE))
     return output
 
 
@@ -200,3 +223,12 @@ def finish(output: Output, result: Result[Any]) -> None:
 
 def _print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps(document, indent=2))
+
+
+def _document_of_error(verb: str, error: TierfoldError | click.UsageError) -> dict[str, Any]:
+    from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
+
+    if isinstance(error, click.UsageError):
+        return document_of_error(verb, BAD_SETTINGS, error.format_message())
+    outcome = BAD_SETTINGS if isinstance(error, BadSettings) else UNREADABLE
+    return document_of_error(verb, outcome, str(error))

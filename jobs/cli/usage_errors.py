@@ -61,12 +61,13 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click
         """See `click.Group`; a verb's own arguments are parsed here."""
-        with _without_secrets(), logged_on_stderr(ctx):
+        with logged_on_stderr(ctx):
             try:
-                return super().invoke(ctx)
+                with _without_secrets():
+                    return super().invoke(ctx)
             except BrokenPipeError:
                 leave_broken_pipe()
-            except TierfoldError as error:
+            except (TierfoldError, click.UsageError) as error:
                 output_of(ctx).show_error(ctx.invoked_subcommand or "", error)
                 raise
 

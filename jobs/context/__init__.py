@@ -4,9 +4,12 @@
     tier_opener      opens the tier in a worker
     key_files        where the keys of an encrypted tier are
     scope            the partitions that a verb works on
+    partition_lists  reads a list of partitions, such as a plan
+    documents        writes and reads JSON documents
     byte_progress    a progress bar over bytes
     request_prices   what requests to a bucket cost
-    timestamps       parses and prints timestamps
+    stage_seconds    how long a run spends in each stage
+    timestamps       parses timestamps
     stopping         Ctrl-C and SIGTERM
     versions         the version of tierfold
 """

@@ -6,13 +6,17 @@ the action runs in another thread.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Self, TypeAlias, TypeVar
 
+from tierfold.compaction.model.wording import spaced
 from tierfold.jobs.context.stopping import check, deferred, is_stopping
+
+_log: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -37,7 +41,7 @@ class Progress:
 
 
 Listener: TypeAlias = Callable[[Progress], None]
-"""Receives progress in the thread of the verb; an error that it raises stops the verb."""
+"""Receives progress in the thread of the verb; an error that it raises is logged."""
 
 
 def unheard(_: Progress) -> None:
@@ -52,20 +56,30 @@ class Step:
         self._last = Progress(step=name, bytes_total=bytes_total)
 
     def __enter__(self) -> Self:
-        self._listener(self._last)
+        _log.debug("%s begins", self._last.step)
+        self._report(self._last)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener(replace(self._last, is_ended=True))
+        _log.debug("%s ends after %s bytes", self._last.step, spaced(self._last.bytes_done))
+        self._report(replace(self._last, is_ended=True))
 
     def reach(self, bytes_done: int) -> None:
         """Report that `bytes_done` bytes are done since the beginning."""
         self._last = replace(self._last, bytes_done=bytes_done)
-        self._listener(self._last)
+        self._report(self._last)
 
     def advance(self, size_bytes: int) -> None:
         """Report that `size_bytes` more bytes are done."""
         self.reach(self._last.bytes_done + size_bytes)
+
+    def _report(self, progress: Progress) -> None:
+        """A listener that fails gets no more of this step: a broken bar must not stop a run."""
+        try:
+            self._listener(progress)
+        except Exception:  # noqa: BLE001 - whatever the user wrote; it is logged
+            _log.warning("The listener of the progress failed.", exc_info=True)
+            self._listener = unheard
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
+from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.tier_opener import TierOpener
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
@@ -45,6 +46,8 @@ class RunContext:
     """The requests that this process had made to the tier's store when the run began."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
     """The requests of the run's other processes."""
+    seconds: StageSeconds = field(default_factory=StageSeconds, compare=False)
+    """How long the run has spent in each stage."""
     tier_options: StoreOptions = ENVIRONMENT
     """The options with which a worker opens the tier's store."""
     layout_options: LayoutOptions = AS_FOUND

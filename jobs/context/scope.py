@@ -1,4 +1,4 @@
-"""Selects partitions by patterns, or one partition by its name.
+"""Selects partitions by patterns, by a list, or one partition by its name.
 
 A name is `orders-0`, or the partition's folder, which also contains the topic's id.
 """
@@ -9,10 +9,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
+
+
+class Listed(NamedTuple):
+    """A partition in a list, as `jobs.context.partition_lists` reads it."""
+
+    topic: str
+    partition: int
+    topic_id: str = ""
+    """Empty: the topic of that name, whatever its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +32,8 @@ class Scope:
     """Shell patterns; a topic must match one of them."""
     partitions: tuple[str, ...] = ("*",)
     """Shell patterns for the partition's number."""
+    listed: frozenset[Listed] | None = None
+    """Only these, if the patterns match them, too; None: there is no list."""
     first_dirty: int | None = None
     """The start of the dirty region, instead of the cleaner offset."""
 
@@ -30,9 +41,13 @@ class Scope:
         """Return the partitions in scope, in their order.
 
         A pattern may match nothing. A name without wildcards that matches nothing is probably
-        mistyped: raises BadSettings.
+        mistyped, and a list may be of another tier: raises BadSettings.
         """
         keys = list(among)
+        if self.listed is not None:
+            keys = _listed(keys, self.listed)
+            if not keys:
+                return []
         _refuse_unknown("topic", self.topics, {key.topic for key in keys})
         keys = [key for key in keys if _matches(key.topic, self.topics)]
         if keys:
@@ -46,6 +61,27 @@ _UNKNOWN: Final = {
     "topic": "no topic has that name",
     "partition": "no partition of the chosen topics has that number",
 }
+
+
+def _listed(keys: Iterable[PartitionKey], listed: frozenset[Listed]) -> list[PartitionKey]:
+    """Return the partitions in the list; raises BadSettings if it has one more."""
+    found = [(key, one) for key in keys for one in _entries_of(key) if one in listed]
+    missing = listed - {one for _, one in found}
+    if missing:
+        first = min(missing)
+        with_id = f" with the id {first.topic_id}" if first.topic_id else ""
+        raise BadSettings(
+            f"the tier has no partition {first.topic}-{first.partition}{with_id}",
+            where="the list of partitions",
+            remedy="It may be the list of another tier, or the topic was deleted: run `tierfold"
+            " plan --json` again.",
+        )
+    return list(dict.fromkeys(key for key, _ in found))
+
+
+def _entries_of(key: PartitionKey) -> tuple[Listed, Listed]:
+    """The entries that name this partition."""
+    return Listed(key.topic, key.partition, key.topic_id), Listed(key.topic, key.partition)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ from tierfold.compaction.commits.receipts import listing_violations, receipt_vio
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
+from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.round_execution import RoundResult
@@ -28,12 +29,13 @@ def check_and_commit(
     catalog: Catalog,
     tier: RemoteTier,
     clock: Callable[[], int],
+    seconds: StageSeconds,
 ) -> list[RoundResult]:
     """Check every round, and commit the valid ones together; return their results, in order.
 
-    `clock` returns the time of the commits in epoch milliseconds.
+    `clock` returns the time of the commits in epoch milliseconds; `seconds` measures both stages.
     """
-    with ThreadPoolExecutor(READERS) as pool:
+    with seconds.timed(TimedStage.CHECK), ThreadPoolExecutor(READERS) as pool:
         failures = list(pool.map(lambda result: violation_of(result, tier) or None, rewritten))
     proposed = [
         replace(
@@ -45,7 +47,9 @@ def check_and_commit(
         )
         for result, failure in zip(rewritten, failures, strict=True)
     ]
-    outcomes = committed(catalog, [one.proposal for one in proposed if one.proposal is not None])
+    with seconds.timed(TimedStage.COMMIT):
+        proposals = [one.proposal for one in proposed if one.proposal is not None]
+        outcomes = committed(catalog, proposals)
     return [_ended(result, outcomes.get(result.round.key)) for result in proposed]
 
 

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tierfold.compaction.cleaning.counts import Counts, total
 from tierfold.compaction.commits.receipts import GroupResult, VerifiedParts
+from tierfold.compaction.deletion.superseded import (
+    SupersededBytes,
+    all_gone_at_ms,
+    joined,
+    superseded_bytes,
+)
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
-from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
+from tierfold.compaction.model.wording import timestamp_text
 from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
@@ -74,17 +81,29 @@ class PartitionReport:
     """Objects of the new segments: a log and the files beside it."""
     parts_verified: VerifiedParts = field(default_factory=VerifiedParts)
     """How the parts in them were verified before the commit."""
+    bytes_read: int = 0
+    """Bytes of `.log`s that finished tasks read, each time they did."""
+    bytes_written: int = 0
+    """Bytes of all objects that they wrote, committed or not."""
     counts: Counts = field(default_factory=Counts)
     ratio: DirtyRatio | None = None
     """How dirty and how overdue it was; None if it was not inspected."""
     should_have_rolled_at_ms: int | None = None
     """The earliest time at which its active segment should have rolled; None: not due yet."""
+    superseded: tuple[SupersededBytes, ...] = ()
+    """What the partition's row lists as replaced, and when it will be gone; in a plan, also what
+    the plan would replace."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
         entry = asdict(self)
         key = entry.pop("key")
+        del entry["superseded"]
+        gone_at_ms = all_gone_at_ms(self.superseded)
+        entry["superseded_bytes"] = sum(part.size_bytes for part in self.superseded)
+        entry["superseded_gone_at"] = None if gone_at_ms is None else timestamp_text(gone_at_ms)
+        entry["superseded_note"] = "; ".join(part.sentence for part in self.superseded)
         if self.outcome == PLANNED:
             entry["counts"] = None  # Not zeros: nothing has been scanned.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
@@ -121,9 +140,11 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 
 def planned_report(partition: PartitionPlan) -> PartitionReport:
     """Report the plan; the report is final unless the partition is then compacted."""
+    row = None if partition.view is None else partition.view.state
     return replace(
         _planned(partition),
         epoch=partition.epoch,
+        superseded=() if row is None else superseded_bytes(row.retired, partition.rules),
         ratio=partition.ratio,
         should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
     )
@@ -153,6 +174,24 @@ def _planned(partition: PartitionPlan) -> PartitionReport:
             notes=choice.notes,
         )
     return PartitionReport(key=partition.key, outcome=REFUSED, reason=choice.sentence)
+
+
+def with_sources_superseded(
+    planned: PartitionReport, partition: PartitionPlan, now_ms: int
+) -> PartitionReport:
+    """Report a plan also with the segments that it would replace at `now_ms`, at most."""
+    if not partition.is_due:
+        return planned
+    sources = (
+        RetiredSegment(
+            segment=source, retired_at_ms=now_ms, retired_by_epoch=0, retired_by_run=""
+        )
+        for source in partition.compact.sources
+    )
+    return replace(
+        planned,
+        superseded=joined((*planned.superseded, *superseded_bytes(sources, partition.rules))),
+    )
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
@@ -208,7 +247,12 @@ def _unknown(outcome: Unknown) -> str:
 
 def result_report(planned: PartitionReport, result: RoundResult) -> PartitionReport:
     """Report the result of a round."""
-    planned = replace(planned, epoch=result.round.state.epoch)
+    planned = replace(
+        planned,
+        epoch=result.round.state.epoch,
+        bytes_read=result.bytes_read,
+        bytes_written=result.bytes_written,
+    )
     if result.failure is not None or result.outcome is None:
         return failure_report(planned, result.failure or "the commit was not tried")
     report = outcome_report(planned, result.outcome)
@@ -271,6 +315,11 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
     last = chunks[-1]
     if left:
         last = replace(last, reason=f"the rest is left for the next run: {left}")
+    last = replace(
+        last,
+        bytes_read=sum(report.bytes_read for report in chunks),
+        bytes_written=sum(report.bytes_written for report in chunks),
+    )
     if not done or len(chunks) == 1:
         return last
     so_far = f"in {len(done)} chunks"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tierfold.compaction.deletion.superseded import superseded_bytes
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -60,9 +61,14 @@ class PartitionRun:
     def report(self) -> PartitionReport:
         """The partition's outcome."""
         if self.chunks:
-            return whole_report(self.chunks, left=self.left)
-        report = left_report(planned_report(self.plan), self.left)
-        return report if self.state is None else replace(report, epoch=self.state.epoch)
+            report = whole_report(self.chunks, left=self.left)
+        else:
+            report = left_report(planned_report(self.plan), self.left)
+        if self.state is None:
+            return report
+        superseded = superseded_bytes(self.state.retired, self.plan.rules)
+        epoch = report.epoch if self.chunks else self.state.epoch
+        return replace(report, epoch=epoch, superseded=superseded)
 
     @property
     def is_released(self) -> bool:

@@ -25,6 +25,7 @@ from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.grouping import merge_empty
+from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
 from tierfold.jobs.engines.rows import sentence_of
 from tierfold.jobs.engines.scan import ScanSummary, summed
 from tierfold.jobs.engines.stage_executor import StageExecutor
@@ -47,6 +48,10 @@ class RoundResult:
     """Aborted transactions that have a marker but no index entry."""
     receipts: tuple[GroupReceipt, ...] = ()
     """One per group, in their order."""
+    bytes_read: int = 0
+    """Bytes of `.log`s that its finished tasks read, each time they did."""
+    bytes_written: int = 0
+    """Bytes of all objects that they wrote, also of segments that were then written again."""
     failure: str | None = None
     """Why it stopped before the commit."""
     proposal: CommitProposal | None = None
@@ -57,16 +62,20 @@ class RoundResult:
     """The row that the commit wrote; None if there was no commit."""
 
 
-def executed(executor: StageExecutor[RowsT], rounds: Sequence[Round]) -> list[RoundResult]:
+def executed(
+    executor: StageExecutor[RowsT], rounds: Sequence[Round], seconds: StageSeconds
+) -> list[RoundResult]:
     """Scan, reduce and rewrite; return one result per round, in their order.
 
-    Raises WorkersDied, and Stopped after a signal.
+    `seconds` measures both stages. Raises WorkersDied, and Stopped after a signal.
     """
     try:
-        results = _scanned(executor, rounds)
-        results = _scanned_again(executor, results)
+        with seconds.timed(TimedStage.SCAN):
+            results = _scanned(executor, rounds)
+            results = _scanned_again(executor, results)
         results = [_within_keyless_max(result) for result in results]
-        return _rewritten(executor, results)
+        with seconds.timed(TimedStage.REWRITE):
+            return _rewritten(executor, results)
     finally:
         executor.release()
 
@@ -94,6 +103,7 @@ def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
     return replace(
         result,
         scan=found,
+        bytes_read=work.scan_bytes,
         transactions=status,
         unindexed=len(status.unindexed),
         failure=f"{work.key}: {why}" if why else None,
@@ -113,11 +123,15 @@ def _scanned_again(
     ]
     again = {one.round.index: one for one in _scanned(executor, rounds)}
     return [
-        replace(again[one.round.index], unindexed=one.unindexed)
-        if one.round.index in again
-        else one
+        _after_both(one, again[one.round.index]) if one.round.index in again else one
         for one in results
     ]
+
+
+def _after_both(first: RoundResult, second: RoundResult) -> RoundResult:
+    """The result of the second scan, with what only the first one knows."""
+    bytes_read = first.bytes_read + second.bytes_read
+    return replace(second, unindexed=first.unindexed, bytes_read=bytes_read)
 
 
 def _within_keyless_max(result: RoundResult) -> RoundResult:
@@ -163,10 +177,16 @@ def _with_receipts(
         replace(
             one,
             receipts=_in_order((*one.receipts, *receipts[one.round.index])),
+            bytes_read=one.bytes_read + sum(new.bytes_read for new in receipts[one.round.index]),
+            bytes_written=one.bytes_written + _stored_bytes(receipts[one.round.index]),
             failure=one.failure or failures.get(one.round.index),
         )
         for one in results
     ]
+
+
+def _stored_bytes(receipts: Sequence[GroupReceipt]) -> int:
+    return sum(size_bytes for receipt in receipts for _, size_bytes in receipt.stored)
 
 
 def _in_order(receipts: Sequence[GroupReceipt]) -> tuple[GroupReceipt, ...]:

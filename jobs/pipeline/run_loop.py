@@ -8,6 +8,7 @@ a partition whose commit got no answer; its row is read back after all other wor
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from typing import Any, Final
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
@@ -29,6 +32,8 @@ from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
+
+_log: Final = logging.getLogger(__name__)
 
 WAVE_BYTES: Final = 8 * 2**30
 """Maximum source bytes of a wave of several partitions if `--max-duration` is set: some tens of
@@ -71,6 +76,11 @@ class Waves:
                 raise
             self._read_back([key for key in chosen if self.runs[key].unanswered is not None])
             self._release()
+        return self.reports
+
+    @property
+    def reports(self) -> list[PartitionReport]:
+        """One report per partition, in the order of their work."""
         return [run.report for run in self.runs.values()]
 
     def _waves(self, chosen: Sequence[PartitionKey]) -> None:
@@ -102,12 +112,17 @@ class Waves:
         self.spent_bytes += sum(chunk.compact.bytes_in for chunk in chunks)
         runs = [self.runs[chunk.key].beginning(chunk, began_at_ms) for chunk in chunks]
         runs = [_with_space(run, free) for run in runs]
-        runs, rounds = begun_rounds(self.context, runs)
+        with self.context.seconds.timed(TimedStage.CLAIM):
+            runs, rounds = begun_rounds(self.context, runs)
+        for run in runs:
+            _log.debug("%s: %s", run.key, _said_of(run))
         self._update(runs)
         tried = [run.key for run in runs if not run.is_open]
         try:
             for result in results_of(self.executor, rounds, self.context):
-                self._update((self.runs[result.round.key].taking(result),))
+                run = self.runs[result.round.key].taking(result)
+                self._update((run,))
+                _log.debug("%s: %s %s", run.key, run.chunks[-1].outcome, run.chunks[-1].reason)
                 tried.append(result.round.key)
         finally:
             # A signal may arrive when half of the rounds are committed.
@@ -152,6 +167,13 @@ class Waves:
         self._update(self.runs[key].leaving(why) for key in keys)
 
 
+def _said_of(run: PartitionRun) -> str:
+    if not run.is_open:
+        return run.report.reason
+    compact = run.begun.compact
+    return f"compacts {len(compact.sources)} segments, {spaced(compact.bytes_in)} bytes"
+
+
 def _with_space(run: PartitionRun, free: int | None) -> PartitionRun:
     """Return the run, ended if its chunk might not fit into the tier."""
     compact = run.begun.compact
@@ -175,7 +197,7 @@ def results_of(
     if not rounds:
         return
     try:
-        rewritten = executed(executor, rounds)
+        rewritten = executed(executor, rounds, context.seconds)
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
@@ -187,7 +209,9 @@ def results_of(
                 )
             return
     else:
-        yield from check_and_commit(rewritten, context.catalog, context.tier, context.clock)
+        yield from check_and_commit(
+            rewritten, context.catalog, context.tier, context.clock, context.seconds
+        )
         return
     middle = len(rounds) // 2
     yield from results_of(executor, rounds[:middle], context)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.context.request_prices import cost_usd
@@ -51,35 +51,43 @@ def record_run(
     """
     if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return
-    finished_at_ms, requests = now_ms(), context.requests
+    requests = context.requests
     cost = cost_usd(requests, context.scheme)
-    RunsTable(context.catalog_uri, context.catalog_options).append(
-        [
-            RunRow(
-                run=context.run,
-                topic=report.key.topic,
-                partition=report.key.partition,
-                topic_id=report.key.topic_id,
-                chunk=chunk,
-                command=command,
-                outcome=report.outcome,
-                reason=report.reason,
-                epoch=report.epoch,
-                first_dirty=report.first_dirty or 0,
-                next_offset=report.next_offset or 0,
-                started_at_ms=started_at_ms,
-                finished_at_ms=finished_at_ms,
-                bytes_in=report.bytes_in,
-                bytes_out=report.bytes_out,
-                segments_in=report.segments_in,
-                segments_out=report.segments_out,
-                counts=asdict(report.counts),
-                now_ms=context.now_ms,
-                tierfold_version=tierfold_version(),
-                verified=asdict(report.parts_verified),
-                requests={} if cost is None else asdict(requests),
-                cost_usd=None if cost is None else float(cost),
-            )
-            for chunk, report in chunks
-        ]
-    )
+    of_the_run: dict[str, Any] = {
+        "run": context.run,
+        "command": command,
+        "started_at_ms": started_at_ms,
+        "finished_at_ms": now_ms(),
+        "now_ms": context.now_ms,
+        "tierfold_version": tierfold_version(),
+        "requests": {} if cost is None else asdict(requests),
+        "cost_usd": None if cost is None else float(cost),
+        "stage_seconds": context.seconds.so_far(),
+    }
+    rows = [RunRow(chunk=chunk, **_of_the_chunk(report), **of_the_run) for chunk, report in chunks]
+    RunsTable(context.catalog_uri, context.catalog_options).append(rows)
+
+
+def _of_the_chunk(report: PartitionReport) -> dict[str, Any]:
+    """The columns that differ from chunk to chunk."""
+    ratio = report.ratio
+    return {
+        "topic": report.key.topic,
+        "partition": report.key.partition,
+        "topic_id": report.key.topic_id,
+        "outcome": report.outcome,
+        "reason": report.reason,
+        "epoch": report.epoch,
+        "first_dirty": report.first_dirty or 0,
+        "next_offset": report.next_offset or 0,
+        "bytes_in": report.bytes_in,
+        "bytes_out": report.bytes_out,
+        "segments_in": report.segments_in,
+        "segments_out": report.segments_out,
+        "counts": asdict(report.counts),
+        "verified": asdict(report.parts_verified),
+        "bytes_read": report.bytes_read,
+        "bytes_written": report.bytes_written,
+        "dirty_ratio": None if ratio is None else float(ratio.precedence[1]),
+        "delay_ms": None if ratio is None else ratio.delay_ms,
+    }

@@ -11,6 +11,7 @@ from rich.filesize import decimal
 
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
 from tierfold.compaction.commits.receipts import VerifiedParts
+from tierfold.compaction.deletion.superseded import joined
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -106,6 +107,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     ordered = sorted(by_work, key=lambda report: URGENCY.index(report.outcome))
     print_rows(console, title, _COLUMNS, ordered)
     _print_totals(console, reports)
+    _print_superseded(console, reports)
     _print_late(console, reports)
 
 
@@ -178,6 +180,14 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f" {spaced(verified.by_checksum)} by the store's checksum,"
             f" {spaced(verified.by_reading_back)} by reading back."
         )
+
+
+def _print_superseded(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print when superseded bytes will be gone, of all partitions together."""
+    is_plan = any(report.outcome == PLANNED for report in reports)
+    for part in joined(part for report in reports for part in report.superseded):
+        at_most = "At most " if is_plan else ""
+        console.print(f"{at_most}{part.sentence}.", soft_wrap=True, style="dim")
 
 
 def _print_late(console: Console, reports: Sequence[PartitionReport]) -> None:

@@ -30,9 +30,10 @@ from tierfold.compaction.discovery.unknown_segments import PartitionFacts, diver
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.wording import timestamp_text
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
@@ -73,18 +74,26 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
     the catalog is unreadable.
     """
     started_at_ms = now_ms()
+    with context.seconds.timed(TimedStage.SURVEY):
+        found = _planned_forgetting(context, name)
+    if is_dry_run:
+        return found
+    with deferred():
+        report = found.report
+        if found.loss is not None and report.outcome == PLANNED:
+            with context.seconds.timed(TimedStage.COMMIT):
+                report = _emptied(context, found, found.loss)
+        keep_record(context, [(0, report)], started_at_ms, "forget")
+    return replace(found, report=report)
+
+
+def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     found = _inspected(context, known.key, known.state, known.listed)
     epoch = 0 if known.state is None else known.state.epoch
-    found = replace(found, report=replace(found.report, epoch=epoch))
-    if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
-        return found
-    with deferred():
-        report = _emptied(context, found, found.loss)
-        keep_record(context, [(0, report)], started_at_ms, "forget")
-    return replace(found, report=report)
+    return replace(found, report=replace(found.report, epoch=epoch))
 
 
 def _inspected(

@@ -17,6 +17,7 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
     left_report,
     planned_report,
+    with_sources_superseded,
 )
 from tierfold.jobs.pipeline.survey import known_by_name, survey, survey_of
 from tierfold.jobs.settings.resolution import Settings
@@ -54,7 +55,7 @@ def plan(
     if due:
         if local_max_bytes is not None:
             check_local_max(input_bytes(due, budget), local_max_bytes)
-        reports |= _first_chunks(due, budget, context.tier.free_bytes())
+        reports |= _first_chunks(due, budget, context)
     return [reports[partition.key] for partition in surveyed]
 
 
@@ -73,7 +74,7 @@ def explain(context: RunContext, settings: Settings, scope: Scope, name: str) ->
     if partition.view is not None and regions is not None:
         segments = explained(partition.view, partition.rules, regions, partition.choice, now_ms)
     return Explained(
-        report=planned_report(partition),
+        report=with_sources_superseded(planned_report(partition), partition, now_ms),
         plan=partition,
         now_ms=now_ms,
         regions=regions,
@@ -91,16 +92,18 @@ def _regions(partition: PartitionPlan, now_ms: int) -> Regions | None:
 
 
 def _first_chunks(
-    due: list[PartitionPlan], budget: Budget, free: int | None
+    due: list[PartitionPlan], budget: Budget, context: RunContext
 ) -> dict[PartitionKey, PartitionReport]:
     """The first chunk of each partition, or why none begins, as far as it is known in advance."""
     reports: dict[PartitionKey, PartitionReport] = {}
+    free = context.tier.free_bytes()
     chosen = due[: budget.max_partitions]
     pending, spent_bytes = chosen, 0
     while pending:
         wave = _wave(pending, budget, spent_bytes, free)
         for partition, chunk in zip(pending, wave.chunks, strict=False):
-            reports[partition.key] = planned_report(chunk)
+            planned = planned_report(chunk)
+            reports[partition.key] = with_sources_superseded(planned, chunk, context.now_ms)
             spent_bytes += chunk.compact.bytes_in
         pending = pending[len(wave.chunks) :]
         if wave.stop:

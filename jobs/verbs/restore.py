@@ -26,11 +26,14 @@ from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.model.wording import timestamp_text
 from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
+from tierfold.jobs.context.stage_seconds import TimedStage
+from tierfold.jobs.context.stopping import Stopped, deferred
+from tierfold.jobs.context.timestamps import timestamp_ms_of
 from tierfold.jobs.pipeline.partition_report import (
+    LEFT,
     NOTHING_TO_DO,
     PLANNED,
     RESTORED,
@@ -84,14 +87,36 @@ def restore(
     BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
-    found = _planned_restore(context, name, to)
-    row, restore_plan = found.row, found.restore_plan
-    if is_dry_run or found.report.outcome != PLANNED or row is None or restore_plan is None:
+    with context.seconds.timed(TimedStage.SURVEY):
+        found = _planned_restore(context, name, to)
+    if is_dry_run:
         return found
-    corruptions = _corruptions(context, row.key, restore_plan, listener)
-    if corruptions:
-        return replace(found, report=refused(row.key, _corrupt(corruptions)))
+    report = found.report
+    try:
+        if report.outcome == PLANNED:
+            report = _carried_out(context, found, listener)
+    except Stopped as stopped:
+        reason = f"stopped by {stopped.by}; nothing was changed"
+        left = replace(report, outcome=LEFT, reason=reason)
+        keep_record(context, [(0, left)], started_at_ms, "restore")
+        raise
     with deferred():
+        keep_record(context, [(0, report)], started_at_ms, "restore")
+    return replace(found, report=report)
+
+
+def _carried_out(context: RunContext, found: Restored, listener: Listener) -> PartitionReport:
+    """Check the segments that come back, and commit; raises Stopped during the check."""
+    row, restore_plan = found.row, found.restore_plan
+    if row is None or restore_plan is None:
+        raise ValueError(f"{found.key}: a planned restore has a row and a plan")
+    seconds = context.seconds
+    with seconds.timed(TimedStage.CHECK):
+        corruptions = _corruptions(context, row.key, restore_plan, listener)
+    bytes_read = sum(segment.size_bytes for segment in restore_plan.back)
+    if corruptions:
+        return replace(refused(row.key, _corrupt(corruptions)), bytes_read=bytes_read)
+    with deferred(), seconds.timed(TimedStage.COMMIT):
         report = changed_row(
             context,
             row,
@@ -99,8 +124,7 @@ def restore(
             lambda claimed: restore_proposal(restore_plan, claimed, context.clock()),
             RESTORED,
         )
-        keep_record(context, [(0, report)], started_at_ms, "restore")
-    return replace(found, report=report)
+    return replace(report, bytes_read=bytes_read)
 
 
 def _planned_restore(context: RunContext, name: str, to: str) -> Restored:

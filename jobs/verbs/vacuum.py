@@ -39,6 +39,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.commits import committed
 from tierfold.jobs.pipeline.partition_report import VACUUMED
@@ -77,13 +78,20 @@ def vacuum(
     partition is its outcome.
     """
     started_at_ms = now_ms()
-    found = inspect(context, settings, scope, times)
+    seconds = context.seconds
+    with seconds.timed(TimedStage.SURVEY):
+        found = inspect(context, settings, scope, times)
     if is_dry_run:
         return found
     with deferred():
         going = [partition for partition in found if partition.is_open]
         if going:
-            going = _deletion(context, _started(context, _claimed(context, going)), listener)
+            with seconds.timed(TimedStage.CLAIM):
+                going = _claimed(context, going)
+            with seconds.timed(TimedStage.COMMIT):
+                going = _started(context, going)
+            with seconds.timed(TimedStage.DELETE):
+                going = _deletion(context, going, listener)
         ended = {partition.key: partition for partition in going}
         found = [ended.get(partition.key, partition) for partition in found]
         chunks = [(0, partition.as_run()) for partition in found]

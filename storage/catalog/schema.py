@@ -173,10 +173,10 @@ class RunRow:
     ]
     started_at_ms: Annotated[int, _LONG("when work on the chunk began")]
     finished_at_ms: Annotated[int, _LONG("when its outcome was known")]
-    bytes_in: Annotated[int, _LONG("bytes of the source .logs")]
-    bytes_out: Annotated[int, _LONG("bytes of the .logs written")]
-    segments_in: Annotated[int, _LONG("source segments")]
-    segments_out: Annotated[int, _LONG("segments written")]
+    bytes_in: Annotated[int, _LONG("bytes of the .logs that were replaced or deleted")]
+    bytes_out: Annotated[int, _LONG("bytes of the .logs that are live in their place")]
+    segments_in: Annotated[int, _LONG("segments that were replaced or deleted")]
+    segments_out: Annotated[int, _LONG("segments that are live in their place")]
     counts: Annotated[
         Mapping[str, int],
         _Column(_COUNTS, "records and bytes by what became of them", name="tally"),
@@ -196,6 +196,38 @@ class RunRow:
     cost_usd: Annotated[
         float | None,
         _Column(pa.float64(), "what they cost at list prices; null: a folder", nullable=True),
+    ]
+    bytes_read: Annotated[
+        int | None,
+        _LONG("bytes of .logs that finished tasks read; each at least twice", nullable=True),
+    ]
+    bytes_written: Annotated[
+        int | None,
+        _LONG("bytes of all objects that they wrote, committed or not", nullable=True),
+    ]
+    dirty_ratio: Annotated[
+        float | None,
+        _Column(
+            pa.float64(),
+            "cleanable bytes divided by clean and cleanable ones, from 0 to 1; null: not inspected",
+            nullable=True,
+        ),
+    ]
+    delay_ms: Annotated[
+        int | None,
+        _LONG(
+            "how far the oldest uncompacted segment was past max.compaction.lag.ms; null: not"
+            " inspected",
+            nullable=True,
+        ),
+    ]
+    stage_seconds: Annotated[
+        Mapping[str, float],
+        _Column(
+            pa.map_(pa.string(), pa.field("value", pa.float64(), nullable=False)),
+            "seconds by stage, of the whole run until then: partitions share jobs",
+            nullable=True,
+        ),
     ]
 
 

@@ -24,6 +24,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, propose
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
 from tierfold.jobs.context.byte_progress import unheard
+from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.engines import rewrite, rows, task_assignment
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.check_and_commit import violation_of
@@ -121,7 +122,8 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
 
 def _carried_out(log: Log, work: Round) -> Pass:
     with _several_buckets(work), _errors_of_stages() as errors:
-        (done,) = executed(OneThreadExecutor(log.tier, unheard, _CORES), [work])
+        executor = OneThreadExecutor(log.tier, unheard, _CORES)
+        (done,) = executed(executor, [work], StageSeconds())
     if errors:
         assert done.failure is not None
         raise errors[0]

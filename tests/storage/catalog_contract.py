@@ -50,6 +50,11 @@ A_RUN: Final = RunRow(
     verified={"by_checksum": 1, "by_reading_back": 4},
     requests={"gets": 12, "puts": 6},
     cost_usd=0.000035,
+    bytes_read=6000,
+    bytes_written=1200,
+    dirty_ratio=0.75,
+    delay_ms=2**40,
+    stage_seconds={"scan": 1.5, "rewrite": 0.25},
 )
 
 

@@ -18,14 +18,17 @@ from tests.jobs.claims import row_of
 from tests.jobs.commands import tierfold, told
 from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
-from tests.jobs.tiers import files_below, updated_tier
+from tests.jobs.tiers import files_below, key_of, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
+from tierfold.jobs.engines import engine_choice
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.runs_table import RunsTable
 
+PAYMENTS = key_of("payments")
 MAIN_THREAD = threading.get_ident()
 
 ON_TIER = ("plan", "compact", "status", "verify", "vacuum")
@@ -150,6 +153,33 @@ def test_a_verb_with_one_commit_finishes_and_reports_it(tier: Path, tmp_path: Pa
         assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
         rows = Catalog(str(folder / "_tierfold")).read().values()
         assert [row.owner_run for row in rows] == [""]
+
+
+def test_a_restore_that_is_stopped_in_its_check_leaves_a_row(tier: Path) -> None:
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+
+    def once_is_enough() -> None:
+        # The main thread waits for this read, so it sees the signal in the check at the latest.
+        signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
+
+    with scripted(at("read_range 1", once_is_enough)):
+        ran = tierfold("restore", tier, "orders-0", "--to", lines[-1]["committed_at"])
+    assert ran.code == 130, ran.stderr
+    row = RunsTable(str(tier / "_tierfold")).read()[-1]
+    assert (row.command, row.outcome) == ("restore", "left")
+    assert row.reason == "stopped by Ctrl-C (SIGINT); nothing was changed"
+
+
+def test_a_run_that_is_stopped_before_its_first_claim_leaves_rows(
+    tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_updates(tier, ORDERS, 3)
+    put_updates(tier, PAYMENTS, 0)
+    monkeypatch.setattr(engine_choice, "check_local_max", lambda *_: ctrl_c())
+    assert compact(tier, "--set", "min.cleanable.dirty.ratio=0.9").code == 130
+    found = {row.topic: row for row in RunsTable(str(tier / "_tierfold")).read()}
+    assert found["payments"].reason == "left for the next run: stopped by Ctrl-C (SIGINT)"
+    assert (found["payments"].outcome, found["orders"].outcome) == ("left", "nothing_to_do")
 
 
 def test_a_job_that_begins_after_the_signal_is_cancelled(spark: SparkSession) -> None:

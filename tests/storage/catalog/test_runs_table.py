@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.storage.aged_tables import cut_soon
 from tests.storage.catalog_contract import A_RUN
@@ -37,6 +39,36 @@ def test_another_table_in_its_place_is_corrupt(uri: str) -> None:
     write_deltalake(f"{uri}/runs", foreign, mode="overwrite", schema_mode="overwrite")
     with pytest.raises(CorruptLog, match=f"column {column} is missing"):
         RunsTable(uri).read()
+
+
+SINCE: Final = {
+    "verified": {},
+    "requests": {},
+    "cost_usd": None,
+    "bytes_read": None,
+    "bytes_written": None,
+    "dirty_ratio": None,
+    "delay_ms": None,
+    "stage_seconds": {},
+}
+"""What a row holds in columns that older versions did not write."""
+
+
+@pytest.mark.parametrize("known", range(len(SINCE)))
+def test_a_table_of_an_older_version_is_read_and_added_to(uri: str, known: int) -> None:
+    new = [*SINCE][known:]
+    RunsTable(f"{uri}/new").append([A_RUN])
+    old = pa.table(DeltaTable(f"{uri}/new/runs").scan()).drop_columns(new)
+    write_deltalake(f"{uri}/runs", old)
+    before = replace(A_RUN, **{name: SINCE[name] for name in new})
+    assert RunsTable(uri).read() == (before,)
+    later = replace(A_RUN, finished_at_ms=9)
+    RunsTable(uri).append([later])
+    assert RunsTable(uri).read() == (before, later)
+
+
+def test_every_column_that_an_older_version_lacks_may_be_null() -> None:
+    assert [field.name for field in RUNS if field.nullable] == [*SINCE]
 
 
 def test_old_log_files_are_deleted_and_rows_stay(uri: str) -> None:

@@ -1,0 +1,122 @@
+"""When superseded segments will be gone, or why they stay.
+
+    brokers            writer     gone                                     reason
+    none (detached)    any        with the first `vacuum` past the grace   VACUUM
+    may serve it       tierfold   the same                                 VACUUM
+    may serve it       a broker   when brokers expire it                   RETENTION
+    may serve it       a broker   never, by the topic's settings           KEPT
+
+A broker does not know that a segment of its own was superseded (docs/semantics.md, 9): it goes by
+age, as in Kafka's `RemoteLogManager.RLMExpirationTask`, and only if `cleanup.policy` names
+`delete`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.model.wording import duration, spaced, timestamp_text
+
+
+class Removal(StrEnum):
+    """What removes superseded segments."""
+
+    VACUUM = "vacuum"
+    RETENTION = "retention.ms"
+    KEPT = "kept"
+    """Nothing does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededBytes:
+    """Superseded segments that the same thing removes, and when the last of them goes."""
+
+    removal: Removal
+    size_bytes: int
+    """Of their whole `.log`s."""
+    gone_at_ms: int | None
+    """Epoch milliseconds, the earliest; None: never."""
+    why_kept: str = ""
+    """A clause; empty unless they are kept."""
+
+    @property
+    def sentence(self) -> str:
+        """What removes them and when, or why nothing does."""
+        what = f"{spaced(self.size_bytes)} superseded bytes"
+        if self.gone_at_ms is None:
+            return (
+                f"{what} stay: brokers wrote them and may serve them, and {self.why_kept}. If no"
+                " broker serves this tier, set tier.binding=detached"
+            )
+        at = timestamp_text(self.gone_at_ms)
+        if self.removal is Removal.RETENTION:
+            return f"{what} go when brokers expire them by retention.ms, after {at}"
+        grace = f"a grace period of {duration(GRACE_MS)}"
+        return f"{what} go with the first `tierfold vacuum` after {at} ({grace})"
+
+
+def superseded_bytes(
+    retired: Iterable[RetiredSegment], rules: Rules
+) -> tuple[SupersededBytes, ...]:
+    """When a partition's superseded segments will be gone, joined as by `joined`."""
+    return joined(_of_one(entry, rules) for entry in retired)
+
+
+def joined(parts: Iterable[SupersededBytes]) -> tuple[SupersededBytes, ...]:
+    """One value per removal and reason, in the order of `Removal`; its time is the latest."""
+    groups: dict[tuple[Removal, str], list[SupersededBytes]] = defaultdict(list)
+    for part in parts:
+        groups[part.removal, part.why_kept].append(part)
+    found = (
+        SupersededBytes(
+            removal=removal,
+            size_bytes=sum(part.size_bytes for part in of_one),
+            gone_at_ms=_latest([part.gone_at_ms for part in of_one]),
+            why_kept=why_kept,
+        )
+        for (removal, why_kept), of_one in groups.items()
+    )
+    order = [*Removal]
+    return tuple(sorted(found, key=lambda part: (order.index(part.removal), part.why_kept)))
+
+
+def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
+    """The earliest time at which all of them are gone, epoch milliseconds; None: never, or none."""
+    return _latest([part.gone_at_ms for part in parts])
+
+
+def _latest(times_ms: Sequence[int | None]) -> int | None:
+    known_ms = [time_ms for time_ms in times_ms if time_ms is not None]
+    return max(known_ms, default=None) if len(known_ms) == len(times_ms) else None
+
+
+def _of_one(entry: RetiredSegment, rules: Rules) -> SupersededBytes:
+    segment = entry.segment
+    is_deleted_by_vacuum = rules.is_detached or bool(segment.written_by_run)
+    if is_deleted_by_vacuum or entry.deletion_started_at_ms is not None:
+        removal, gone_at_ms, why_kept = Removal.VACUUM, entry.retired_at_ms + GRACE_MS, ""
+    elif why_kept := _why_kept(segment, rules):
+        removal, gone_at_ms = Removal.KEPT, None
+    else:
+        removal, gone_at_ms = Removal.RETENTION, segment.max_timestamp_ms + rules.retention_ms
+    return SupersededBytes(
+        removal=removal,
+        size_bytes=segment.log_bytes,
+        gone_at_ms=gone_at_ms,
+        why_kept=why_kept,
+    )
+
+
+def _why_kept(segment: Segment, rules: Rules) -> str:
+    """Why brokers never expire the segment; empty: they do."""
+    if not rules.is_deleted:
+        return "cleanup.policy does not name delete"
+    if rules.retention_ms < 0:
+        return "retention.ms is -1"
+    return "they have no timestamp" if segment.max_timestamp_ms < 0 else ""

@@ -1,0 +1,64 @@
+"""Reads a list of partitions: a verb's JSON document, or a list of topics and numbers.
+
+So the partitions that `plan` found due go to `compact`, what `compact` has compacted to `verify`,
+and what `verify` found sound to `vacuum`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.context.documents import read_document
+from tierfold.jobs.context.scope import Listed
+
+TAKEN: Final = frozenset({"planned", "compacted", "sound"})
+"""The outcomes with which a partition goes on to the next verb."""
+
+STDIN: Final = "-"
+
+_FORM: Final = (
+    "Give the document of `tierfold plan --json`, or a list such as"
+    ' [{"topic": "orders", "partition": 0}].'
+)
+
+
+def partitions_from(place: str) -> frozenset[Listed]:
+    """Return the partitions that a file, an object or stdin (`-`) lists.
+
+    Raises BadSettings if it is no such list, UnreadableObject if it cannot be read.
+    """
+    where = "stdin" if place == STDIN else place
+    text = sys.stdin.read() if place == STDIN else read_document(place)
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise BadSettings("this is no JSON", where=where, remedy=_FORM) from None
+    return partitions_in(document, where=where)
+
+
+def partitions_in(document: object, *, where: str) -> frozenset[Listed]:
+    """Return the partitions that a document or a list names; raises BadSettings.
+
+    An entry with an outcome counts if that is one of `TAKEN`; one without always counts.
+    """
+    entries = document.get("partitions") if isinstance(document, Mapping) else document
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        raise BadSettings("this is no list of partitions", where=where, remedy=_FORM)
+    return frozenset(
+        _listed(entry, f"{where}, entry {number}")
+        for number, entry in enumerate(entries)
+        if not isinstance(entry, Mapping) or entry.get("outcome") in {None, *TAKEN}
+    )
+
+
+def _listed(entry: Any, where: str) -> Listed:  # noqa: ANN401 - whatever JSON holds
+    found = entry if isinstance(entry, Mapping) else {}
+    topic, partition = found.get("topic"), found.get("partition")
+    topic_id = found.get("topic_id", "")
+    if type(topic) is not str or type(partition) is not int or type(topic_id) is not str:
+        raise BadSettings("this names no topic and partition", where=where, remedy=_FORM)
+    return Listed(topic, partition, topic_id)

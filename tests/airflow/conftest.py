@@ -1,0 +1,43 @@
+"""A home of Airflow for these tests: sqlite in a temporary folder, and the DAGs to run.
+
+Airflow reads its settings as it is imported, so they are set as this file is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = Path(tempfile.mkdtemp(prefix="tierfold-airflow-"))
+DAGS = HOME / "dags"
+DAGS.mkdir()
+for example in (*(ROOT / "conf" / "airflow").glob("*.py"), ROOT / "tests/airflow/verb_dags.py"):
+    shutil.copy(example, DAGS)
+
+os.environ |= {
+    "AIRFLOW_HOME": str(HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+    "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "0",
+    "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2,4]"}),
+    "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+}
+sys.path.insert(0, str(DAGS))
+
+from airflow.utils.db import initdb  # noqa: E402  (its settings are above)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def airflow_home() -> Iterator[Path]:
+    """Make Airflow's database, and delete the home after the tests."""
+    initdb()
+    yield HOME
+    shutil.rmtree(HOME)

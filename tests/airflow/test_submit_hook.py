@@ -1,0 +1,85 @@
+"""A task that is killed ends spark-submit and its driver, and lets the driver clean up first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowException
+
+from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
+
+WAITS = """
+import os, pathlib, sys, time
+from tierfold.jobs.context.stopping import Stopped, stoppable
+folder = pathlib.Path(sys.argv[1])
+try:
+    with stoppable():
+        (folder / "pid").write_text(str(os.getpid()))
+        while True:
+            time.sleep(0.05)
+except Stopped as stopped:
+    (folder / "stopped").write_text(stopped.by)
+"""
+
+
+def awaited(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def hook() -> SubmitHook:
+    return SubmitHook(conn_id="spark_default", conf={})
+
+
+def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(WAITS, encoding="utf-8")
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            hook.run(str(script), [str(tmp_path)])
+        except AirflowException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    awaited(tmp_path / "pid")
+    driver = Path("/proc") / (tmp_path / "pid").read_text(encoding="utf-8")
+    assert driver.exists()
+    hook.on_kill()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+    assert (tmp_path / "stopped").read_text(encoding="utf-8") == "SIGTERM"
+    deadline = time.monotonic() + 10
+    while driver.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_where_spark_is_not_installed_the_error_says_so(
+    hook: SubmitHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AirflowException, match="spark-submit was not found on the PATH"):
+        hook.run("job.py", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_cluster"),
+    [
+        ({}, False),
+        ({"deploy_mode": "client"}, False),
+        ({"deploy_mode": "cluster"}, True),
+        ({"conf": {"spark.submit.deployMode": "cluster"}}, True),
+    ],
+)
+def test_the_mode_is_known(arguments: dict[str, object], is_cluster: bool) -> None:
+    assert SubmitHook(conn_id="spark_default", **arguments).is_cluster is is_cluster

@@ -1,0 +1,147 @@
+"""When superseded segments will be gone, by who wrote them and who serves the tier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import a_chain, a_segment, a_state, retired, seen
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
+from tierfold.compaction.deletion.superseded import (
+    Removal,
+    SupersededBytes,
+    all_gone_at_ms,
+    joined,
+    superseded_bytes,
+)
+from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
+from tierfold.compaction.model.segments import RetiredSegment
+
+DETACHED, BOUND, UNSET = TierBinding.DETACHED, TierBinding.BOUND, None
+COMPACT: Final = frozenset({"compact"})
+BOTH: Final = frozenset({"compact", "delete"})
+BROKER, OURS = "", "earlier"
+RETIRED_MS: Final = 50_000
+NEWEST_MS: Final = 1_000
+WEEK_MS: Final = 7 * DAY_MS
+VACUUM: Final = (Removal.VACUUM, RETIRED_MS + DAY_MS, "")
+RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
+NO_DELETE: Final = (Removal.KEPT, None, "cleanup.policy does not name delete")
+FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
+NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
+
+
+def entry(writer: str, newest_ms: int = NEWEST_MS, at_ms: int = RETIRED_MS) -> RetiredSegment:
+    segment = a_segment(0, 9, written_by_run=writer, max_timestamp_ms=newest_ms)
+    return replace(retired(segment), retired_at_ms=at_ms)
+
+
+@pytest.mark.parametrize(
+    ("binding", "writer", "policy", "retention_ms", "newest_ms", "expected"),
+    [
+        (DETACHED, BROKER, COMPACT, WEEK_MS, NEWEST_MS, VACUUM),
+        (DETACHED, OURS, COMPACT, WEEK_MS, NEWEST_MS, VACUUM),
+        (DETACHED, BROKER, BOTH, WEEK_MS, NEWEST_MS, VACUUM),
+        (DETACHED, BROKER, BOTH, -1, -1, VACUUM),
+        (BOUND, OURS, COMPACT, WEEK_MS, NEWEST_MS, VACUUM),
+        (UNSET, OURS, BOTH, -1, -1, VACUUM),
+        (BOUND, BROKER, COMPACT, WEEK_MS, NEWEST_MS, NO_DELETE),
+        (UNSET, BROKER, COMPACT, WEEK_MS, NEWEST_MS, NO_DELETE),
+        (BOUND, BROKER, BOTH, WEEK_MS, NEWEST_MS, RETENTION),
+        (UNSET, BROKER, BOTH, WEEK_MS, NEWEST_MS, RETENTION),
+        (UNSET, BROKER, BOTH, WEEK_MS, 0, (Removal.RETENTION, WEEK_MS, "")),
+        (UNSET, BROKER, BOTH, -1, NEWEST_MS, FOR_EVER),
+        (UNSET, BROKER, BOTH, 0, NEWEST_MS, (Removal.RETENTION, NEWEST_MS, "")),
+        (UNSET, BROKER, BOTH, WEEK_MS, -1, NO_TIME),
+    ],
+)
+def test_what_removes_a_superseded_segment_and_when(
+    binding: TierBinding | None,
+    writer: str,
+    policy: frozenset[str],
+    retention_ms: int,
+    newest_ms: int,
+    expected: tuple[Removal, int | None, str],
+) -> None:
+    rules = Rules(cleanup_policy=policy, tier_binding=binding, retention_ms=retention_ms)
+    (found,) = superseded_bytes([entry(writer, newest_ms)], rules)
+    assert (found.removal, found.gone_at_ms, found.why_kept) == expected
+    assert found.size_bytes == 1000
+
+
+def test_a_segment_whose_deletion_started_goes_on_every_tier() -> None:
+    going = replace(entry(BROKER), deletion_started_at_ms=RETIRED_MS + 2 * DAY_MS)
+    (found,) = superseded_bytes([going], Rules(cleanup_policy=COMPACT))
+    assert (found.removal, found.gone_at_ms, found.why_kept) == VACUUM
+
+
+def test_the_whole_log_of_an_overlapping_upload_goes() -> None:
+    upload = replace(entry(BROKER), segment=a_segment(5, 9, skipped_offsets=5, skipped_bytes=300))
+    (found,) = superseded_bytes([upload], Rules(tier_binding=DETACHED))
+    assert found.size_bytes == 1300
+
+
+@pytest.mark.parametrize("binding", [DETACHED, BOUND, UNSET])
+@pytest.mark.parametrize("writer", [BROKER, OURS])
+@pytest.mark.parametrize("late_ms", [-1, 0])
+def test_vacuum_deletes_at_the_promised_time_and_not_before(
+    binding: TierBinding | None, writer: str, late_ms: int
+) -> None:
+    rules = Rules(cleanup_policy=COMPACT, tier_binding=binding)
+    (promised,) = superseded_bytes([entry(writer)], rules)
+    now_ms = (promised.gone_at_ms or 10 * WEEK_MS) + late_ms
+    view = seen(a_state(a_chain(10, start_offset=10), retired=(entry(writer),)))
+    plan = deletion_plan_of(view, rules, VacuumLimits(now_ms=now_ms))
+    is_deleted = promised.removal is Removal.VACUUM and late_ms == 0
+    assert bool(plan.starting) is is_deleted
+
+
+def part(removal: Removal, gone_at_ms: int | None, why_kept: str = "") -> SupersededBytes:
+    return SupersededBytes(removal=removal, size_bytes=7, gone_at_ms=gone_at_ms, why_kept=why_kept)
+
+
+def test_parts_are_joined_by_removal_and_reason_with_the_latest_time() -> None:
+    kept, other = part(Removal.KEPT, None, "b"), part(Removal.KEPT, None, "a")
+    vacuums = part(Removal.VACUUM, 5), part(Removal.VACUUM, 9)
+    found = joined([kept, vacuums[0], other, kept, vacuums[1]])
+    assert found == (
+        replace(vacuums[1], size_bytes=14),
+        other,
+        replace(kept, size_bytes=14),
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([], None),
+        ([part(Removal.VACUUM, 5)], 5),
+        ([part(Removal.VACUUM, 5), part(Removal.RETENTION, 9)], 9),
+        ([part(Removal.VACUUM, 5), part(Removal.KEPT, None)], None),
+    ],
+)
+def test_all_are_gone_when_the_last_is(
+    parts: Sequence[SupersededBytes], expected: int | None
+) -> None:
+    assert all_gone_at_ms(parts) == expected
+
+
+def test_the_sentences() -> None:
+    rules = Rules(cleanup_policy=COMPACT)
+    by_vacuum, kept = superseded_bytes([entry(BROKER), entry(OURS)], rules)
+    assert by_vacuum.sentence == (
+        "1 000 superseded bytes go with the first `tierfold vacuum` after 1970-01-02T00:00:50.000Z"
+        " (a grace period of 1 d)"
+    )
+    assert kept.sentence == (
+        "1 000 superseded bytes stay: brokers wrote them and may serve them, and cleanup.policy"
+        " does not name delete. If no broker serves this tier, set tier.binding=detached"
+    )
+    (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH))
+    assert expired.sentence == (
+        "1 000 superseded bytes go when brokers expire them by retention.ms, after"
+        " 1970-01-08T00:00:01.000Z"
+    )

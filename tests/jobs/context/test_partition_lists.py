@@ -1,0 +1,140 @@
+"""A list of partitions selects exactly these, and documents are written once and read back."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs.tiers import key_of
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.jobs.context.documents import check_new, read_document, write_document
+from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
+from tierfold.jobs.context.scope import Listed, Scope
+
+ORDERS = [key_of("orders", number) for number in range(3)]
+PAYMENTS = key_of("payments")
+OLD_PAYMENTS = key_of("payments", incarnation=1)
+ALL = [*ORDERS, PAYMENTS, OLD_PAYMENTS]
+
+
+def listed(*entries: Any) -> frozenset[Listed]:
+    return partitions_in(list(entries), where="made up")
+
+
+def entry(topic: str, partition: int, **more: str) -> dict[str, Any]:
+    return {"topic": topic, "partition": partition, **more}
+
+
+def test_a_list_selects_exactly_its_partitions_in_the_order_of_the_tier() -> None:
+    scope = Scope(listed=listed(entry("orders", 2), entry("orders", 0)))
+    assert scope.chosen(ALL) == [ORDERS[0], ORDERS[2]]
+
+
+def test_an_entry_without_an_id_names_every_topic_of_that_name() -> None:
+    assert Scope(listed=listed(entry("payments", 0))).chosen(ALL) == [PAYMENTS, OLD_PAYMENTS]
+
+
+def test_an_entry_with_an_id_names_one_topic() -> None:
+    one = listed(entry("payments", 0, topic_id=OLD_PAYMENTS.topic_id))
+    assert Scope(listed=one).chosen(ALL) == [OLD_PAYMENTS]
+
+
+def test_an_entry_with_and_one_without_an_id_name_a_partition_once() -> None:
+    both = listed(entry("orders", 0), entry("orders", 0, topic_id=ORDERS[0].topic_id))
+    assert Scope(listed=both).chosen(ALL) == [ORDERS[0]]
+
+
+def test_patterns_choose_among_the_listed_partitions() -> None:
+    both = listed(entry("orders", 1), entry("payments", 0))
+    assert Scope(listed=both, topics=("pay*",)).chosen(ALL) == [PAYMENTS, OLD_PAYMENTS]
+
+
+def test_an_empty_list_selects_nothing_and_no_list_everything() -> None:
+    assert Scope(listed=frozenset(), topics=("orders",)).chosen(ALL) == []
+    assert Scope().chosen(ALL) == ALL
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (entry("orders", 7), "no partition orders-7:"),
+        (entry("orders", 0, topic_id="x"), "no partition orders-0 with the id x"),
+    ],
+)
+def test_a_list_of_another_tier_is_refused(missing: dict[str, Any], words: str) -> None:
+    scope = Scope(listed=listed(entry("orders", 0), missing))
+    with pytest.raises(BadSettings, match=words.removesuffix(":")):
+        scope.chosen(ALL)
+
+
+def test_a_document_lists_what_is_ready_for_the_next_verb() -> None:
+    outcomes = ("planned", "refused", "nothing_to_do", "compacted", "left", "sound", "failed")
+    entries = [entry("orders", at, outcome=name) for at, name in enumerate(outcomes)]
+    found = partitions_in({"partitions": entries, "verb": "plan"}, where="made up")
+    assert sorted(one.partition for one in found) == [0, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "text",
+        {},
+        {"partitions": "orders-0"},
+        [1],
+        ["orders-0"],
+        [entry("orders", True)],
+        [{"topic": "orders"}],
+        [{"partition": 0}],
+        [{"topic": "orders", "partition": 0, "topic_id": None}],
+    ],
+)
+def test_what_is_no_list_of_partitions_is_refused(document: object) -> None:
+    with pytest.raises(BadSettings, match=r"made up.*tierfold plan --json"):
+        partitions_in(document, where="made up")
+
+
+def test_a_file_is_read_and_stdin_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "plan.json"
+    place.write_text(json.dumps([entry("orders", 1)]), encoding="utf-8")
+    assert partitions_from(str(place)) == {Listed("orders", 1)}
+    monkeypatch.setattr("sys.stdin", io.StringIO(place.read_text(encoding="utf-8")))
+    assert partitions_from("-") == {Listed("orders", 1)}
+
+
+def test_a_file_that_is_no_json_or_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("orders-0", encoding="utf-8")
+    with pytest.raises(BadSettings, match="this is no JSON"):
+        partitions_from(str(tmp_path / "plan.json"))
+    with pytest.raises(UnreadableObject, match=r"nothing\.json"):
+        partitions_from(str(tmp_path / "nothing.json"))
+
+
+def test_a_document_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = str(tmp_path / "new folder" / "document.json")
+    check_new(place)
+    write_document(place, {"verb": "plan"})
+    assert json.loads(read_document(place)) == {"verb": "plan"}
+    with pytest.raises(BadSettings, match="Choose a name that no run has used"):
+        check_new(place)
+    with pytest.raises(UnreadableObject, match="nothing is ever overwritten"):
+        write_document(place, {"verb": "compact"})
+    assert json.loads(read_document(place)) == {"verb": "plan"}
+    monkeypatch.chdir(tmp_path)
+    write_document("here.json", {})
+    assert read_document(str(tmp_path / "here.json")) == "{}"
+
+
+def test_a_document_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnreadableObject, match="cannot make this folder"):
+        write_document(str(tmp_path / "file" / "document.json"), {})
+
+
+@pytest.mark.parametrize("place", ["s3://bucket", "", "https://host/x.json"])
+def test_a_place_that_is_no_document_is_refused(place: str) -> None:
+    with pytest.raises(BadSettings):
+        write_document(place, {})
