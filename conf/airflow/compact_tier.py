@@ -12,8 +12,8 @@ from typing import Any
 from airflow.sdk import DAG, Param, TriggerRule, task, task_group
 from airflow.sdk.exceptions import AirflowFailException
 
-from tierfold.jobs.airflow_tasks.tierfold_operator import TierfoldOperator
 from tierfold.jobs.airflow_tasks.partition_groups import partition_groups
+from tierfold.jobs.airflow_tasks.tierfold_operator import TierfoldOperator
 
 WHERE: dict[str, Any] = {
     "tier": "{{ params.tier }}",
