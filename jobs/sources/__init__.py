@@ -4,7 +4,6 @@
     segment_planning  plans a read on the driver
     segment_tasks     reads what a task was assigned, on a worker
     segment_options   its columns and options
-    segment_filters   the filters that are applied before bytes are read
     latest            all records of a tier, or the newest of each key
     catalog_tables    the catalog's tables
 """

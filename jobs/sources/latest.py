@@ -45,7 +45,7 @@ def records(
 ) -> DataFrame:
     """Return the committed records of the partitions in scope, with these columns.
 
-    The partitions are chosen now; their records are read anew whenever the DataFrame is used.
+    The partitions are chosen now, their segments when the DataFrame is first used.
     Raises BadSettings for an unknown column, topic or partition.
     """
     keys = scope.chosen(context.tier.partitions())

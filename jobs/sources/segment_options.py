@@ -7,6 +7,7 @@ The name of `leader_epoch`, which Spark's source lacks, is the catalog's.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,8 @@ from pyspark.sql.types import (
 )
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy
+from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.given_layout import OPTIONS as LAYOUT_OPTIONS
 from tierfold.jobs.settings.given_layout import GivenLayout
@@ -39,6 +41,9 @@ READ_UNCOMMITTED: Final = "read_uncommitted"
 
 LIVE: Final = "live"
 ORIGINAL: Final = "original"
+
+_EVERY_OFFSET: Final = OffsetSpan(start=0, end=LONG_MAX)
+_SPAN: Final = re.compile(r"\s*([0-9]{0,18})\s*:\s*([0-9]{0,18})\s*", re.ASCII)
 
 _STRATEGIES: Final = tuple(strategy.value for strategy in CompactionStrategy)
 
@@ -118,6 +123,11 @@ OPTIONS: Final = {
         "Shell patterns, separated by commas. A name without wildcards must exist.",
     ),
     "partitions": ("*", "Shell patterns for the number, separated by commas."),
+    "offsets": (
+        "",
+        "`FIRST:END`, half-open, of every partition; either may be left out. Only these offsets are"
+        " read, by means of the offset index.",
+    ),
     "isolation.level": (
         READ_COMMITTED,
         "`read_committed` omits aborted records, and all records from the first open transaction"
@@ -156,6 +166,8 @@ class Request:
     is_committed: bool
     """`read_committed`."""
     columns: tuple[str, ...]
+    offsets: OffsetSpan = _EVERY_OFFSET
+    """The only offsets that are read."""
     assigned: frozenset[tuple[str, int]] | None = None
     """The only topics and partitions that are read; None: all in scope."""
     is_original: bool = False
@@ -197,6 +209,7 @@ def request_of(options: Mapping[str, str]) -> Request:
         else Scope(topics=tuple(sorted({topic for topic, _ in assigned}))),
         is_committed=level == READ_COMMITTED,
         columns=columns,
+        offsets=_offsets(given),
         assigned=assigned,
         is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
         versions=_versions(given),
@@ -277,6 +290,21 @@ def _versions(given: Mapping[str, str]) -> VersionSource:
             remedy="Name a header for the strategy header only.",
         )
     return VersionSource(strategy=strategy, header=header)
+
+
+def _offsets(given: Mapping[str, str]) -> OffsetSpan:
+    """The span in the option `offsets`; raises BadSettings if it is malformed."""
+    found = _SPAN.fullmatch(given.get("offsets", ":"))
+    if found is None:
+        raise BadSettings(
+            f"offsets is {given['offsets']!r}",
+            where=FORMAT,
+            remedy="Write FIRST:END, such as 12000:13000, 12000: or :13000.",
+        )
+    first, end = found.groups()
+    return OffsetSpan(
+        start=int(first or _EVERY_OFFSET.start), end=int(end or _EVERY_OFFSET.end)
+    )
 
 
 def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:

@@ -5,13 +5,12 @@ Spark's workers do not import this module: the catalog's packages are on the dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -19,11 +18,11 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.discovery import aborted_in, last_stable_in, viewed
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions
-from tierfold.jobs.sources.segment_filters import Wanted, pushed
 from tierfold.jobs.sources.segment_options import FORMAT, Request
 from tierfold.jobs.sources.segment_tasks import TaskReader, in_one_sentence
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of
@@ -33,28 +32,16 @@ _TASK_BYTES: Final = 64 * 2**20  # Log bytes per task; decoded they are a few ti
 _OPEN_BYTES: Final = 4 * 2**20  # The cost of opening a log in bytes, as in Spark's file sources.
 
 
-@dataclass(frozen=True, slots=True)
-class _WhereAllowed:
-    """`pushFilters`, which Spark calls only if its setting allows filters.
-
-    While the setting is off, Spark refuses a reader that overrides the method, because filters
-    could be lost. None is lost here: without a call, Spark applies them all.
-    """
-
-    take: Callable[[list[Filter]], Iterable[Filter]]
-    __func__: Any = DataSourceReader.pushFilters
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self.take(filters)
-
-
 class SegmentReader(DataSourceReader):
-    """Plans the read; the workers receive only its `TaskReader`."""
+    """Plans the read; the workers receive only its `TaskReader`.
+
+    It takes no filters, so that it has no `pushFilters`: Spark 4.2 keeps the plan of a DataFrame's
+    first query, and would answer later queries from what the filters of the first one left.
+    """
 
     def __init__(self, context: RunContext, request: Request, schema: StructType) -> None:
         self._context = context
         self._request = request
-        self._wanted = Wanted()
         self._tasks = TaskReader(
             open_tier=context.tier_opener(),
             schema=to_arrow_schema(schema, timezone="UTC"),
@@ -65,25 +52,15 @@ class SegmentReader(DataSourceReader):
         """Leave the catalog, and this module, on the driver."""
         return TaskReader, (self._tasks.open_tier, self._tasks.schema, self._tasks.versions)
 
-    @property
-    def pushFilters(self) -> _WhereAllowed:  # noqa: N802
-        """Take the filters on topic, partition and offset; return the rest."""
-        return _WhereAllowed(self._push)
-
-    def _push(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._wanted, left = pushed(filters)
-        return left
-
     @in_one_sentence()
     def partitions(self) -> list[InputPartition]:
         """Return the pieces of the live segments, assigned to tasks in offset order.
 
         Raises CorruptLog if a partition in scope is corrupt, UnreadableObject if it cannot be read.
-        Partitions that a filter excludes are not inspected.
         """
-        known = [partition for partition in self._in_scope() if self._wanted.holds(partition.key)]
         with ThreadPoolExecutor(READERS) as pool:
-            pieces = [piece for found in pool.map(self._pieces, known) for piece in found]
+            found = pool.map(self._pieces, self._in_scope())
+            pieces = [piece for of_partition in found for piece in of_partition]
         return [InputPartition(task) for task in _tasks(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -114,11 +91,12 @@ class SegmentReader(DataSourceReader):
         view = known.refusal or viewed(self._context, known.key, known.state, known.listed)
         if isinstance(view, Refusal):
             raise CorruptLog(view.detail, where=str(known.key), remedy=view.remedy)
-        end, segments = view.next_offset, self._segments(view, known.listed)
+        wanted, segments = self._request.offsets, self._segments(view, known.listed)
+        end = wanted.end
         aborted: tuple[AbortedTransaction, ...] = ()
         if self._request.is_committed:
             last_stable = last_stable_in(self._context, view.key, view.segments)
-            end = view.next_offset if last_stable is None else last_stable.offset
+            end = wanted.end if last_stable is None else min(wanted.end, last_stable.offset)
             # Those of all segments: a marker may be in a later segment than its data.
             aborted = aborted_in(self._context, view.key, segments)
         return [
@@ -128,7 +106,7 @@ class SegmentReader(DataSourceReader):
                 self._context.tier,
                 view.key,
                 segment,
-                self._wanted.within(segment.start_offset, min(segment.next_offset, end)),
+                OffsetSpan(start=wanted.start, end=end),
                 aborted,
                 _TASK_BYTES,
             )

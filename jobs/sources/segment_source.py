@@ -13,8 +13,6 @@ catalog, only where a read is planned: on the driver.
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -28,18 +26,12 @@ from tierfold.jobs.spark.worker_daemon import silent_planning, workers_used_once
 # Spark's planning workers load this module before any other of tierfold.
 silent_planning()
 
-_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: SparkSession) -> None:
-    """Register the format with `spark`, and enable filters for its Python data sources.
-
-    Without filters a query returns the same records but reads more bytes.
-    """
+    """Register the format with `spark`."""
     source = SegmentsOnEncryptedDisks if encrypts_disk(spark) else KafkaSegments
     with workers_used_once(spark):  # Spark first searches for data sources by itself.
         spark.dataSource.register(source)
-    spark.conf.set(_PUSHDOWN, "true")
 
 
 class KafkaSegments(DataSource):

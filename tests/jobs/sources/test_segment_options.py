@@ -7,6 +7,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.sources.segment_options import (
     COLUMNS,
@@ -29,6 +30,7 @@ def test_only_the_tier_is_required() -> None:
     assert request.assigned is None
     assert not request.is_original
     assert request.versions == VersionSource()
+    assert request.offsets == OffsetSpan(start=0, end=2**63 - 1)
 
 
 def test_the_case_of_an_option_does_not_matter() -> None:
@@ -81,6 +83,9 @@ def test_the_strategy_decides_the_version() -> None:
         ({"path": "/t", "assign": '{"a": [true]}'}, "Write JSON such as"),
         ({"path": "/t", "assign": '{"a": [0]}', "topics": "a"}, "omit the options topics and"),
         ({"path": "/t", "assign": '{"a": [0]}', "partitions": "0"}, "omit the options"),
+        ({"path": "/t", "offsets": "5"}, "offsets is '5'. Write FIRST:END, such as 12000:13000"),
+        ({"path": "/t", "offsets": "-1:5"}, "offsets is '-1:5'"),
+        ({"path": "/t", "offsets": "1:5:9"}, "offsets is '1:5:9'"),
         ({}, "no tier is named"),
         ({"path": ""}, "no tier is named"),
         ({"path": "/t", "topic": "a"}, "there is no option topic. The options are path, catalog,"),
