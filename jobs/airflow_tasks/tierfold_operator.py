@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
-from airflow.sdk.exceptions import AirflowException
 
 import tierfold
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.jobs.airflow_tasks.outcomes import error_of, shortened, summary
 from tierfold.jobs.airflow_tasks.spark_submit import Submission, hook_of, own_script, submitted
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
-from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.context.stopping import stoppable
 from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
 
 if TYPE_CHECKING:
@@ -139,12 +138,9 @@ class TierfoldOperator(BaseOperator):
         return keywords
 
     def _in_this_process(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        verb = getattr(tierfold, self.verb)
-        try:
-            with stoppable():
-                result = verb(self.tier, **keywords)
-        except Stopped as stopped:
-            raise AirflowException(str(stopped)) from None
+        # A signal ends the verb between two steps, once its claims are released.
+        with stoppable():
+            result = getattr(tierfold, self.verb)(self.tier, **keywords)
         # As JSON has it, without tuples, so that it is the same document under spark-submit.
         document: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
         return document
