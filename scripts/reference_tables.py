@@ -38,7 +38,7 @@ def functions() -> str:
         (f"`{name}`", ", ".join(f"`{of.name}` {of.dataType.simpleString()}" for of in columns))
         for name, columns in found
     )
-    return _table(("function", "columns"), rows)
+    return table(("function", "columns"), rows)
 
 
 def settings() -> str:
