@@ -2,8 +2,8 @@
 
 Each topic is read by its own `compaction.strategy`. Spark's window ranks the records of a key as
 the cleaner does (`compaction.cleaning`, KIP-280): by version, a record without one last, then by
-offset. A filter on the rank lets Spark drop the losers of each task before the shuffle
-(`InferWindowGroupLimit`), so only the winners of each task cross it.
+offset. A filter on the rank lets Spark drop a task's older records before the shuffle
+(`InferWindowGroupLimit`), so only the newest of each key and task cross it.
 """
 
 from __future__ import annotations
