@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from scripts import overview, reference_tables, transcripts
+from scripts import document_tables, overview, python_reference, reference_tables, transcripts
 from scripts.transcripts import ROOT
 
 PAGES: Final = tuple(
@@ -24,6 +24,11 @@ _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "options": reference_tables.options,
     "functions": reference_tables.functions,
     "settings": reference_tables.settings,
+    "documents": document_tables.documents,
+    "runs": document_tables.runs,
+    "functions": python_reference.functions,
+    "keywords": python_reference.keyword_arguments,
+    "result": python_reference.result,
 }
 _PART: Final = re.compile(
     r"(?<=<!-- make pages: )(\w+)( -->\n).*?(?=^<!-- end -->)", re.MULTILINE | re.DOTALL

@@ -22,13 +22,13 @@ def columns() -> str:
         (f"`{of.name}`", f"`{of.dataType.simpleString()}`", of.metadata["comment"])
         for of in COLUMNS
     )
-    return _table(("column", "type", "what it is"), rows)
+    return table(("column", "type", "what it is"), rows)
 
 
 def options() -> str:
     """Return the table of the options of `kafka-segments`."""
     rows = ((f"`{name}`", default or "none", doc) for name, (default, doc) in OPTIONS.items())
-    return _table(("option", "default", "what it does"), rows)
+    return table(("option", "default", "what it does"), rows)
 
 
 def functions() -> str:
@@ -44,7 +44,7 @@ def functions() -> str:
 def settings() -> str:
     """Return the table of all settings."""
     head = ("setting", "default", "unit", "allowed", "broker's name", "source", "what it does")
-    return _table(head, map(_setting, SETTINGS))
+    return table(head, map(_setting, SETTINGS))
 
 
 def _setting(setting: Setting) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ def verbs() -> str:
         for row in found:
             verbs_of.setdefault(row, []).append(name)
     shared = {row: names for row, names in verbs_of.items() if len(names) > 1}
-    table = _table(
+    shared_table = table(
         ("option", "verbs", "what it does"),
         ((option, ", ".join(names), said) for (option, said), names in shared.items()),
     )
     sections = (_section(name, [row for row in rows[name] if row not in shared]) for name in rows)
-    return "\n## Options that several verbs have\n\n" + table + "".join(sections)
+    return "\n## Options that several verbs have\n\n" + shared_table + "".join(sections)
 
 
 def _rows(command: click.Command) -> list[_Row]:
@@ -93,12 +93,13 @@ def _section(name: str, own: list[_Row]) -> str:
     prose, _, examples = inspect.cleandoc(command.help or "").partition("\n\n\b\n")
     title, _, commands = examples.partition("\n")
     usage = " ".join(command.collect_usage_pieces(click.Context(command)))
-    table = [_table(("option", "what it does"), own)] if own else []
+    own_table = [table(("option", "what it does"), own)] if own else []
     console = "```console\n" + re.sub(r"^ *", "$ ", commands, flags=re.MULTILINE) + "\n```\n"
-    parts = [f"## {name}\n", f"{prose}\n", f"    tierfold {name} {usage}\n", *table]
+    parts = [f"## {name}\n", f"{prose}\n", f"    tierfold {name} {usage}\n", *own_table]
     return "\n" + "\n".join([*parts, f"{title}\n", console])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of a page."""
     lines = (head, ["---"] * len(head), *rows)
     return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---")

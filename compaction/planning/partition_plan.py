@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.strategies import strategy_change
 from tierfold.compaction.planning.eligibility import (
     DirtyRatio,
@@ -39,6 +39,8 @@ class PartitionPlan:
     """The newest producer snapshot in view; read only if `needs_producers`."""
     epoch: int = 0
     """The compaction epoch in the catalog's row; 0: no row."""
+    retired: tuple[RetiredSegment, ...] = field(default=(), repr=False)
+    """The replaced segments that the row lists."""
 
     @property
     def is_due(self) -> bool:

@@ -14,6 +14,7 @@ from tierfold.compaction.deletion.superseded import (
     joined,
     superseded_bytes,
 )
+from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
 from tierfold.compaction.model.wording import timestamp_text
@@ -90,9 +91,9 @@ class PartitionReport:
     """How dirty and how overdue it was; None if it was not inspected."""
     should_have_rolled_at_ms: int | None = None
     """The earliest time at which its active segment should have rolled; None: not due yet."""
-    superseded: tuple[SupersededBytes, ...] = ()
-    """What the partition's row lists as replaced, and when it will be gone; in a plan, also what
-    the plan would replace."""
+    superseded: tuple[SupersededBytes, ...] | None = None
+    """The replaced segments that the row lists, and when they will be gone; in a plan, also what
+    the plan would replace. None: unknown, because the partition is refused."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -100,10 +101,12 @@ class PartitionReport:
         entry = asdict(self)
         key = entry.pop("key")
         del entry["superseded"]
-        gone_at_ms = all_gone_at_ms(self.superseded)
-        entry["superseded_bytes"] = sum(part.size_bytes for part in self.superseded)
+        parts = self.superseded or ()
+        gone_at_ms, is_known = all_gone_at_ms(parts), self.superseded is not None
+        size_bytes = sum(part.size_bytes for part in parts)
+        entry["superseded_bytes"] = size_bytes if is_known else None
         entry["superseded_gone_at"] = None if gone_at_ms is None else timestamp_text(gone_at_ms)
-        entry["superseded_note"] = "; ".join(part.sentence for part in self.superseded)
+        entry["superseded_note"] = "; ".join(part.sentence for part in parts)
         if self.outcome == PLANNED:
             entry["counts"] = None  # Not zeros: nothing has been scanned.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
@@ -140,11 +143,11 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 
 def planned_report(partition: PartitionPlan) -> PartitionReport:
     """Report the plan; the report is final unless the partition is then compacted."""
-    row = None if partition.view is None else partition.view.state
+    is_refused = isinstance(partition.choice, Refusal)
     return replace(
         _planned(partition),
         epoch=partition.epoch,
-        superseded=() if row is None else superseded_bytes(row.retired, partition.rules),
+        superseded=None if is_refused else superseded_bytes(partition.retired, partition.rules),
         ratio=partition.ratio,
         should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
     )
@@ -190,7 +193,9 @@ def with_sources_superseded(
     )
     return replace(
         planned,
-        superseded=joined((*planned.superseded, *superseded_bytes(sources, partition.rules))),
+        superseded=joined(
+            (*(planned.superseded or ()), *superseded_bytes(sources, partition.rules))
+        ),
     )
 
 

@@ -158,10 +158,11 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
 def _surveyed(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionPlan:
-    epoch = 0 if known.state is None else known.state.epoch
+    epoch, retired = (0, ()) if known.state is None else (known.state.epoch, known.state.retired)
     found = rest_by_policy(rules) or inspected(context, known)
     if not isinstance(found, PartitionView):
-        return PartitionPlan(key=known.key, rules=rules, choice=found, epoch=epoch)
+        plan = PartitionPlan(key=known.key, rules=rules, choice=found)
+        return replace(plan, epoch=epoch, retired=retired)
     try:
         is_forced = first_dirty is not None
         is_needed = needs_producers(found, context.now_ms, is_forced=is_forced)
@@ -170,7 +171,7 @@ def _surveyed(
         plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         plan = PartitionPlan(key=known.key, rules=rules, choice=refusal_of(error, str(known.key)))
-    return replace(plan, epoch=epoch)
+    return replace(plan, epoch=epoch, retired=retired)
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:

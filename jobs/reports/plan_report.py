@@ -185,7 +185,7 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
 def _print_superseded(console: Console, reports: Sequence[PartitionReport]) -> None:
     """Print when superseded bytes will be gone, of all partitions together."""
     is_plan = any(report.outcome == PLANNED for report in reports)
-    for part in joined(part for report in reports for part in report.superseded):
+    for part in joined(part for report in reports for part in report.superseded or ()):
         at_most = "At most " if is_plan else ""
         console.print(f"{at_most}{part.sentence}.", soft_wrap=True, style="dim")
 
