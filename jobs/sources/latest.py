@@ -28,6 +28,7 @@ from tierfold.jobs.sources.segment_options import (
     USUAL_COLUMNS,
     layout_as_options,
     schema_of,
+    store_as_options,
 )
 from tierfold.jobs.sources.segment_source import register
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -106,6 +107,7 @@ def _read(
     frames = [
         spark.read.format(FORMAT)
         .options(**_options(source), **layout_as_options(context.layout_options))
+        .options(**store_as_options(context.catalog_options))
         .option("catalog", context.catalog_uri)
         .option("assign", json.dumps(numbers))
         .option("columns", ",".join(schema.names))
