@@ -26,7 +26,7 @@ _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": reference_tables.settings,
     "documents": document_tables.documents,
     "runs": document_tables.runs,
-    "functions": python_reference.functions,
+    "calls": python_reference.calls,
     "keywords": python_reference.keyword_arguments,
     "result": python_reference.result,
 }
