@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from scripts import overview, python_reference, reference_tables, transcripts
+from scripts import document_tables, overview, python_reference, reference_tables, transcripts
 from scripts.transcripts import ROOT
 
 PAGES: Final = tuple(
@@ -22,8 +22,11 @@ _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "verbs": reference_tables.verbs,
     "columns": reference_tables.columns,
     "options": reference_tables.options,
+    "functions": reference_tables.functions,
     "settings": reference_tables.settings,
-    "functions": python_reference.functions,
+    "documents": document_tables.documents,
+    "runs": document_tables.runs,
+    "calls": python_reference.calls,
     "keywords": python_reference.keyword_arguments,
     "result": python_reference.result,
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from tierfold.jobs.api.table_functions import PLAN, PLAN_COLUMNS, STATUS, STATUS_COLUMNS
 from tierfold.jobs.cli.commands import tierfold
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, SETTINGS, Setting
 from tierfold.jobs.sources.segment_options import COLUMNS, OPTIONS
@@ -28,6 +29,16 @@ def options() -> str:
     """Return the table of the options of `kafka-segments`."""
     rows = ((f"`{name}`", default or "none", doc) for name, (default, doc) in OPTIONS.items())
     return table(("option", "default", "what it does"), rows)
+
+
+def functions() -> str:
+    """Return the table of the functions of SQL and their columns."""
+    found = ((STATUS, STATUS_COLUMNS), (PLAN, PLAN_COLUMNS))
+    rows = (
+        (f"`{name}`", ", ".join(f"`{of.name}` {of.dataType.simpleString()}" for of in columns))
+        for name, columns in found
+    )
+    return table(("function", "columns"), rows)
 
 
 def settings() -> str:

@@ -30,10 +30,10 @@ from tierfold.storage.segments.segment_tables import SegmentTables, segment_tabl
 from tierfold.storage.segments.segment_walk import WalkedBatch, mapped, walk, walk_log
 from tierfold.storage.tiers.aiven.manifest import read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
+    NAMES,
     ObjectNames,
     Suffix,
     partition_of,
-    segment_of,
 )
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
@@ -96,7 +96,7 @@ def _walked(path: Path, layout: LayoutOptions) -> Iterator[WalkedBatch]:
 def _stored(path: Path, layout: LayoutOptions) -> NDArray[np.uint8] | None:
     """The decoded log of a segment in Aiven's layout; None: the file is the log."""
     manifest = path.with_suffix(f".{Suffix.MANIFEST}")
-    found = segment_of(path.name)
+    found = NAMES.parse(path.name)
     topic = ObjectNames("").topic_of(path.absolute().parent.parent.name)
     number = partition_of(path.absolute().parent.name)
     if not manifest.exists() or found is None or topic is None or number is None:

@@ -10,7 +10,7 @@ Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSeg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_own_id, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import (
     Bytes,
-    ObjectEntry,
     ObjectStore,
     ObjectWriter,
     StoredChecksum,
@@ -46,18 +45,24 @@ from tierfold.storage.tiers.remote_tier import (
     leaves,
 )
 from tierfold.storage.tiers.request_counts import Requests
+from tierfold.storage.tiers.segment_names import (
+    SegmentNames,
+    by_partition,
+    incomplete_uploads,
+    object_name,
+)
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
 """The folder that Kafka makes in the configured one."""
 
 _PARTITION_MAX: Final = 2**31 - 1
-_OFFSET_MAX: Final = 2**63 - 1
 _PARTITION: Final = re.compile(rf"({TOPIC_PATTERN})-(0|[1-9][0-9]{{0,9}})-({KAFKA_UUID_PATTERN})")
 
 REQUIRED_PARTS: Final = tuple(part for part in PARTS if part is not Part.TRANSACTION_INDEX)
 """Every segment has these (Kafka `LogSegmentData`)."""
 
-_SEGMENT: Final = re.compile(rf"([0-9]{{20}})-({KAFKA_UUID_PATTERN})\.({'|'.join(PARTS)})")
+NAMES: Final = SegmentNames(suffixes=PARTS, required=REQUIRED_PARTS)
+"""The names of its files."""
 
 
 def existing_folder(text: str) -> Path:
@@ -132,22 +137,15 @@ class LocalTieredStorage(RemoteTier):
     ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
         folders = {partition_folder(key): key for key in keys}
-        return {
-            folders[folder]: found if isinstance(found, Exception) else _listing(found)
-            for folder, found in self.store.list_each(tuple(folders)).items()
-        }
+        return by_partition(folders, self.store.list_each(tuple(folders)), NAMES.listing)
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
         folders = {partition_folder(key): key for key in keys}
-        return {
-            folders[folder]: found
-            if isinstance(found, Exception)
-            else tuple(_incomplete(entry) for entry in found)
-            for folder, found in self.store.unfinished_each(tuple(folders)).items()
-        }
+        found = self.store.unfinished_each(tuple(folders))
+        return by_partition(folders, found, incomplete_uploads)
 
     def delete_upload(self, object_key: str) -> None:
         """See `RemoteTier.delete_upload`."""
@@ -272,30 +270,10 @@ class StagedFiles(StagedSegment):
 
 def part_key(address: SegmentAddress, part: Part) -> str:
     """The part's key in the store; raises UnreadableObject as `partition_folder` does."""
-    name = f"{address.start_offset:020d}-{address.segment_id}.{part.value}"
-    found = f"{partition_folder(address.key)}/{name}"
+    found = f"{partition_folder(address.key)}/{object_name(address, part.value)}"
     if found.count("/") != 2:
         raise leaves(found, "partition's folder")
     return found
-
-
-def _listing(entries: Iterable[ObjectEntry]) -> Listing:
-    parts: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
-    for entry in entries:
-        name = segment_name(entry.key.rpartition("/")[2])
-        if name is not None:
-            start_offset, segment_id, part = name
-            parts.setdefault((start_offset, segment_id), {})[part.value] = entry
-    return tuple(
-        ListedSegment(
-            segment_id=segment_id,
-            start_offset=start_offset,
-            parts=tuple(sorted((part, entry.size_bytes) for part, entry in found.items())),
-            missing_parts=tuple(part for part in REQUIRED_PARTS if part not in found),
-            modified_ms=max(entry.modified_ms for entry in found.values()),
-        )
-        for (start_offset, segment_id), found in sorted(parts.items())
-    )
 
 
 def partition_folder(key: PartitionKey) -> str:
@@ -316,29 +294,6 @@ def partition_key(folder: str) -> PartitionKey | None:
     if found is None or not is_topic(found[1]) or int(found[2]) > _PARTITION_MAX:
         return None
     return PartitionKey(topic=found[1], partition=int(found[2]), topic_id=found[3])
-
-
-def segment_name(file: str) -> tuple[int, str, Part] | None:
-    """Start offset, segment id and part of a file's name; None if it is no segment's."""
-    found = _SEGMENT.fullmatch(file)
-    if found is None or int(found[1]) > _OFFSET_MAX:
-        return None
-    return int(found[1]), found[2], Part(found[3])
-
-
-def _incomplete(entry: ObjectEntry) -> IncompleteUpload:
-    return IncompleteUpload(
-        object_key=entry.key,
-        size_bytes=entry.size_bytes,
-        modified_ms=entry.modified_ms,
-        is_own=_is_own(entry.key.rpartition("/")[2]),
-    )
-
-
-def _is_own(name: str) -> bool:
-    """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
-    found = _SEGMENT.match(name)
-    return name.startswith(".") or (found is not None and is_own_id(found[2]))
 
 
 def _no_tier(where: str, found: Sequence[str], *, in_bucket: bool) -> BadSettings:

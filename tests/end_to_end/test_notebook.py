@@ -1,11 +1,11 @@
-"""The notebook runs in a new kernel from any folder, and shows what it promises."""
+"""The notebooks run in a new kernel from any folder, and show what they promise."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +18,15 @@ from tests.jobs.commands import ROOT, users_environment
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import SAMPLE, records_in
 from tests.storage.emulators import IDENTITY, moto, uploaded
+from tests.storage.tiers.aiven_samples import ZSTD
 from tierfold.compaction.model.wording import spaced
+from tierfold.storage.segments.segment_reader import read_segment
 
-NOTEBOOK: Final = ROOT / "notebooks" / "compact_the_sample.ipynb"
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 KEY: Final = 4
 VALUE: Final = 5
+LOGS: Final = sorted(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
 TIER_CELL: Final = "shutil.copytree("
-SESSION: Final = "with_delta(SparkSession.builder"
 A_MINUTE_LATER: Final = """
 import time
 
@@ -43,151 +44,230 @@ time.sleep(2)  # The workers' messages come through the JVM.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The outputs of an executed notebook, and its folders."""
+    """The outputs of cells."""
 
     outputs: list[Any]
-    working_folder: Path
-    tier: Path
-    on_s3: list[Any]
-    """The outputs of its cells once more, with a tier in a bucket."""
 
     @property
     def text(self) -> str:
-        """All printed text, without colours."""
+        """All text, without colours."""
         said = (
-            output.get("text") or output.get("data", {}).get("text/plain", "") for output in self
+            output.get("text") or output.get("data", {}).get("text/plain", "")
+            for output in self.outputs
         )
         return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(said))
 
     @property
     def images(self) -> list[bytes]:
-        """Its figures."""
-        pictures = (output.get("data", {}).get("image/png") for output in self)
+        """The figures."""
+        pictures = (output.get("data", {}).get("image/png") for output in self.outputs)
         return [base64.b64decode(picture) for picture in pictures if picture is not None]
 
-    def counted(self, what: str) -> tuple[int, int]:
-        """A row of its table: before, after."""
-        (row,) = re.findall(rf"^{what} +(\d+) +(\d+)$", self.text, re.MULTILINE)
-        return int(row[0]), int(row[1])
+    def numbers(self, pattern: str) -> list[int]:
+        """The numbers in the one line that the pattern matches."""
+        (found,) = re.findall(rf"^'?{pattern}'?$", self.text, re.MULTILINE)
+        return [int(number) for number in ([found] if isinstance(found, str) else found)]
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.outputs)
+    def is_quiet(self) -> bool:
+        """Nothing went wrong in silence."""
+        return "Traceback" not in self.text and "WARN " not in self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Where a notebook runs."""
+
+    working: Path
+    temporary: Path
+    home: Path
+
+    @property
+    def tier(self) -> Path:
+        """The copy of the sample that it made."""
+        (tier,) = self.temporary.glob("tierfold-*")
+        return tier
+
+    def run(self, cells: Any) -> None:
+        """Execute the notebook; a cell that fails is an error here."""
+        folder = {"metadata": {"path": str(self.working)}}
+        environment = {name: t for name, t in users_environment().items() if "PYTEST" not in name}
+        # The kernel uses this tree's code, folders that the test can read, and no user's settings.
+        own = {"PYTHONPATH": ROOT, "TMPDIR": self.temporary, "IPYTHONDIR": self.home}
+        own["MPLCONFIGDIR"] = self.home
+        NotebookClient(cells, timeout=240, resources=folder).execute(
+            env=environment | {name: str(path) for name, path in own.items()}
+        )
+        assert list(self.working.iterdir()) == [], "a notebook leaves nothing where it was run"
+
+
+def notebook(name: str) -> Any:
+    return nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+
+
+def desk(factory: pytest.TempPathFactory) -> Desk:
+    working, temporary, home = map(factory.mktemp, ("elsewhere", "temporary", "home"))
+    return Desk(working=working, temporary=temporary, home=home)
+
+
+def shown_by(cells: Iterable[Any]) -> Shown:
+    return Shown(outputs=[output for cell in cells for output in cell.get("outputs", ())])
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    """The notebook's outputs; a cell that fails is an error here.
+def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    found = notebook("a_segment_by_hand")
+    desk(tmp_path_factory).run(found)
+    return shown_by(found.cells)
 
-    Its session can also read a catalog on S3, so that the cells without figures then run again, on
-    a tier there.
-    """
-    elsewhere, temporary, home = map(tmp_path_factory.mktemp, ("elsewhere", "temporary", "home"))
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    (tier_cell,) = (cell for cell in notebook.cells if TIER_CELL in cell.source)
-    uri, first = uploaded(SAMPLE, moto()), notebook.cells.index(tier_cell)
-    session = notebook.cells[first - 2]
-    assert session.source.count(SESSION) == 1
-    session.source = session.source.replace(SESSION, f'{SESSION}, "{uri}/_tierfold"')
-    again = [new_code_cell(f"tier = {uri!r}")] + [
+
+@pytest.fixture(scope="module")
+def round_(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, Path]:
+    """One round observed, and its tier."""
+    found, place = notebook("one_round_observed"), desk(tmp_path_factory)
+    place.run(found)
+    return shown_by(found.cells), place.tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The topic as a table: in a folder, then once more in a bucket, on the same session."""
+
+    shown: Shown
+    tier: Path
+    on_s3: Shown
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    found, place = notebook("a_topic_as_a_table"), desk(tmp_path_factory)
+    (tier_cell,) = (cell for cell in found.cells if TIER_CELL in cell.source)
+    first = found.cells.index(tier_cell) + 1
+    again = [new_code_cell(f"tier = {uploaded(SAMPLE, moto())!r}")] + [
         new_code_cell(cell.source)
-        for cell in notebook.cells[first + 1 : -1]
+        for cell in found.cells[first:-1]
         if cell.cell_type == "code" and "plt" not in cell.source
     ]
-    notebook.cells[-1:] = [*again, new_code_cell(A_MINUTE_LATER), notebook.cells[-1]]
-    client = NotebookClient(
-        notebook, timeout=240, resources={"metadata": {"path": str(elsewhere)}}
-    )
-    environment = {name: t for name, t in users_environment().items() if "PYTEST" not in name}
-    # The kernel uses this tree's code, folders that the test can read, and no user's settings.
-    own = {"PYTHONPATH": ROOT, "TMPDIR": temporary, "IPYTHONDIR": home, "MPLCONFIGDIR": home}
-    store = {**IDENTITY, "AWS_ENDPOINT_URL": moto()}
-    client.execute(env=environment | store | {name: str(path) for name, path in own.items()})
-    (tier,) = temporary.glob("tierfold-*")
-    end = len(notebook.cells) - len(again) - 2
-    return Shown(
-        outputs=outputs_of([*notebook.cells[:end], *notebook.cells[-2:]]),
-        working_folder=elsewhere,
-        tier=tier,
-        on_s3=outputs_of(notebook.cells[end:-2]),
+    found.cells[-1:] = [*again, new_code_cell(A_MINUTE_LATER), found.cells[-1]]
+    with pytest.MonkeyPatch.context() as environment:
+        for name, text in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+            environment.setenv(name, text)
+        place.run(found)
+    end = len(found.cells) - len(again) - 2
+    return Table(
+        shown=shown_by([*found.cells[:end], *found.cells[-2:]]),
+        tier=place.tier,
+        on_s3=shown_by(found.cells[end:-2]),
     )
 
 
-def outputs_of(cells: Iterable[Any]) -> list[Any]:
-    return [output for cell in cells for output in cell.get("outputs", ())]
-
-
-@pytest.fixture(scope="module")
-def committed() -> list[tuple[Any, ...]]:
-    """The sample's committed records, read without Spark."""
-    logs = sorted(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
-    return expected_rows("tiered", 0, logs, is_committed=True)
-
-
-def new_logs(shown: Shown) -> list[Path]:
-    """The logs that the compaction wrote."""
-    brought = {path.name for path in SAMPLE.glob("kafka-tiered-storage/*/*.log")}
-    found = sorted(shown.tier.glob("kafka-tiered-storage/*/*.log"))
+def new_logs(tier: Path) -> list[Path]:
+    """The logs that the notebook's runs wrote."""
+    brought = {path.name for path in LOGS}
+    found = sorted(tier.glob("kafka-tiered-storage/*/*.log"))
     return [path for path in found if path.name not in brought]
 
 
-def test_it_counts_records_and_keys(shown: Shown, committed: list[tuple[Any, ...]]) -> None:
-    keys = {bytes(row[KEY]) for row in committed}
-    assert shown.counted("records") == (len(committed), len(keys))
-    assert shown.counted("keys") == (len(keys), len(keys))
-    assert len(committed) > 5 * len(keys)
+def committed(logs: list[Path]) -> list[tuple[Any, ...]]:
+    """The committed records of the sample's logs, read without Spark."""
+    return expected_rows("tiered", 0, logs, is_committed=True)
 
 
-def test_it_counts_segments_and_bytes(shown: Shown) -> None:
-    brought = list(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
-    new = new_logs(shown)
-    assert shown.counted("segments") == (len(brought), len(new)) == (3, 1)
-    sizes = [sum(log.stat().st_size for log in logs) for logs in (brought, new)]
-    assert shown.counted("bytes") == tuple(sizes)
-    assert sizes[1] < sizes[0] // 5
+def test_the_segment_has_the_batches_and_records_that_the_reader_finds(by_hand: Shown) -> None:
+    batches = list(read_segment(LOGS[-1]).batches())
+    records = [record for batch in batches for record in batch.records]
+    (batch_count, record_count), _ = (
+        tuple(map(int, counts))
+        for counts in re.findall(r"\.log: (\d+) batches, (\d+) records>", by_hand.text)
+    )
+    assert (batch_count, record_count) == (len(batches), len(records))
+    for codec in ("lz4", "none", "zstd"):
+        own = [batch for batch in batches if batch.codec == codec]
+        (row,) = re.findall(rf"^{codec} +(\d+) +(\d+) +(\d+)$", by_hand.text, re.MULTILINE)
+        assert tuple(map(int, row)) == (
+            len(own),
+            sum(len(batch.records) for batch in own),
+            sum(batch.size_bytes for batch in own),
+        )
 
 
-def test_every_key_has_the_latest_value_it_had(
-    shown: Shown, committed: list[tuple[Any, ...]]
-) -> None:
-    latest = {bytes(row[KEY]): row[VALUE] for row in committed}
-    assert {key: value for _, key, value in records_in(new_logs(shown))} == latest
-    assert "'0 latest values changed'" in shown.text
+def test_it_says_which_records_are_committed(by_hand: Shown) -> None:
+    # An abort's data and marker are in the same segment here.
+    visible = committed(LOGS[-1:])
+    keys = {bytes(row[KEY]) for row in visible}
+    found = by_hand.numbers(r"(\d+) committed records of (\d+) keys")
+    assert found == [len(visible), len(keys)]
+    data = [batch for batch in read_segment(LOGS[-1]).batches() if not batch.is_control]
+    (aborted,) = re.findall(r"^ABORT +(\d+)$", by_hand.text, re.MULTILINE)
+    assert int(aborted) == sum(len(batch.records) for batch in data) - len(visible)
 
 
-def test_it_draws_two_figures(shown: Shown) -> None:
-    assert [image[: len(PNG)] for image in shown.images] == [PNG, PNG]
-    assert shown.images[0] != shown.images[1]
+def test_it_decodes_a_stored_segment_and_marks_a_spoilt_batch(by_hand: Shown) -> None:
+    first = ZSTD.segments()[0]
+    log_bytes = by_hand.numbers(r"\d+ bytes are stored, the log has (\d+)")
+    assert log_bytes == [len(first.parts["log"])]
+    assert by_hand.numbers(r"(\d+) records are left out") == [77]
+    assert re.search(r"^2 +2167 +8305 +8381 +\d+ +False$", by_hand.text, re.MULTILINE)
+    assert [image[: len(PNG)] for image in by_hand.images] == [PNG]
+    assert by_hand.is_quiet(), by_hand.text
 
 
-def test_it_shows_the_report_and_the_catalog(shown: Shown) -> None:
-    before, after = shown.counted("bytes")
-    assert f"({spaced(before)} → {spaced(after)} bytes)" in shown.text
-    (run,) = re.findall(r"^run (\S+)", shown.text, re.MULTILINE)
-    rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in shown.text.splitlines()]
-    assert ["tiered", "0", "0", "12154", str(after), run] in rows
-    assert [run, "superseded"] in [row[:2] for row in rows]
+def test_the_round_shows_a_clean_and_dirty_segments(round_: tuple[Shown, Path]) -> None:
+    shown, _ = round_
+    assert "Offsets: log start 0, first dirty 4437" in shown.text
+    assert "the log is dirty from offset 4437 on" in shown.text
+    assert len(shown.images) == len(set(shown.images)) == 4
 
 
-def test_it_shows_the_same_on_s3(shown: Shown) -> None:
-    on_s3 = replace(shown, outputs=shown.on_s3)
-    for what in ("records", "keys", "segments"):
-        assert on_s3.counted(what) == shown.counted(what)
-    # Delete horizons are counted from the time of the run, and may take a byte more or less.
-    (before, after), folders = on_s3.counted("bytes"), shown.counted("bytes")
-    assert (before, after) == (folders[0], pytest.approx(folders[1], abs=100))
-    assert "'0 latest values changed'" in on_s3.text
-    (run,) = re.findall(r"^run (\S+)", on_s3.text, re.MULTILINE)
-    rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in on_s3.text.splitlines()]
-    assert ["tiered", "0", "0", "12154", str(after), run] in rows
-    assert [run, "superseded"] in [row[:2] for row in rows]
-    assert "Traceback" not in on_s3.text, on_s3.text
-    assert "WARN " not in on_s3.text, on_s3.text
+def test_its_counts_add_up_and_its_result_is_right(round_: tuple[Shown, Path]) -> None:
+    shown, tier = round_
+    first, last = new_logs(tier)
+    if read_segment(first).heads.last_offset[-1] > read_segment(last).heads.last_offset[-1]:
+        first, last = last, first
+    kept = sum(len(batch.records) for batch in read_segment(last).batches())
+    (found,) = re.findall(r"^kept +(\d+)$", shown.text, re.MULTILINE)
+    assert int(found) == kept
+    taken = [first, *LOGS[1:]]
+    read = sum(len(batch.records) for log in taken for batch in read_segment(log).batches())
+    assert shown.numbers(r"(\d+) records read, (\d+) with a fate") == [read, read]
+    size = sum(log.stat().st_size for log in taken)
+    for step in ("scan", "rewrite"):
+        assert shown.numbers(rf"{step}: (\d+) of (\d+) bytes") == [size, size]
+    latest = {bytes(row[KEY]): row[VALUE] for row in committed(LOGS)}
+    assert {key: value for _, key, value in records_in([last])} == latest
+    assert f"{len(latest)} keys agree with the originals" in shown.text
+    assert shown.is_quiet(), shown.text
 
 
-def test_nothing_goes_wrong_in_silence(shown: Shown) -> None:
-    assert "Traceback" not in shown.text, shown.text
-    assert "WARN " not in shown.text, shown.text
+def test_the_table_stays_the_same_in_a_folder_and_in_a_bucket(table: Table) -> None:
+    latest = {bytes(row[KEY]): row[VALUE] for row in committed(LOGS)}
+    rows = sum(value is not None for value in latest.values())
+    for shown in (table.shown, table.on_s3):
+        assert shown.numbers(r"(\d+) records, (\d+) keys, (\d+) rows") == [
+            len(committed(LOGS)),
+            len(latest),
+            rows,
+        ]
+        assert shown.numbers(r"(\d+) records, (\d+) rows") == [len(latest), rows]
+        assert shown.numbers(r"(\d+) rows changed") == [0]
+        assert shown.numbers(r"(\d+) records = (\d+) rows \+ (\d+) tombstones") == [
+            len(latest),
+            rows,
+            len(latest) - rows,
+        ]
+        assert shown.is_quiet(), shown.text
+    assert len(latest) > rows > 900
+    assert [image[: len(PNG)] for image in table.shown.images] == [PNG]
+    stay = records_in(new_logs(table.tier))
+    assert {key: value for _, key, value in stay} == latest
 
 
-def test_nothing_is_left_where_it_was_run(shown: Shown) -> None:
-    assert list(shown.working_folder.iterdir()) == []
+def test_the_functions_show_the_tier_before_and_after(table: Table) -> None:
+    sizes = [sum(log.stat().st_size for log in logs) for logs in (LOGS, new_logs(table.tier))]
+    for shown in (table.shown, table.on_s3):
+        rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in shown.text.splitlines()]
+        assert ["tiered", "0", "planned", "3", "1", str(sizes[0]), "1.0"] in rows
+        (after,) = (row for row in rows if row[:3] == ["tiered", "0", "1"])
+        # Delete horizons are counted from the time of the run, and may take a byte more or less.
+        assert int(after[3]) == pytest.approx(sizes[1], abs=100)
+        assert after[4:] == ["12155", "0.0", str(sizes[0])]
+    assert f"({spaced(sizes[0])} → {spaced(sizes[1])} bytes)" in table.shown.text

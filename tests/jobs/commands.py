@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.result_schema import faults
 from tierfold.jobs.cli.commands import main
 from tierfold.jobs.engines.engine_choice import Engine, in_process
 
@@ -34,9 +35,10 @@ class Ran:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The `--json` document, which must be the whole of stdout."""
+        """The `--json` document, which must be the whole of stdout and meet the schema."""
         assert self.stdout, self.stderr
         document: dict[str, Any] = json.loads(self.stdout)
+        assert faults(document) == [], document
         return document
 
     @property

@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def test_every_module_and_every_data_file_is_in_it(wheel: set[str]) -> None:
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    files += [path for path in (ROOT / "conf").iterdir() if path.is_file()]
+    files += [path for path in (ROOT / "conf").rglob("*.*") if "__pycache__" not in path.parts]
     expected = {f"tierfold/{path.relative_to(ROOT).as_posix()}" for path in files}
     assert expected | {"tierfold/py.typed"} <= wheel
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -24,26 +24,24 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import is_own_id, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
 from tierfold.storage.tiers.aiven.key_files import check_key_files, read_key
 from tierfold.storage.tiers.aiven.large_chunks import OpenChunks
 from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, Manifest, read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
+    NAMES,
     ObjectNames,
     Suffix,
-    begun_segment,
     check_prefix,
     partition_of,
-    segment_of,
 )
 from tierfold.storage.tiers.aiven.staged_objects import CHUNK_BYTES_DEFAULT, StagedObjects
 from tierfold.storage.tiers.aiven.stored_segment import CHUNK_BYTES_HELD, StoredSegment
 from tierfold.storage.tiers.layout_options import LayoutOptions
 from tierfold.storage.tiers.object_store import (
     LISTERS,
-    ObjectEntry,
     ObjectStore,
     StoredChecksum,
 )
@@ -56,6 +54,7 @@ from tierfold.storage.tiers.remote_tier import (
     address_of,
 )
 from tierfold.storage.tiers.request_counts import Requests
+from tierfold.storage.tiers.segment_names import by_partition, incomplete_uploads
 
 _HELD_MAX: Final = 64
 """Manifests held at a time: more than a process reads segments at once."""
@@ -136,22 +135,15 @@ class AivenTier(RemoteTier):
     ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
         folders = {self.names.partition_folder(key): key for key in keys}
-        return {
-            folders[folder]: found if isinstance(found, Exception) else _listing(found)
-            for folder, found in self.store.list_each(tuple(folders)).items()
-        }
+        return by_partition(folders, self.store.list_each(tuple(folders)), NAMES.listing)
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
         folders = {self.names.partition_folder(key): key for key in keys}
-        return {
-            folders[folder]: found
-            if isinstance(found, Exception)
-            else tuple(map(_incomplete, found))
-            for folder, found in self.store.unfinished_each(tuple(folders)).items()
-        }
+        found = self.store.unfinished_each(tuple(folders))
+        return by_partition(folders, found, incomplete_uploads)
 
     def delete_upload(self, object_key: str) -> None:
         """See `RemoteTier.delete_upload`."""
@@ -318,40 +310,6 @@ class AivenTier(RemoteTier):
                 )
             return True
         return bool(is_wanted)
-
-
-def _listing(entries: Iterable[ObjectEntry]) -> Listing:
-    segments: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
-    for entry in entries:
-        name = segment_of(entry.key.rpartition("/")[2])
-        if name is not None:
-            start_offset, segment_id, suffix = name
-            segments.setdefault((start_offset, segment_id), {})[suffix.value] = entry
-    return tuple(
-        ListedSegment(
-            segment_id=segment_id,
-            start_offset=start_offset,
-            parts=tuple(sorted((suffix, entry.size_bytes) for suffix, entry in found.items())),
-            missing_parts=tuple(suffix.value for suffix in Suffix if suffix.value not in found),
-            modified_ms=max(entry.modified_ms for entry in found.values()),
-        )
-        for (start_offset, segment_id), found in sorted(segments.items())
-    )
-
-
-def _incomplete(entry: ObjectEntry) -> IncompleteUpload:
-    return IncompleteUpload(
-        object_key=entry.key,
-        size_bytes=entry.size_bytes,
-        modified_ms=entry.modified_ms,
-        is_own=_is_own(entry.key.rpartition("/")[2]),
-    )
-
-
-def _is_own(name: str) -> bool:
-    """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
-    segment_id = begun_segment(name)
-    return name.startswith(".") or (segment_id is not None and is_own_id(segment_id))
 
 
 def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:

@@ -2,8 +2,7 @@
 
     <key prefix><topic>-<topic id>/<partition>/<start offset>-<segment id>.<suffix>
 
-The prefix comes first as it is, without a slash of its own. A start offset has 20 digits, an id 22
-characters, which may be `-` and `_`.
+The prefix comes first as it is, without a slash of its own.
 Rule: Aiven's plugin, `ObjectKeyFactory`.
 """
 
@@ -19,6 +18,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_kafka_uuid
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, SegmentAddress, leaves
+from tierfold.storage.tiers.segment_names import SegmentNames, object_name
 
 
 class Suffix(StrEnum):
@@ -33,10 +33,11 @@ class Suffix(StrEnum):
 
 
 _PARTITION_MAX: Final = 2**31 - 1
-_OFFSET_MAX: Final = 2**63 - 1
 _TOPIC: Final = re.compile(rf"({TOPIC_PATTERN})-({KAFKA_UUID_PATTERN})")
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
-_SEGMENT: Final = re.compile(rf"([0-9]{{20}})-({KAFKA_UUID_PATTERN})\.({'|'.join(Suffix)})")
+NAMES: Final = SegmentNames(suffixes=tuple(Suffix), required=tuple(Suffix))
+"""The names of its objects: a complete segment has all three."""
+
 _PREFIX_CHARACTERS: Final = re.compile(r"[A-Za-z0-9._=+@,~/-]*")
 
 
@@ -93,8 +94,7 @@ class ObjectNames:
 
     def object_key(self, address: SegmentAddress, suffix: Suffix) -> str:
         """An object's key in the store; raises UnreadableObject as `topic_folder` does."""
-        name = f"{address.start_offset:020d}-{address.segment_id}.{suffix.value}"
-        found = f"{self.partition_folder(address.key)}/{name}"
+        found = f"{self.partition_folder(address.key)}/{object_name(address, suffix.value)}"
         if not is_kafka_uuid(address.segment_id):
             raise leaves(found, "partition's folder")
         return found
@@ -104,17 +104,3 @@ def partition_of(folder: str) -> int | None:
     """The partition of a folder in a topic's folder; None: it is no partition's."""
     is_number = _PARTITION.fullmatch(folder) is not None
     return int(folder) if is_number and int(folder) <= _PARTITION_MAX else None
-
-
-def segment_of(name: str) -> tuple[int, str, Suffix] | None:
-    """Start offset, segment id and suffix of an object's name; None: it is no segment's."""
-    found = _SEGMENT.fullmatch(name)
-    if found is None or int(found[1]) > _OFFSET_MAX:
-        return None
-    return int(found[1]), found[2], Suffix(found[3])
-
-
-def begun_segment(name: str) -> str | None:
-    """The segment id in the name of an unfinished write; None: there is none."""
-    found = _SEGMENT.match(name)
-    return None if found is None else found[2]

@@ -21,7 +21,7 @@ from tests.oracle.kafka_lab import Batch, KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.storage.catalog.rows import rows_read
-from tierfold.storage.tiers.local_tiered_storage import partition_folder, segment_name
+from tierfold.storage.tiers.local_tiered_storage import NAMES, partition_folder
 from tierfold.storage.tiers.remote_tier import Part
 
 
@@ -144,7 +144,7 @@ def unnamed(tier: Path, key: PartitionKey, status_entry: dict[str, Any]) -> set[
     """
     named = [segment["id"] for segment in (*status_entry["segments"], *status_entry["retired"])]
     assert len(named) == len(set(named)), named
-    names = (segment_name(path.name) for path in (tier / partition_folder(key)).iterdir())
+    names = (NAMES.parse(path.name) for path in (tier / partition_folder(key)).iterdir())
     return {found[1] for found in names if found is not None} - set(named)
 
 

@@ -49,7 +49,7 @@ from tests.jobs.chunked_logs import live_records
 from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.local_tiered_storage import segment_name
+from tierfold.storage.tiers.local_tiered_storage import NAMES
 
 SEGMENTS: Final = 12
 """Per partition; every segment is a chunk, so a run has about as many waves and commits."""
@@ -230,7 +230,7 @@ def vacuumed(place: Place) -> Iterator[str]:
         yield f"vacuum ended with {ran.code}: {ran.stderr}"
     status = tierfold("status", place.uri, "--json")
     live = {segment["id"] for entry in status.entries for segment in entry["segments"]}
-    found = {segment_name(name.rpartition("/")[2]) for name in place.names()}
+    found = {NAMES.parse(name.rpartition("/")[2]) for name in place.names()}
     there = {name[1] for name in found if name is not None}
     if there != live:
         yield f"after vacuum there are the segments {there}, and live are {live}"

@@ -35,9 +35,9 @@ from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.time_index import read_time_index
 from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.tiers.local_tiered_storage import (
+    NAMES,
     partition_folder,
     partition_key,
-    segment_name,
 )
 
 _LONG_MAX: Final = 2**63 - 1
@@ -229,7 +229,7 @@ def _name(rng: Random) -> str:
 
 def _checked_name(name: str) -> Outcome:
     """Check that a recognized name is written the same way again, and is valid in Kafka."""
-    key, segment = partition_key(name), segment_name(name)
+    key, segment = partition_key(name), NAMES.parse(name)
     if key is not None:
         must_equal(partition_folder(key).partition("/")[2], name)
         must_equal(key, PartitionKey(topic=key.topic, partition=key.partition, topic_id=name[-22:]))

@@ -38,7 +38,7 @@ from tierfold.storage.catalog import log_boundary
 from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.log_windows import whole_log
 from tierfold.storage.segments.segment_writer import SegmentWriter
-from tierfold.storage.tiers import local_tiered_storage
+from tierfold.storage.tiers import segment_names
 from tierfold.storage.tiers.local_tiered_storage import StagedFiles
 from tierfold.storage.tiers.remote_tier import Part
 from tierfold.storage.tiers.s3_objects import S3Object
@@ -144,7 +144,7 @@ def an_unanswered_completion_counts(patch: pytest.MonkeyPatch) -> None:
 
 def every_unfinished_upload_is_ours(patch: pytest.MonkeyPatch) -> None:
     """`vacuum` aborts the uploads of brokers that serve the tier."""
-    patch.setattr(local_tiered_storage, "_is_own", lambda _: True)
+    patch.setattr(segment_names, "is_own", lambda _: True)
 
 
 def running_uploads_are_aborted(patch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class Documents:
         words = [verb, self.tier, *rest, *options, "--now", THEN_MS + hours * HOUR_MS]
         self.see(name, words)
         ran = tierfold(*map(str, words), "--json")
-        self.keep(name, ran, json.loads(ran.stdout))
+        self.keep(name, ran, ran.document)
         return ran
 
     def see(self, name: str, words: Sequence[str | Path | int]) -> None:
@@ -121,7 +121,7 @@ def config(folder: Path) -> Mapping[str, str]:
     words = ("config", "orders", "--config", policies(folder))
     told.see("config", words)
     ran = tierfold(*words, "--json")
-    told.keep("config", ran, json.loads(ran.stdout))
+    told.keep("config", ran, ran.document)
     return told.texts
 
 

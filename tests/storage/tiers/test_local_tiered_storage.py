@@ -15,13 +15,13 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.local_store import LocalStore, stays_below
 from tierfold.storage.tiers.local_tiered_storage import (
+    NAMES,
     TIER_FOLDER,
     LocalTieredStorage,
     StagedFiles,
     part_key,
     partition_folder,
     partition_key,
-    segment_name,
     tier_path,
 )
 from tierfold.storage.tiers.remote_tier import PARTS, Part, SegmentAddress
@@ -116,7 +116,7 @@ def test_an_objects_name_is_cut_by_length(
 ) -> None:
     key = part_key(SegmentAddress(KEY, segment_id, 4437), part)
     assert key == f"{partition_folder(KEY)}/00000000000000004437-{segment_id}.{part}"
-    assert segment_name(key.rpartition("/")[2]) == (4437, segment_id, part)
+    assert NAMES.parse(key.rpartition("/")[2]) == (4437, segment_id, part)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_an_objects_name_is_cut_by_length(
     ],
 )
 def test_other_file_names_are_no_parts(name: str) -> None:
-    assert segment_name(name) is None
+    assert NAMES.parse(name) is None
 
 
 def test_the_last_offset_there_is_names_a_segment() -> None:
     name = f"{2**63 - 1:020d}-{SEGMENT_ID}.log"
-    assert segment_name(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
+    assert NAMES.parse(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
 
 
 def test_partitions_are_sorted_and_other_entries_are_none(
