@@ -17,7 +17,7 @@ from tierfold.jobs.reports.result import Result
 _EXAMPLE: Final = ">>> "
 
 
-def functions() -> str:
+def calls() -> str:
     """Return a section for each function: how it is called, and its docstring."""
     found = (getattr(tierfold, name) for name in tierfold.__all__)
     return "\n".join(_section(one) for one in found if not isinstance(one, type))

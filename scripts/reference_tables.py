@@ -31,14 +31,14 @@ def options() -> str:
     return table(("option", "default", "what it does"), rows)
 
 
-def functions() -> str:
+def sql_functions() -> str:
     """Return the table of the functions of SQL and their columns."""
     found = ((STATUS, STATUS_COLUMNS), (PLAN, PLAN_COLUMNS))
     rows = (
         (f"`{name}`", ", ".join(f"`{of.name}` {of.dataType.simpleString()}" for of in columns))
         for name, columns in found
     )
-    return _table(("function", "columns"), rows)
+    return table(("function", "columns"), rows)
 
 
 def settings() -> str:
