@@ -61,7 +61,7 @@ def test_a_verb_succeeds_and_its_document_is_that_of_the_command_line(tier: Path
     assert expected["outcome"] == "planned"
 
 
-def test_a_run_has_the_document_of_the_command_line_but_for_its_names(tier: Path) -> None:
+def test_a_run_has_the_document_of_the_command_line_except_its_name(tier: Path) -> None:
 
     asked = {"settings": SETTINGS, "options": LOCAL | {"now_ms": NOW_MS}}
     kept = shutil.copytree(tier, tier.with_name("kept"))

@@ -14,7 +14,7 @@ from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.airflow_tasks.tierfold_operator import VERBS, TierfoldOperator
 
 FENCING: dict[str, Any] = {"runs": 0, "tier": ""}
-"""How many runs another run shall fence, and on which tier."""
+"""How many runs are to be fenced by another, and on which tier."""
 
 
 def fence(_progress: object) -> None:
