@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
 
+import pyspark
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
@@ -62,6 +64,19 @@ def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Pa
     while driver.exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_the_driver_runs_with_the_python_of_the_worker(
+    hook: SubmitHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark elsewhere, and a PATH without this environment: a worker that is not activated."""
+    spark = Path(pyspark.__file__).parent
+    monkeypatch.setenv("SPARK_HOME", str(spark))
+    monkeypatch.setenv("PATH", f"{spark / 'bin'}:/usr/bin:/bin")
+    script = tmp_path / "job.py"
+    script.write_text("import sys\nopen(sys.argv[1], 'w').write(sys.executable)", encoding="utf-8")
+    hook.run(str(script), [str(tmp_path / "python")])
+    assert (tmp_path / "python").read_text(encoding="utf-8") == sys.executable
 
 
 def test_where_spark_is_not_installed_the_error_says_so(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,11 @@ def fence(_progress: object) -> None:
         claimed(Path(FENCING["tier"]), "the-other-run", at_ms=NOW_MS)
 
 
+def stop(_progress: object) -> None:
+    """Send this process the signal with which Airflow stops a task."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def verb_dag(name: str, verb: str, **arguments: Any) -> DAG:
     """Return a DAG whose one task runs a verb."""
     given = {one: f"{{{{ params.{one} }}}}" for one in ("tier", "settings", "options", "submit")}
@@ -40,4 +47,6 @@ FENCED: dict[str, Any] = {"options": {"engine": "local", "progress": fence}}
 DAGS["compact twice"] = verb_dag("run_compact_twice", "compact", retries=1)
 DAGS["fenced"] = verb_dag("run_fenced", "compact", **FENCED)
 DAGS["fenced, no retries"] = verb_dag("run_fenced_no_retries", "compact", retries=0, **FENCED)
+STOPPED = {"engine": "local", "progress": stop}
+DAGS["stopped"] = verb_dag("run_stopped", "compact", retries=0, options=STOPPED)
 globals().update(DAGS)  # Airflow finds DAGs among the names of a module.

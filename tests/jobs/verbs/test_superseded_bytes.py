@@ -12,7 +12,7 @@ from tests.jobs.commands import ALWAYS, tierfold
 from tests.jobs.tiers import folder_of, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import THEN_MS
 from tierfold.compaction.model.rules import DAY_MS
-from tierfold.compaction.model.wording import timestamp_text
+from tierfold.jobs.context.timestamps import timestamp_text
 
 NOW: Final = ("--now", str(THEN_MS))
 DETACHED: Final = ("--set", "tier.binding=detached")
