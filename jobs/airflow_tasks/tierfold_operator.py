@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -140,9 +139,7 @@ class TierfoldOperator(BaseOperator):
     def _in_this_process(self, keywords: dict[str, Any]) -> dict[str, Any]:
         # A signal ends the verb between two steps, once its claims are released.
         with stoppable():
-            result = getattr(tierfold, self.verb)(self.tier, **keywords)
-        # As JSON has it, without tuples, so that it is the same document under spark-submit.
-        document: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
+            document: dict[str, Any] = getattr(tierfold, self.verb)(self.tier, **keywords).to_dict()
         return document
 
     def _under_spark_submit(self, keywords: dict[str, Any], attempt: str) -> dict[str, Any]:

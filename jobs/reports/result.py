@@ -152,7 +152,7 @@ class Result(ABC, Generic[_Partition]):
             "warnings": [*self.warnings],
             "notes": [*self.notes],
         }
-        entries = {"partitions": [self.entry(partition) for partition in self.partitions]}
+        entries = {"partitions": [_with_lists(self.entry(one)) for one in self.partitions]}
         requests = {} if self.spent is None else {"requests": self.spent.entry()}
         return about | self.details() | entries | requests
 
@@ -208,6 +208,17 @@ def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
         "notes": [],
         "partitions": [],
     }
+
+
+def _with_lists(value: Any) -> Any:  # noqa: ANN401 - of any type that JSON has
+    """Return the value as JSON would give it back: without tuples."""
+    match value:
+        case dict():
+            return {name: _with_lists(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_with_lists(one) for one in value]
+        case _:
+            return value
 
 
 def named(key: PartitionKey) -> dict[str, Any]:
