@@ -80,6 +80,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_AIVEN_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_aiven.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
+	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run
 
 clean: ## delete the environment, builds and caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -10,6 +10,7 @@
     reports    results of verbs: documents, tables and pictures
     api        the verbs as functions: `import tierfold`
     cli        the command line
+    airflow_tasks  verbs as tasks of Airflow
 
 Each `VERB_job.py` in this folder launches a verb under spark-submit and holds no logic.
 

@@ -22,7 +22,7 @@ _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "verbs": reference_tables.verbs,
     "columns": reference_tables.columns,
     "options": reference_tables.options,
-    "functions": reference_tables.functions,
+    "sql_functions": reference_tables.sql_functions,
     "settings": reference_tables.settings,
     "documents": document_tables.documents,
     "runs": document_tables.runs,

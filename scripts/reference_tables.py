@@ -31,7 +31,7 @@ def options() -> str:
     return table(("option", "default", "what it does"), rows)
 
 
-def functions() -> str:
+def sql_functions() -> str:
     """Return the table of the functions of SQL and their columns."""
     found = ((STATUS, STATUS_COLUMNS), (PLAN, PLAN_COLUMNS))
     rows = (

@@ -6,9 +6,8 @@
     may serve it       a broker   when brokers expire it                   RETENTION
     may serve it       a broker   never, by the topic's settings           KEPT
 
-A broker does not know that a segment of its own was superseded (docs/semantics.md, 9): it goes by
-age, as in Kafka's `RemoteLogManager.RLMExpirationTask`, and only if `cleanup.policy` names
-`delete`.
+A broker does not know that a segment of its own was superseded (docs/semantics.md, 9): it
+expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` names `delete`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from enum import StrEnum
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import RetiredSegment, Segment
-from tierfold.compaction.model.wording import duration, spaced, timestamp_text
+from tierfold.compaction.model.wording import duration, spaced
 
 
 class Removal(StrEnum):
@@ -45,20 +44,18 @@ class SupersededBytes:
     why_kept: str = ""
     """A clause; empty unless they are kept."""
 
-    @property
-    def sentence(self) -> str:
-        """What removes them and when, or why nothing does."""
+    def sentence(self, gone_at: str) -> str:
+        """What removes them and when, or why nothing does; `gone_at`: the time as text."""
         what = f"{spaced(self.size_bytes)} superseded bytes"
-        if self.gone_at_ms is None:
+        if self.removal is Removal.KEPT:
             return (
                 f"{what} stay: brokers wrote them and may serve them, and {self.why_kept}. If no"
                 " broker serves this tier, set tier.binding=detached"
             )
-        at = timestamp_text(self.gone_at_ms)
         if self.removal is Removal.RETENTION:
-            return f"{what} go when brokers expire them by retention.ms, after {at}"
+            return f"{what} go when brokers expire them by retention.ms, after {gone_at}"
         grace = f"a grace period of {duration(GRACE_MS)}"
-        return f"{what} go with the first `tierfold vacuum` after {at} ({grace})"
+        return f"{what} go with the first `tierfold vacuum` after {gone_at} ({grace})"
 
 
 def superseded_bytes(

@@ -1,15 +1,12 @@
-"""How messages and tables write numbers and times.
+"""How messages and tables write numbers.
 
 Sizes and counts get spaces between thousands. Offsets, epochs and ids do not: people copy those.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
@@ -31,12 +28,3 @@ def duration(time_ms: int) -> str:
             fraction = f".{tenths % 10}" if tenths % 10 else ""
             return f"{tenths // 10}{fraction} {unit}"
     return f"{time_ms} ms"
-
-
-def timestamp_text(time_ms: int) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC; from the year 10000 on, the number."""
-    try:
-        text = (_EPOCH + time_ms * _MILLISECOND).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return str(time_ms)
-    return text.replace("+00:00", "Z")

@@ -21,7 +21,7 @@ def partition_groups(plan: Mapping[str, Any] | None, groups: int) -> list[Group]
     """
     entries = [] if plan is None else plan["partitions"]
     taken = [entry for entry in entries if entry["outcome"] not in _LEFT_ALONE]
-    divided: list[list[Mapping[str, Any]]] = [[] for _ in range(min(int(groups), len(taken)))]
+    divided: list[list[Mapping[str, Any]]] = [[] for _ in range(min(groups, len(taken)))]
     # Largest first, each into the group that has least so far.
     for entry in sorted(taken, key=lambda entry: (-_due_bytes(entry), _named(entry))):
         min(divided, key=_load).append(entry)

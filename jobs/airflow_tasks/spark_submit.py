@@ -6,6 +6,7 @@ driver writes its document to a file of its own, `--document`, whatever the outc
 
 from __future__ import annotations
 
+import inspect
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 import tierfold.jobs
@@ -35,6 +37,11 @@ _OPTIONS: Final = {
 """The option of a keyword, if its name differs."""
 
 _DURATIONS: Final = frozenset({"max_duration_ms", "grace_ms", "orphan_age_ms"})
+_NOT_TAKEN: Final = frozenset(
+    {"application_args", "track_driver_via_k8s_api", "yarn_track_via_rm_api", "yarn_rm_auth"}
+)
+"""Arguments of the provider's hook: the verb's own, and those to return before the driver ends."""
+
 _OF_THIS_PROCESS: Final = ("spark", "progress", "check")
 """Keywords that need the caller's process."""
 
@@ -49,6 +56,19 @@ class Submission:
     """The keyword arguments of the API's function."""
     attempt: str
     """A path that no other try of a task has, to name the documents by."""
+
+
+def hook_of(arguments: Mapping[str, Any]) -> SubmitHook:
+    """Return a hook with these arguments; raises BadSettings for those that it does not take."""
+    known = inspect.signature(SparkSubmitHook).parameters.keys() - _NOT_TAKEN
+    for name in arguments:
+        if name not in known:
+            raise BadSettings(
+                f"spark-submit of a verb takes no argument {name!r}",
+                where="submit",
+                remedy=f"It takes {', '.join(sorted(known))}, application and document_folder.",
+            )
+    return SubmitHook(**arguments)
 
 
 def submitted(

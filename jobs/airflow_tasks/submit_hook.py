@@ -1,4 +1,4 @@
-"""The provider's hook for spark-submit: it waits for the driver, and stops a run gently."""
+"""The provider's hook for spark-submit, which stops a run gently."""
 
 from __future__ import annotations
 
@@ -35,10 +35,6 @@ class SubmitHook(SparkSubmitHook):
                 f"{error.filename} was not found on the PATH of this worker. Install Spark there,"
                 " or start the worker with PySpark's bin folder on its PATH."
             ) from None
-        if self._driver_id is not None:
-            self._start_driver_status_tracking()
-            if self._driver_status != "FINISHED":
-                raise AirflowException(f"driver {self._driver_id} ended as {self._driver_status}")
 
     def on_kill(self) -> None:
         """Let the driver release its claims, then kill whatever is left."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 import tierfold
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.jobs.airflow_tasks.outcomes import error_of, shortened, summary
-from tierfold.jobs.airflow_tasks.spark_submit import Submission, own_script, submitted
+from tierfold.jobs.airflow_tasks.spark_submit import Submission, hook_of, own_script, submitted
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
-from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.context.stopping import stoppable
 from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
 
 if TYPE_CHECKING:
@@ -139,12 +138,9 @@ class TierfoldOperator(BaseOperator):
         return keywords
 
     def _in_this_process(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        verb = getattr(tierfold, self.verb)
-        try:
-            with stoppable():
-                result = verb(self.tier, **keywords)
-        except Stopped as stopped:
-            raise AirflowException(str(stopped)) from None
+        # A signal ends the verb between two steps, once its claims are released.
+        with stoppable():
+            result = getattr(tierfold, self.verb)(self.tier, **keywords)
         # As JSON has it, without tuples, so that it is the same document under spark-submit.
         document: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
         return document
@@ -153,10 +149,7 @@ class TierfoldOperator(BaseOperator):
         arguments = {"name": f"tierfold {self.verb}", **(self.submit or {})}
         application = arguments.pop("application", None) or own_script(self.verb)
         document_folder = arguments.pop("document_folder", None)
-        try:
-            self._hook = SubmitHook(**arguments)
-        except TypeError as error:
-            raise AirflowFailException(f"submit of task {self.task_id}: {error}") from None
+        self._hook = hook_of(arguments)
         submission = Submission(verb=self.verb, tier=self.tier, keywords=keywords, attempt=attempt)
         return submitted(self._hook, submission, application, document_folder)
 

@@ -18,8 +18,8 @@ def read_segment(
     A `.log` of Aiven's plugin is decoded if its manifest is beside it; `encryption_keys` are as
     elsewhere. A batch with a bad CRC has `is_valid` false and no records.
 
-    Raises UnreadableObject for a file that cannot be read, CorruptLog for a torn batch or records
-    that break a valid one, and BadSettings for a key that is missing or cannot be used.
+    Raises UnreadableObject for a file that cannot be read or whose key is missing, CorruptLog for a
+    torn batch or records that break a valid one, BadSettings for a key file that cannot be used.
 
     >>> tierfold.read_segment("00000000000000000000-H9N_Fa3aRd2QvfUuYOXPBQ.log").batches.to_pandas()
     """

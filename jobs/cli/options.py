@@ -78,13 +78,14 @@ output_options: Final = _together(
         "--json",
         "output",
         is_flag=True,
+        # First, as --document: so a usage error of another option is a document, too.
+        is_eager=True,
         callback=output_option,
         help="Print one JSON document on stdout.",
     ),
     click.option(
         "--document",
         metavar="FILE|URI",
-        # First, so that a usage error of another option is written there.
         is_eager=True,
         expose_value=False,
         callback=document_option,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,8 +52,9 @@ _STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "dim", logging.WARNING: "y
 class Output:
     """Where the result of a verb goes: tables on stdout."""
 
-    def __init__(self, document_place: str | None = None) -> None:
-        self._document_place = document_place
+    def __init__(self, given: MutableMapping[str, Any] | None = None) -> None:
+        self._given = {} if given is None else given
+        """What options are kept in click's context; `--document` may be read after `--json`."""
         self.progress = Bars(Console(stderr=True, quiet=self.is_silent))
         """Receives the progress of a run."""
 
@@ -77,7 +78,7 @@ class Output:
     def _keep(self, document: Callable[[], dict[str, Any]]) -> None:
         """Write the document where `--document` says; raises UnreadableObject."""
         # Only once: if it cannot be written, the error's own document cannot either.
-        place, self._document_place = self._document_place, None
+        place = self._given.pop(_PLACE, None)
         if place is not None:
             from tierfold.jobs.context.documents import write_document
 
@@ -202,14 +203,14 @@ def document_option(ctx: click.Context, _: click.Parameter, place: str | None) -
 
 def output_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
     """The callback of `--json`: return the output, and keep it for an error that stops the verb."""
-    output = (Document if value else Output)(ctx.meta.get(_PLACE))
+    output = (Document if value else Output)(ctx.meta)
     ctx.meta[_OUTPUT] = output
     return output
 
 
 def output_of(ctx: click.Context) -> Output:
     """Return the output that `--json` chose; tables if the verb has no such option."""
-    output: Output = ctx.meta.get(_OUTPUT) or Output(ctx.meta.get(_PLACE))
+    output: Output = ctx.meta.get(_OUTPUT) or Output(ctx.meta)
     return output
 
 

@@ -9,7 +9,7 @@
     byte_progress    a progress bar over bytes
     request_prices   what requests to a bucket cost
     stage_seconds    how long a run spends in each stage
-    timestamps       parses timestamps
+    timestamps       parses and prints timestamps
     stopping         Ctrl-C and SIGTERM
     versions         the version of tierfold
 """

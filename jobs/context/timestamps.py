@@ -1,4 +1,4 @@
-"""Parses timestamps: ISO 8601, in UTC by default, or epoch milliseconds."""
+"""Parses and prints timestamps: ISO 8601 with milliseconds, in UTC by default."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ have at most 19 digits."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def timestamp_text(time_ms: int) -> str:
+    """Return epoch milliseconds as ISO 8601 in UTC; from the year 10000 on, as the number."""
+    try:
+        text = (_EPOCH + time_ms * _MILLISECOND).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(time_ms)
+    return text.replace("+00:00", "Z")
 
 
 def timestamp_ms_of(text: str, *, where: str) -> int | None:

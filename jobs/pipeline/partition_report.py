@@ -17,10 +17,10 @@ from tierfold.compaction.deletion.superseded import (
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
-from tierfold.compaction.model.wording import timestamp_text
 from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
+from tierfold.jobs.context.timestamps import timestamp_text
 
 if TYPE_CHECKING:
     from tierfold.jobs.pipeline.round_execution import RoundResult
@@ -106,7 +106,7 @@ class PartitionReport:
         size_bytes = sum(part.size_bytes for part in parts)
         entry["superseded_bytes"] = size_bytes if is_known else None
         entry["superseded_gone_at"] = None if gone_at_ms is None else timestamp_text(gone_at_ms)
-        entry["superseded_note"] = "; ".join(part.sentence for part in parts)
+        entry["superseded_note"] = "; ".join(map(superseded_sentence, parts))
         if self.outcome == PLANNED:
             entry["counts"] = None  # Not zeros: nothing has been scanned.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
@@ -133,6 +133,11 @@ class Reporting:
     def reason(self) -> str:
         """Why, as a sentence; empty if the outcome needs no reason."""
         return self.report.reason
+
+
+def superseded_sentence(part: SupersededBytes) -> str:
+    """Return what removes superseded segments and when, or why nothing does."""
+    return part.sentence("" if part.gone_at_ms is None else timestamp_text(part.gone_at_ms))
 
 
 def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:

@@ -10,7 +10,8 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.model.wording import counted, spaced, timestamp_text
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
 from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.reports.tables import exact_bytes, in_words, print_omitted

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from tierfold.compaction.model.wording import timestamp_text
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import Cells, optional, width_of
 from tierfold.jobs.verbs.history import HistoryLine, PartitionHistory

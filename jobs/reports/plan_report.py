@@ -25,6 +25,7 @@ from tierfold.jobs.pipeline.partition_report import (
     UNKNOWN,
     PartitionReport,
     max_compaction_delay_secs,
+    superseded_sentence,
 )
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import (
@@ -187,7 +188,7 @@ def _print_superseded(console: Console, reports: Sequence[PartitionReport]) -> N
     is_plan = any(report.outcome == PLANNED for report in reports)
     for part in joined(part for report in reports for part in report.superseded or ()):
         at_most = "At most " if is_plan else ""
-        console.print(f"{at_most}{part.sentence}.", soft_wrap=True, style="dim")
+        console.print(f"{at_most}{superseded_sentence(part)}.", soft_wrap=True, style="dim")
 
 
 def _print_late(console: Console, reports: Sequence[PartitionReport]) -> None:

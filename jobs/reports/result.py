@@ -63,6 +63,10 @@ HTML_COLUMNS: Final = 140
 """Width of a result in a notebook."""
 
 
+_ON_NO_SCREEN: Final[dict[str, Any]] = {"highlight": False, "force_jupyter": False}
+"""In a notebook's kernel, rich would display what is printed, instead of writing it."""
+
+
 class Reported(Protocol):
     """What every partition of a result has."""
 
@@ -182,12 +186,12 @@ class Result(ABC, Generic[_Partition]):
 
     def __str__(self) -> str:
         text = io.StringIO()
-        self.show(Console(file=text, width=HTML_COLUMNS, highlight=False))
+        self.show(Console(file=text, width=HTML_COLUMNS, **_ON_NO_SCREEN))
         return text.getvalue()
 
     def _repr_html_(self) -> str:
         unseen = io.StringIO()
-        console = Console(file=unseen, record=True, width=HTML_COLUMNS, highlight=False)
+        console = Console(file=unseen, record=True, width=HTML_COLUMNS, **_ON_NO_SCREEN)
         self.show(console)
         block = '<pre style="line-height:1.2;overflow-x:auto">{code}</pre>'
         return console.export_html(inline_styles=True, code_format=block)

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
-from tierfold.compaction.model.wording import counted, spaced, timestamp_text
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.result import SCHEMA_VERSION, Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (

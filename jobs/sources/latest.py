@@ -2,8 +2,8 @@
 
 Each topic is read by its own `compaction.strategy`. Spark's window ranks the records of a key as
 the cleaner does (`compaction.cleaning`, KIP-280): by version, a record without one last, then by
-offset. A filter on the rank lets Spark drop the losers of each task before the shuffle
-(`InferWindowGroupLimit`), so only the winners of each task cross it.
+offset. A filter on the rank lets Spark drop a task's older records before the shuffle
+(`InferWindowGroupLimit`), so only the newest of each key and task cross it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tierfold.jobs.sources.segment_options import (
     USUAL_COLUMNS,
     layout_as_options,
     schema_of,
+    store_as_options,
 )
 from tierfold.jobs.sources.segment_source import register
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -106,6 +107,7 @@ def _read(
     frames = [
         spark.read.format(FORMAT)
         .options(**_options(source), **layout_as_options(context.layout_options))
+        .options(**store_as_options(context.catalog_options))
         .option("catalog", context.catalog_uri)
         .option("assign", json.dumps(numbers))
         .option("columns", ",".join(schema.names))

@@ -30,8 +30,11 @@ from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.given_layout import OPTIONS as LAYOUT_OPTIONS
 from tierfold.jobs.settings.given_layout import GivenLayout
+from tierfold.jobs.settings.store_table import OPTIONS as STORE_OPTIONS
+from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 FORMAT: Final = "kafka-segments"
 """The name of the format in Spark."""
@@ -118,6 +121,11 @@ OPTIONS: Final = {
         " `spark.io.encryption.enabled`.",
     ),
     "rsm.config": ("", "A file with the broker's properties of Aiven's plugin."),
+    "store.NAME": (
+        "",
+        "An option of the object store, such as `store.endpoint`: those of the table `[store]`"
+        " ([object stores](object_stores.md)).",
+    ),
     "topics": (
         "*",
         "Shell patterns, separated by commas. A name without wildcards must exist.",
@@ -156,6 +164,10 @@ OPTIONS: Final = {
 """The options of the format: default, or empty, and meaning; the case of names does not matter."""
 
 
+_STORE: Final = {f"store.{name}": (name, kind) for name, (_, kind) in STORE_OPTIONS.items()}
+"""By option of the format: the option of the store, and its type."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The checked options of a read."""
@@ -176,12 +188,14 @@ class Request:
     """The source of the column `version`."""
     layout: LayoutOptions = AS_FOUND
     """How the tier is laid out."""
+    store: StoreOptions = ENVIRONMENT
+    """The options of the object store of the tier and the catalog."""
 
 
 def request_of(options: Mapping[str, str]) -> Request:
     """Check the options of one read; raises BadSettings if one is unknown or malformed."""
     given = {name.lower(): value for name, value in options.items()}
-    unknown = sorted(given.keys() - OPTIONS.keys())
+    unknown = sorted(given.keys() - OPTIONS.keys() - _STORE.keys())
     if unknown:
         raise BadSettings(
             f"there is no option {unknown[0]}",
@@ -214,6 +228,7 @@ def request_of(options: Mapping[str, str]) -> Request:
         is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
         versions=_versions(given),
         layout=_layout(given).options(),
+        store=_store(given),
     )
 
 
@@ -223,6 +238,16 @@ def layout_as_options(layout: LayoutOptions) -> dict[str, str]:
     options = {"layout": layout.layout or "", "key.prefix": layout.key_prefix}
     found = {name: text for name, text in (options | {"encryption.key": keys}).items() if text}
     return found if layout.layout is Layout.AIVEN else {"layout": Layout.LOCAL}
+
+
+def store_as_options(store: StoreOptions) -> dict[str, str]:
+    """Return the options with which the format opens a store with these options."""
+    found = {
+        f"store.{name}": getattr(store, field)
+        for name, (field, _) in STORE_OPTIONS.items()
+        if getattr(store, field) != getattr(ENVIRONMENT, field)
+    }
+    return {name: str(value) for name, value in found.items()}
 
 
 def schema_of(columns: tuple[str, ...]) -> StructType:
@@ -279,6 +304,25 @@ def _layout(given: Mapping[str, str]) -> GivenLayout:
     return GivenLayout.of(texts, _listed(given, "encryption.key"), where)
 
 
+def _store(given: Mapping[str, str]) -> StoreOptions:
+    """The options of the store; raises BadSettings for a value that is not allowed."""
+    return store_options(
+        {
+            name: _typed(given[option], kind)
+            for option, (name, kind) in _STORE.items()
+            if option in given
+        },
+        FORMAT,
+    )
+
+
+def _typed(text: str, kind: type) -> object:
+    """The text as a value of this type; unchanged if it is none."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    return int(text) if kind is int and text.isdecimal() else text
+
+
 def _versions(given: Mapping[str, str]) -> VersionSource:
     """What the strategy compares; raises BadSettings for an invalid strategy or header."""
     strategy = CompactionStrategy(_one_of(given, "compaction.strategy", _STRATEGIES))
@@ -302,9 +346,7 @@ def _offsets(given: Mapping[str, str]) -> OffsetSpan:
             remedy="Write FIRST:END, such as 12000:13000, 12000: or :13000.",
         )
     first, end = found.groups()
-    return OffsetSpan(
-        start=int(first or _EVERY_OFFSET.start), end=int(end or _EVERY_OFFSET.end)
-    )
+    return OffsetSpan(start=int(first or _EVERY_OFFSET.start), end=int(end or _EVERY_OFFSET.end))
 
 
 def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:

@@ -64,7 +64,9 @@ class KafkaSegments(DataSource):
         from tierfold.jobs.context.run_context import run_context
         from tierfold.jobs.sources.segment_planning import SegmentReader
 
-        context = run_context(request.tier_uri, request.catalog_uri, layout=request.layout)
+        context = run_context(
+            request.tier_uri, request.catalog_uri, options=request.store, layout=request.layout
+        )
         if context.may_decrypt and not self.may_decrypt:
             raise unencrypted_disk()
         return SegmentReader(context, request, schema)

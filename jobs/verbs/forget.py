@@ -30,10 +30,10 @@ from tierfold.compaction.discovery.unknown_segments import PartitionFacts, diver
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.compaction.model.wording import timestamp_text
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,

@@ -10,9 +10,9 @@ from tierfold.compaction.commits.history import Entry, entries, notable
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.model.wording import timestamp_text
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import named
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
 
 

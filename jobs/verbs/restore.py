@@ -26,12 +26,11 @@ from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.compaction.model.wording import timestamp_text
 from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
-from tierfold.jobs.context.timestamps import timestamp_ms_of
+from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     NOTHING_TO_DO,

@@ -26,7 +26,13 @@ from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import last_stable_in
-from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL, layout_as_options
+from tierfold.jobs.sources.segment_options import (
+    FORMAT,
+    LIVE,
+    ORIGINAL,
+    layout_as_options,
+    store_as_options,
+)
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
@@ -115,6 +121,7 @@ def _side(
             .option("compaction.strategy", name)
             .option("columns", _COLUMNS)
             .options(**layout_as_options(context.layout_options))
+            .options(**store_as_options(context.catalog_options))
         )
         if header:
             reader = reader.option("compaction.strategy.header", header)

@@ -28,9 +28,10 @@ from tierfold.compaction.discovery.view import (
 )
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.compaction.model.wording import counted, timestamp_text
+from tierfold.compaction.model.wording import counted
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_among, refusal_of

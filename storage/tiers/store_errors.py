@@ -38,13 +38,13 @@ class Cause(Enum):
     )
     FORBIDDEN = (
         "access is denied",
-        "Allow this identity to list, read, write and delete there; docs/object_stores.md has a"
-        " policy to copy.",
+        "Allow this identity to list, read, write and delete there; docs/s3.md, docs/azure.md and"
+        " docs/google_cloud.md have a policy to copy.",
     )
     NO_CREDENTIALS = (
         "there are no credentials",
         "Set them in the environment, name a profile (AWS_PROFILE), or run under a role;"
-        " docs/object_stores.md lists the ways.",
+        " docs/s3.md, docs/azure.md and docs/google_cloud.md list the ways.",
     )
     EXPIRED = (
         "the credentials have expired",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import compact_tier
-import compact_with_spark_submit
 import pytest
 from dag_runs import ran
 
 from tests.jobs.claims import catalog_of
 from tests.jobs.tiers import flip_last_byte, key_of, sample_copy, updated_tier
+from tierfold.conf.airflow import compact_tier, compact_with_spark_submit
 
 TOPICS = ("invoices", "orders", "payments")
 ALWAYS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "tier.binding": "detached"}

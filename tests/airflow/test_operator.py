@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 from dag_runs import ran
+from pyspark.sql import SparkSession
 from verb_dags import DAGS, FENCING
 
-from tests.jobs.claims import catalog_of
+from tests.jobs.claims import catalog_of, row_of
 from tests.jobs.tiers import flip_last_byte, key_of, updated_tier
 
 NOW_MS = 1_790_000_000_000
@@ -37,6 +39,18 @@ def command_line(*words: str | Path) -> dict[str, Any]:
     return document
 
 
+def without_names(document: Any) -> Any:
+    """The document without the run's name."""
+    match document:
+        case dict():
+            names = document.keys() - {"run"}
+            return {name: without_names(document[name]) for name in names}
+        case list():
+            return [without_names(one) for one in document]
+        case _:
+            return document
+
+
 def test_a_verb_succeeds_and_its_document_is_that_of_the_command_line(tier: Path) -> None:
     asked = {"settings": SETTINGS, "options": {"now_ms": NOW_MS, "topics": ["orders"]}}
     run = ran(DAGS["plan"], tier=str(tier), **asked)
@@ -45,6 +59,20 @@ def test_a_verb_succeeds_and_its_document_is_that_of_the_command_line(tier: Path
     expected = command_line("plan", tier, "--topic", "orders", "--now", str(NOW_MS), *words)
     assert run.verb.document == expected
     assert expected["outcome"] == "planned"
+
+
+def test_a_run_has_the_document_of_the_command_line_except_its_name(tier: Path) -> None:
+
+    asked = {"settings": SETTINGS, "options": LOCAL | {"now_ms": NOW_MS}}
+    kept = shutil.copytree(tier, tier.with_name("kept"))
+    found = ran(DAGS["compact"], tier=str(tier), **asked).verb.document
+    shutil.rmtree(tier)
+    kept.rename(tier)
+    words = [word for item in SETTINGS.items() for word in ("--set", "{}={}".format(*item))]
+    now = ("--now", str(NOW_MS), "--engine", "local")
+    assert without_names(found) == without_names(command_line("compact", tier, *now, *words))
+    assert found is not None
+    assert found["outcome"] == "compacted"
 
 
 def test_a_wrong_setting_fails_for_good(tier: Path) -> None:
@@ -67,6 +95,13 @@ def test_a_wrong_option_fails_for_good(tier: Path, options: dict[str, Any], word
     run = ran(DAGS["compact twice"], tier=str(tier), options=options)
     assert (run.verb.state, run.verb.tries) == ("failed", 1)
     assert words in (run.verb.document or {})["reason"]
+
+
+@pytest.mark.parametrize("name", ["memory", "application_args", "track_driver_via_k8s_api"])
+def test_a_wrong_argument_of_spark_submit_fails_for_good(tier: Path, name: str) -> None:
+    run = ran(DAGS["compact twice"], tier=str(tier), submit=SUBMIT | {name: True})
+    assert (run.verb.state, run.verb.tries) == ("failed", 1)
+    assert f"no argument '{name}'" in (run.verb.document or {})["reason"]
 
 
 def test_a_failed_partition_fails_the_task_without_the_retries_of_fenced_runs(tier: Path) -> None:
@@ -105,11 +140,25 @@ def test_a_fenced_run_fails_once_its_retries_are_used_up(tier: Path) -> None:
     assert (run.verb.document or {})["outcome"] == "fenced"
 
 
+def test_a_task_that_is_stopped_releases_its_claims(tier: Path) -> None:
+    run = ran(DAGS["stopped"], tier=str(tier), settings=SETTINGS)
+    assert (run.state, run.verb.state, run.verb.document) == ("failed", "failed", None)
+    assert row_of(tier).owner_run == ""
+
+
 def test_what_is_left_for_the_next_run_is_a_success(tier: Path) -> None:
     options = LOCAL | {"max_partitions": 1}
     for outcome in ("left", "compacted", "nothing_to_do"):
         run = ran(DAGS["compact"], tier=str(tier), settings=SETTINGS, options=options)
         assert (run.state, (run.verb.document or {})["outcome"]) == ("success", outcome)
+
+
+def test_spark_runs_in_the_process_of_the_task(tier: Path) -> None:
+    run = ran(DAGS["compact"], tier=str(tier), settings=SETTINGS)
+    assert (run.state, (run.verb.document or {})["outcome"]) == ("success", "compacted")
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    session.stop()
 
 
 def test_spark_submit_runs_a_verb_and_its_document_arrives(tier: Path) -> None:
@@ -156,6 +205,7 @@ def test_documents_stay_in_a_folder_that_is_given(tier: Path, tmp_path: Path) ->
     assert (run.verb.state, run.verb.tries) == ("failed", 2)
     kept = sorted(folder.rglob("document.json"))
     assert [path.parent.name for path in kept] == ["-1-1", "-1-2"]
+    assert ":" not in str(kept[0].relative_to(folder))  # No bucket has the name of a run.
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in kept]
     assert [document["outcome"] for document in documents] == ["failed", "failed"]
     assert run.verb.document == documents[-1]

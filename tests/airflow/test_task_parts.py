@@ -32,7 +32,7 @@ def entry(partition: int, outcome: str = "planned", bytes_in: int = 0) -> dict[s
     }
 
 
-def document(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+def document(*entries: dict[str, Any]) -> dict[str, Any]:
     return {
         "verb": "compact",
         "tier": "/t",
@@ -40,7 +40,6 @@ def document(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
         "reason": "why",
         "warnings": ["careful"],
         "partitions": list(entries),
-        **more,
     }
 
 

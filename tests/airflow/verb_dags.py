@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.airflow_tasks.tierfold_operator import VERBS, TierfoldOperator
 
 FENCING: dict[str, Any] = {"runs": 0, "tier": ""}
-"""How many runs another run shall fence, and on which tier."""
+"""How many runs are to be fenced by another, and on which tier."""
 
 
 def fence(_progress: object) -> None:
@@ -20,6 +22,11 @@ def fence(_progress: object) -> None:
     if FENCING["runs"]:
         FENCING["runs"] -= 1
         claimed(Path(FENCING["tier"]), "the-other-run", at_ms=NOW_MS)
+
+
+def stop(_progress: object) -> None:
+    """Send this process the signal with which Airflow stops a task."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def verb_dag(name: str, verb: str, **arguments: Any) -> DAG:
@@ -38,6 +45,9 @@ def verb_dag(name: str, verb: str, **arguments: Any) -> DAG:
 DAGS = {verb: verb_dag(f"run_{verb}", verb) for verb in VERBS}
 FENCED: dict[str, Any] = {"options": {"engine": "local", "progress": fence}}
 DAGS["compact twice"] = verb_dag("run_compact_twice", "compact", retries=1)
+DAGS["no retries"] = verb_dag("run_no_retries", "compact", retries=0)
 DAGS["fenced"] = verb_dag("run_fenced", "compact", **FENCED)
 DAGS["fenced, no retries"] = verb_dag("run_fenced_no_retries", "compact", retries=0, **FENCED)
+STOPPED = {"engine": "local", "progress": stop}
+DAGS["stopped"] = verb_dag("run_stopped", "compact", retries=0, options=STOPPED)
 globals().update(DAGS)  # Airflow finds DAGs among the names of a module.

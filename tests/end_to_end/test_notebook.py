@@ -228,7 +228,7 @@ def test_its_counts_add_up_and_its_result_is_right(round_: tuple[Shown, Path]) -
     assert int(found) == kept
     taken = [first, *LOGS[1:]]
     read = sum(len(batch.records) for log in taken for batch in read_segment(log).batches())
-    assert shown.numbers(r"(\d+) records read, (\d+) with a fate") == [read, read]
+    assert shown.numbers(r"(\d+) records read, (\d+) with an outcome") == [read, read]
     size = sum(log.stat().st_size for log in taken)
     for step in ("scan", "rewrite"):
         assert shown.numbers(rf"{step}: (\d+) of (\d+) bytes") == [size, size]

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from typing import Final
 
 IMPORTED_AS: Final = {
+    "apache-airflow": "airflow",
+    "apache-airflow-providers-apache-spark": "airflow",
     "delta-spark": "delta",
     "google-crc32c": "google_crc32c",
     "import-linter": "importlinter",
     "pycryptodome": "Crypto",
+    "pyspark-client": "pyspark",
     "pytest-xdist": "xdist",
 }
 """Distributions whose import name differs from their own."""

@@ -52,7 +52,7 @@ REFUSED: Final = {
 ALLOWED: Final = re.compile(
     r"retain_?(duplicates|empty|records|delete)"  # Kafka's own names
     r"|buildRetainedRecords|retainLegacy|RETAIN_EMPTY|RetainedRecords|retained messages"
-    r"|\"tally\""  # a stored column
+    r"|[\"`]tally[\"`]"  # a stored column
     r"|told[ _]apart"
     r"|(?-i:NOBODY)"  # the user of that name
     r"|but for example",

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pytest
+import rich.console
 
 import tierfold
 from tests.jobs.claims import claimed
@@ -155,6 +156,16 @@ def test_a_result_is_a_frame_a_page_and_a_text(verb: str, compacted: Path) -> No
     assert "\x1b" not in page
     assert "orders-0" in str(result)
     assert repr(result).startswith(f"<{type(result).__name__} of {compacted}: {result.outcome}")
+
+
+def test_in_the_kernel_of_a_notebook_a_result_is_shown_once(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = tierfold.plan(fresh, **KNOWN)
+    shown = result._repr_html_(), str(result)
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
+    assert (result._repr_html_(), str(result)) == shown
+    assert capsys.readouterr().out == ""
 
 
 def test_bytes_in_and_out_are_those_of_the_partitions(fresh: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.tiers import key_of
+from tests.storage.emulators import IDENTITY, moto, new_bucket
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.jobs.context.documents import check_new, read_document, write_document
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
@@ -82,6 +83,7 @@ def test_a_document_lists_what_is_ready_for_the_next_verb() -> None:
     "document",
     [
         "text",
+        "",
         {},
         {"partitions": "orders-0"},
         [1],
@@ -138,3 +140,19 @@ def test_a_document_below_a_file_is_refused(tmp_path: Path) -> None:
 def test_a_place_that_is_no_document_is_refused(place: str) -> None:
     with pytest.raises(BadSettings):
         write_document(place, {})
+
+
+def test_a_document_in_a_bucket_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+        monkeypatch.setenv(name, value)
+    bucket = new_bucket(moto())
+    for place in (f"s3://{bucket}/plan.json", f"s3://{bucket}/a/run=1/plan.json"):
+        check_new(place)
+        write_document(place, [{"topic": "orders", "partition": 0}])
+        assert partitions_from(place) == {Listed("orders", 0)}
+        with pytest.raises(BadSettings, match="Choose a name"):
+            check_new(place)
+        with pytest.raises(UnreadableObject):
+            write_document(place, [])
+    with pytest.raises(UnreadableObject, match=r"nothing\.json"):
+        read_document(f"s3://{bucket}/nothing.json")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.wording import timestamp_text
-from tierfold.jobs.context.timestamps import timestamp_ms_of
+from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 
 TIME_MS = 1_795_275_046_123
 

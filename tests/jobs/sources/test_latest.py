@@ -156,7 +156,7 @@ def test_the_sample_has_the_newest_of_each_key(quick: SparkSession, strategy: st
     assert len(expected) > 500
 
 
-def test_values_that_nobody_asks_for_are_not_read(quick: SparkSession, tmp_path: Path) -> None:
+def test_values_that_are_not_asked_for_are_not_read(quick: SparkSession, tmp_path: Path) -> None:
     tier = made_tier(tmp_path)
     batch = [
         RecordDraft(offset=i, timestamp_ms=i, key=b"%d" % (i // 2), value=v)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
@@ -15,8 +17,10 @@ from tierfold.jobs.sources.segment_options import (
     check_schema,
     request_of,
     schema_of,
+    store_as_options,
 )
 from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 NAMES = tuple(column.name for column in COLUMNS)
 
@@ -69,6 +73,26 @@ def test_the_strategy_decides_the_version() -> None:
     assert request_of({"path": "/tier", "segments": "original"}).is_original
 
 
+def test_options_of_the_store_are_those_of_the_settings_file() -> None:
+    store = StoreOptions(
+        endpoint="http://localhost:9000",
+        region="eu-west-1",
+        path_style=True,
+        ca_file="/etc/CA.pem",
+        requester_pays=False,
+        kms_key_id="Key-1",
+        account="Account",
+        part_bytes=6 << 20,
+        timeout_ms=5,
+        retries=0,
+    )
+    options = store_as_options(store)
+    assert len(options) == len(fields(StoreOptions))
+    assert request_of({"path": "/t", **options}).store == store
+    assert store_as_options(ENVIRONMENT) == {}
+    assert request_of({"path": "/t"}).store == ENVIRONMENT
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -86,6 +110,9 @@ def test_the_strategy_decides_the_version() -> None:
         ({"path": "/t", "offsets": "5"}, "offsets is '5'. Write FIRST:END, such as 12000:13000"),
         ({"path": "/t", "offsets": "-1:5"}, "offsets is '-1:5'"),
         ({"path": "/t", "offsets": "1:5:9"}, "offsets is '1:5:9'"),
+        ({"path": "/t", "store.colour": "x"}, "there is no option store.colour"),
+        ({"path": "/t", "store.retries": "few"}, "retries has a value that is not allowed. Give a"),
+        ({"path": "/t", "store.path.style": "maybe"}, "path.style has a value that is not"),
         ({}, "no tier is named"),
         ({"path": ""}, "no tier is named"),
         ({"path": "/t", "topic": "a"}, "there is no option topic. The options are path, catalog,"),

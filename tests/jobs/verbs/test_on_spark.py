@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.jobs.commands import COMPACT, ON_SPARK, ROOT, status_of, tierfold
 
 NOW: Final = ("--now", "2026-11-22T00:00:00Z")
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 LOCAL: Final = ("--engine", "local")
 VERBS: Final[dict[str, tuple[str, ...]]] = {
     "compact": (*COMPACT, "--set", "tier.binding=detached", *NOW),
@@ -38,8 +40,9 @@ def told(
 def ran(verb: str, tier: Path, *arguments: str) -> dict[str, Any]:
     done = tierfold(verb, tier, "--json", *arguments)
     assert done.code == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    document.pop("run", None)
+    document: dict[str, Any] = json.loads(TIME.sub("<time>", done.stdout))
+    for name in ("run", "tier"):
+        document.pop(name)
     return document
 
 
