@@ -318,6 +318,12 @@ def test_a_chunk_of_another_size_is_refused() -> None:
         transform.decoded(key.sealed(b"four"), 5, "here")
 
 
+def test_an_empty_piece_is_stored_as_0_bytes_though_it_is_encrypted() -> None:
+    transform = ChunkTransform(is_compressed=False, data_key=DataKey.fresh())
+    assert bytes(transform.stored_piece(b"")) == b""
+    assert bytes(transform.read_piece(b"", "here")) == b""
+
+
 def test_a_log_of_0_bytes_is_never_written(options: LayoutOptions) -> None:
     tier = AivenTier(BucketStore("memory", new_name(), "t", StoreOptions()), options)
     with pytest.raises(ValueError, match="0 bytes"), tier.new_segment(KEY, 0).open_log():
