@@ -26,8 +26,8 @@ from typing import Final
 
 from click.testing import CliRunner
 
+from tierfold.jobs.api.keywords import CONFIG_VARIABLE
 from tierfold.jobs.cli.commands import tierfold
-from tierfold.jobs.cli.options import CONFIG_VARIABLE
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOW_MS: Final = 1_795_361_400_000

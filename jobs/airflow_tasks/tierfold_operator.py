@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
-from airflow.sdk.exceptions import AirflowException
 
 import tierfold
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.jobs.airflow_tasks.outcomes import error_of, shortened, summary
 from tierfold.jobs.airflow_tasks.spark_submit import Submission, hook_of, own_script, submitted
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
-from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.context.stopping import stoppable
 from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
 
 if TYPE_CHECKING:
@@ -139,14 +137,9 @@ class TierfoldOperator(BaseOperator):
         return keywords
 
     def _in_this_process(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        verb = getattr(tierfold, self.verb)
-        try:
-            with stoppable():
-                result = verb(self.tier, **keywords)
-        except Stopped as stopped:
-            raise AirflowException(str(stopped)) from None
-        # As JSON has it, without tuples, so that it is the same document under spark-submit.
-        document: dict[str, Any] = json.loads(json.dumps(result.to_dict()))
+        # A signal ends the verb between two steps, once its claims are released.
+        with stoppable():
+            document: dict[str, Any] = getattr(tierfold, self.verb)(self.tier, **keywords).to_dict()
         return document
 
     def _under_spark_submit(self, keywords: dict[str, Any], attempt: str) -> dict[str, Any]:

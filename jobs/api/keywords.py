@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from tierfold.jobs.context.byte_progress import Listener
 
+CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
+"""The variable of the environment that names the file of settings."""
+
 LOCAL_MAX_BYTES: Final = 2 * 2**30
 """Default of `local_max_bytes`."""
 
@@ -30,7 +33,7 @@ class TierKeywords(TypedDict, total=False):
     settings: Mapping[str, object] | Sequence[str] | None
     """Settings by Kafka's names, `{"cleanup.policy": "compact"}`; or texts `NAME=VALUE`."""
     config: str | Path | None
-    """A file with settings of brokers and topics, in TOML."""
+    """A file with settings of brokers and topics, in TOML. Default: `$TIERFOLD_CONFIG`."""
     layout: Literal["aiven", "local"] | None
     """How the tier is laid out. Default: as its folders are named."""
     key_prefix: str | None

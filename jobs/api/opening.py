@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from tierfold.compaction.planning.chunks import Budget
-from tierfold.jobs.api.keywords import LOCAL_MAX_BYTES
+from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
 from tierfold.jobs.context.run_context import RunContext, run_context
@@ -98,9 +99,9 @@ def _listed(given: object) -> frozenset[Listed] | None:
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Resolve the settings; raises BadSettings."""
-    config = given.get("config")
+    config = given.get("config") or os.environ.get(CONFIG_VARIABLE)
     texts = _texts(given.get("settings") or ())
-    return resolve(texts, None if config is None else Path(config))
+    return resolve(texts, Path(config) if config else None)
 
 
 def budget_of(given: Mapping[str, Any]) -> Budget:

@@ -12,11 +12,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from tierfold.jobs.api.keywords import CONFIG_VARIABLE
 from tierfold.jobs.cli.output import document_option, level_option, output_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
-
-CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 
 _INT64_MAX: Final = 2**63 - 1
 """The largest time or offset in Kafka."""
@@ -121,7 +120,6 @@ settings_options: Final = _together(
     click.option(
         "--config",
         type=click.Path(path_type=Path),
-        envvar=CONFIG_VARIABLE,
         metavar="FILE",
         help=f"Settings of brokers and topics, in TOML. Default: ${CONFIG_VARIABLE}.",
     ),

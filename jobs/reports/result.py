@@ -63,6 +63,10 @@ HTML_COLUMNS: Final = 140
 """Width of a result in a notebook."""
 
 
+_ON_NO_SCREEN: Final[dict[str, Any]] = {"highlight": False, "force_jupyter": False}
+"""In a notebook's kernel, rich would display what is printed, instead of writing it."""
+
+
 class Reported(Protocol):
     """What every partition of a result has."""
 
@@ -148,7 +152,7 @@ class Result(ABC, Generic[_Partition]):
             "warnings": [*self.warnings],
             "notes": [*self.notes],
         }
-        entries = {"partitions": [self.entry(partition) for partition in self.partitions]}
+        entries = {"partitions": [_with_lists(self.entry(one)) for one in self.partitions]}
         requests = {} if self.spent is None else {"requests": self.spent.entry()}
         return about | self.details() | entries | requests
 
@@ -182,12 +186,12 @@ class Result(ABC, Generic[_Partition]):
 
     def __str__(self) -> str:
         text = io.StringIO()
-        self.show(Console(file=text, width=HTML_COLUMNS, highlight=False))
+        self.show(Console(file=text, width=HTML_COLUMNS, **_ON_NO_SCREEN))
         return text.getvalue()
 
     def _repr_html_(self) -> str:
         unseen = io.StringIO()
-        console = Console(file=unseen, record=True, width=HTML_COLUMNS, highlight=False)
+        console = Console(file=unseen, record=True, width=HTML_COLUMNS, **_ON_NO_SCREEN)
         self.show(console)
         block = '<pre style="line-height:1.2;overflow-x:auto">{code}</pre>'
         return console.export_html(inline_styles=True, code_format=block)
@@ -204,6 +208,17 @@ def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
         "notes": [],
         "partitions": [],
     }
+
+
+def _with_lists(value: Any) -> Any:  # noqa: ANN401 - of any type that JSON has
+    """Return the value as JSON would give it back: without tuples."""
+    match value:
+        case dict():
+            return {name: _with_lists(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_with_lists(one) for one in value]
+        case _:
+            return value
 
 
 def named(key: PartitionKey) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Airflow reads its settings as it is imported, so they are set as this file is.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -39,5 +40,7 @@ from airflow.utils.db import initdb  # noqa: E402  (its settings are above)
 def airflow_home() -> Iterator[Path]:
     """Make Airflow's database, and delete the home after the tests."""
     initdb()
+    # Py4J logs as the process ends, when pytest has closed the stream.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     yield HOME
     shutil.rmtree(HOME)

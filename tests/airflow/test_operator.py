@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from dag_runs import ran
+from pyspark.sql import SparkSession
 from verb_dags import DAGS, FENCING
 
 from tests.jobs.claims import catalog_of, row_of
@@ -60,7 +61,7 @@ def test_a_verb_succeeds_and_its_document_is_that_of_the_command_line(tier: Path
     assert expected["outcome"] == "planned"
 
 
-def test_a_run_has_the_document_of_the_command_line_but_for_its_names(tier: Path) -> None:
+def test_a_run_has_the_document_of_the_command_line_except_its_name(tier: Path) -> None:
 
     asked = {"settings": SETTINGS, "options": LOCAL | {"now_ms": NOW_MS}}
     kept = shutil.copytree(tier, tier.with_name("kept"))
@@ -150,6 +151,14 @@ def test_what_is_left_for_the_next_run_is_a_success(tier: Path) -> None:
     for outcome in ("left", "compacted", "nothing_to_do"):
         run = ran(DAGS["compact"], tier=str(tier), settings=SETTINGS, options=options)
         assert (run.state, (run.verb.document or {})["outcome"]) == ("success", outcome)
+
+
+def test_spark_runs_in_the_process_of_the_task(tier: Path) -> None:
+    run = ran(DAGS["compact"], tier=str(tier), settings=SETTINGS)
+    assert (run.state, (run.verb.document or {})["outcome"]) == ("success", "compacted")
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    session.stop()
 
 
 def test_spark_submit_runs_a_verb_and_its_document_arrives(tier: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -10,21 +12,12 @@ from pathlib import Path
 import pyspark
 import pytest
 from airflow.sdk.exceptions import AirflowException
+from dag_runs import ran
+from verb_dags import DAGS
 
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
 
-WAITS = """
-import os, pathlib, sys, time
-from tierfold.jobs.context.stopping import Stopped, stoppable
-folder = pathlib.Path(sys.argv[1])
-try:
-    with stoppable():
-        (folder / "pid").write_text(str(os.getpid()))
-        while True:
-            time.sleep(0.05)
-except Stopped as stopped:
-    (folder / "stopped").write_text(stopped.by)
-"""
+WAITING = Path(__file__).with_name("waiting_driver.py")
 
 
 def awaited(path: Path) -> None:
@@ -40,13 +33,11 @@ def hook() -> SubmitHook:
 
 
 def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Path) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(WAITS, encoding="utf-8")
     errors: list[Exception] = []
 
     def run() -> None:
         try:
-            hook.run(str(script), [str(tmp_path)])
+            hook.run(str(WAITING), [str(tmp_path)])
         except AirflowException as error:
             errors.append(error)
 
@@ -64,6 +55,20 @@ def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Pa
     while driver.exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_signal_to_the_task_ends_the_driver(tmp_path: Path) -> None:
+    def stop() -> None:
+        awaited(tmp_path / "pid")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    submit = {"conn_id": "spark_default", "application": str(WAITING)}
+    run = ran(DAGS["no retries"], tier=str(tmp_path), submit=submit)
+    thread.join()
+    assert (run.verb.state, run.verb.document) == ("failed", None)
+    assert (tmp_path / "stopped").read_text(encoding="utf-8") == "SIGTERM"
 
 
 def test_the_driver_runs_with_the_python_of_the_worker(

@@ -14,7 +14,7 @@ from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.airflow_tasks.tierfold_operator import VERBS, TierfoldOperator
 
 FENCING: dict[str, Any] = {"runs": 0, "tier": ""}
-"""How many runs another run shall fence, and on which tier."""
+"""How many runs are to be fenced by another, and on which tier."""
 
 
 def fence(_progress: object) -> None:
@@ -45,6 +45,7 @@ def verb_dag(name: str, verb: str, **arguments: Any) -> DAG:
 DAGS = {verb: verb_dag(f"run_{verb}", verb) for verb in VERBS}
 FENCED: dict[str, Any] = {"options": {"engine": "local", "progress": fence}}
 DAGS["compact twice"] = verb_dag("run_compact_twice", "compact", retries=1)
+DAGS["no retries"] = verb_dag("run_no_retries", "compact", retries=0)
 DAGS["fenced"] = verb_dag("run_fenced", "compact", **FENCED)
 DAGS["fenced, no retries"] = verb_dag("run_fenced_no_retries", "compact", retries=0, **FENCED)
 STOPPED = {"engine": "local", "progress": stop}

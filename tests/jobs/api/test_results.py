@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pytest
+import rich.console
 
 import tierfold
 from tests.jobs.claims import claimed
@@ -123,6 +124,7 @@ def test_a_function_and_its_command_give_the_same_document(
         words = (verb, tier, *options)
     ran = command(*words, *AS_OPTIONS, "--now", str(THEN_MS), "--json")
     assert without_ids(result.to_dict()) == without_ids(ran.document)
+    assert result.to_dict() == json.loads(json.dumps(result.to_dict()))
     assert result.outcome in BY_URGENCY
     header = ["schema_version", "verb", "tier", "run", "outcome", "reason", "warnings", "notes"]
     assert [*result.to_dict()][: len(header)] == header
@@ -155,6 +157,16 @@ def test_a_result_is_a_frame_a_page_and_a_text(verb: str, compacted: Path) -> No
     assert "\x1b" not in page
     assert "orders-0" in str(result)
     assert repr(result).startswith(f"<{type(result).__name__} of {compacted}: {result.outcome}")
+
+
+def test_in_the_kernel_of_a_notebook_a_result_is_shown_once(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = tierfold.plan(fresh, **KNOWN)
+    shown = result._repr_html_(), str(result)
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
+    assert (result._repr_html_(), str(result)) == shown
+    assert capsys.readouterr().out == ""
 
 
 def test_bytes_in_and_out_are_those_of_the_partitions(fresh: Path) -> None:
@@ -203,6 +215,16 @@ def test_settings_are_texts_numbers_truths_and_lists(fresh: Path) -> None:
         reason({"cleanup.policy": None})
     with pytest.raises(tierfold.BadSettings, match="there is no setting"):
         reason({"preallocat": True})
+
+
+def test_the_file_of_settings_may_be_named_by_the_environment(
+    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tierfold.plan(fresh).outcome == "nothing_to_do"
+    config = tmp_path / "tierfold.toml"
+    config.write_text('[topics."*"]\n"cleanup.policy" = "compact"\n', encoding="utf-8")
+    monkeypatch.setenv("TIERFOLD_CONFIG", str(config))
+    assert tierfold.plan(fresh).outcome == tierfold.plan(fresh, config=config).outcome == "planned"
 
 
 def test_partitions_are_numbers_or_patterns(fresh: Path) -> None:

@@ -23,11 +23,12 @@ from tests.jobs.tiers import (
 )
 from tests.jobs.vacuum_tiers import vacuum
 from tests.storage.call_scripts import at
-from tests.storage.live_segments import data
+from tests.storage.live_segments import data, marker
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RunRow
+from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 OTHER: Final = key_of("payments")
@@ -71,6 +72,20 @@ def test_a_failed_partition_counts_what_was_read_before(tier: Path) -> None:
     tierfold("compact", tier, *ALWAYS, *keyless, "--json").ends(3, "failed", "no key")
     (row,) = rows(tier)
     assert (row.bytes_read, row.bytes_written) == (log_bytes(sizes(tier)), 0)
+
+
+def test_a_log_that_is_scanned_again_counts_again(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    batches = [
+        data(0, (b"k", b"aborted"), producer_id=7),
+        marker(1, 7, ControlType.ABORT),
+        data(2, (b"k", b"kept")),
+    ]
+    put_segment(tier, ORDERS, batches, start_offset=0)
+    ran = tierfold("compact", tier, *ALWAYS, "--json")
+    assert "no index lists them" in ran.entry["notes"][0]
+    (row,) = rows(tier)
+    assert row.bytes_read == 3 * row.bytes_in
 
 
 def test_chunks_have_rows_of_their_own_and_the_document_sums_them(tier: Path) -> None:
@@ -202,6 +217,15 @@ def test_an_unexpected_error_leaves_rows_of_what_was_not_begun(tier: Path) -> No
     assert {reason for _, reason in found.values()} == {
         "left for the next run: an unexpected error ended the run"
     }
+
+
+def test_an_unexpected_error_leaves_no_second_row_of_what_was_begun(tier: Path) -> None:
+    def breaks() -> None:
+        raise ZeroDivisionError("a bug")
+
+    with scripted(at("commit 2", breaks)):
+        assert tierfold("compact", tier, *ALWAYS, "--set", "chunk.bytes=1").code == 1
+    assert [(row.chunk, row.outcome) for row in rows(tier)] == [(0, "compacted")]
 
 
 @pytest.mark.parametrize("verb", ["compact", "vacuum"])

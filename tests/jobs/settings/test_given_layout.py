@@ -89,6 +89,7 @@ def test_an_option_overrides_the_table_which_overrides_the_brokers_file(broker: 
     assert found.chunk_bytes == 9
     assert found.key_files == files(c="/line/c", b="/table/b", a="/broker/a")
     assert NOTHING_SAID.over(table) == table
+    assert NOTHING_SAID.over(given(layout="local")) == given(layout="local")
     other = given(layout="aiven", rsm_config="/none").over(given(layout="local"))
     assert (other.layout, other.rsm_config) == (Layout.AIVEN, Path("/none"))
 

@@ -91,8 +91,10 @@ def test_a_path_with_a_backslash_and_letters_of_other_scripts() -> None:
     [
         ("chunk.size=0", "chunk.size cannot be '0'. Give a number of bytes from 1 to 1073741823"),
         ("chunk.size=1073741824", "chunk.size cannot be '1073741824'"),
-        ("chunk.size=" + "9" * 5000, "chunk.size cannot be"),
-        ("chunk.size=4M", "chunk.size cannot be '4M'"),
+        ("chunk.size=" + "9" * 5000, "'. Give a number of bytes from 1 to 1073741823"),
+        ("chunk.size=4M", "chunk.size cannot be '4M'. Give a number of bytes"),
+        ("chunk.size=1_000", "chunk.size cannot be '1_000'. Give a number of bytes"),
+        ("chunk.size=\\u0667", "chunk.size cannot be '\u0667'. Give a number of bytes"),
         ("chunk.size=\n", "chunk.size cannot be ''"),
         ("compression.enabled=yes", "compression.enabled cannot be 'yes'. Give true or false"),
         ("chunk.size=1\ncustom.metadata.fields.include=REMOTE_SIZE,X", "Give names of OBJECT_KEY"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.storage.kafka_dumps import GOLDEN, NAMES, kafka_reads
+from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import data, log_of, marker
 from tests.storage.tiers.aiven_samples import KEY_FILE, SAMPLES, Sample
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -135,6 +136,19 @@ def test_a_batch_with_a_bad_crc_has_no_records_and_hides_no_other(tmp_path: Path
     assert found.records.column("offset").to_pylist() == [2, 3, 6, 7]
     assert found.records.column("batch").to_pylist() == [1, 1, 3, 3]
     assert len(read_segment(stored(tmp_path, flipped(batches[0]))).records) == 0
+
+
+def test_a_log_of_old_and_new_batches_counts_them_together(tmp_path: Path) -> None:
+    packed = wrapper(2, message(0, b"x") + message(1, b"y") + message(2, b"z"))
+    found = read_segment(stored(tmp_path, log_of([packed, data(3, (b"a", b"b"))])))
+    assert found.batches.column("records").to_pylist() == [3, 1]
+    assert found.records.column("batch").to_pylist() == [0, 0, 0, 1]
+
+
+def test_of_a_spoilt_wrapper_no_count_is_known(tmp_path: Path) -> None:
+    packed = wrapper(0, message(0, b"x"))
+    found = read_segment(stored(tmp_path, flipped(packed)))
+    assert found.batches.column("records").to_pylist() == [None]
 
 
 def test_a_control_type_that_kafka_lacks_is_unknown(tmp_path: Path) -> None:

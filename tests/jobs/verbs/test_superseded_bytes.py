@@ -40,6 +40,8 @@ def test_a_plan_counts_its_sources_and_the_grace_period_from_now(tier: Path) -> 
     assert size_bytes == log_bytes(tier)
     assert gone_at == timestamp_text(THEN_MS + DAY_MS)
     assert f"`tierfold vacuum` after {gone_at}" in note
+    explained = said(tier, "plan", *NOW, *DETACHED, "--explain", "orders-0")
+    assert explained == (size_bytes, gone_at, note)
 
 
 def test_vacuum_deletes_at_the_time_that_compact_said_and_not_before(tier: Path) -> None:

@@ -143,6 +143,26 @@ def test_an_error_that_may_pass_is_retried_and_then_reported(
     assert not store.exists("f/new")
 
 
+@pytest.mark.parametrize("kind", ["gets", "puts"])
+def test_retries_are_reported_if_there_were_any_and_the_error_is_one_that_may_pass(
+    store: BucketStore, proxy: Proxy, kind: str
+) -> None:
+    at_once = replace(store, options=replace(store.options, retries=0))
+    proxy.add(kind, answer=error(503, "SlowDown"))
+    assert failed(at_once, kind).what.endswith("the store asks for fewer requests")
+    proxy.add(kind, answer=error(503, "SlowDown"))
+    proxy.add(kind, answer=error(403, "AccessDenied"))
+    assert failed(store, kind).what.endswith("access is denied")
+
+
+def test_a_write_that_cannot_have_happened_is_not_looked_for(
+    store: BucketStore, proxy: Proxy
+) -> None:
+    proxy.add("puts", answer=error(403, "AccessDenied"))
+    failed(store, "puts")
+    assert proxy.counts["heads"] == 0
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [(kind, "SlowDown") for kind in STEPS]

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.storage.emulators import new_name
 from tests.storage.tiers.aiven.rsa_keys import key_file
@@ -275,6 +276,38 @@ def test_what_is_too_short_to_be_encrypted_is_refused(how: str, size_bytes: int)
     transform = ChunkTransform(is_compressed=False, data_key=key)
     with pytest.raises(CorruptLog, match="cannot be decrypted"):
         OpenChunks().read(chunk, transform, 0, 1)
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_of_a_large_chunk_that_is_read_on_each_byte_is_fetched_once(is_encrypted: bool) -> None:
+    key = DataKey.fresh() if is_encrypted else None
+    transform = ChunkTransform(is_compressed=False, data_key=key)
+    logs = {"a": bytes(range(90)), "b": bytes(range(90, 180))}
+    stored = {
+        name: np.frombuffer(bytes(transform.encoded(log)), np.uint8) for name, log in logs.items()
+    }
+    fetched: list[tuple[str, int, int]] = []
+
+    def chunk(name: str) -> LargeChunk:
+        def read(start: int, length: int) -> NDArray[np.uint8]:
+            fetched.append((name, start, length))
+            return stored[name][start : start + length]
+
+        return LargeChunk(
+            name=(name, 0),
+            read=read,
+            start=0,
+            stored_bytes=len(stored[name]),
+            size_bytes=90,
+            where="here",
+        )
+
+    chunks = OpenChunks()
+    for name, at in [("a", 0), ("b", 0), ("b", 30), ("a", 30), ("a", 60), ("b", 60)]:
+        found = chunks.read(chunk(name), transform, at, at + 30)
+        assert found.tobytes() == logs[name][at : at + 30]
+    for name in logs:
+        assert sum(length for of, _, length in fetched if of == name) == len(stored[name])
 
 
 def test_a_chunk_of_another_size_is_refused() -> None:
