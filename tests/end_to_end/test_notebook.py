@@ -105,8 +105,10 @@ def notebook(name: str) -> Any:
 
 
 def desk(factory: pytest.TempPathFactory) -> Desk:
-    working, temporary, home = map(factory.mktemp, ("elsewhere", "temporary", "home"))
-    return Desk(working=working, temporary=temporary, home=home)
+    clone, temporary, home = map(factory.mktemp, ("clone", "temporary", "home"))
+    (clone / "sample").symlink_to(ROOT / "sample")
+    (clone / "notebooks").mkdir()
+    return Desk(working=clone / "notebooks", temporary=temporary, home=home)
 
 
 def shown_by(cells: Iterable[Any]) -> Shown:
