@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,11 +52,7 @@ class Shown:
     @property
     def text(self) -> str:
         """All text, without colours."""
-        said = (
-            output.get("text") or output.get("data", {}).get("text/plain", "")
-            for output in self.outputs
-        )
-        return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(said))
+        return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(map(_text, self.outputs)))
 
     @property
     def images(self) -> list[bytes]:
@@ -98,6 +95,14 @@ class Desk:
             env=environment | {name: str(path) for name, path in own.items()}
         )
         assert list(self.working.iterdir()) == [], "a notebook leaves nothing where it was run"
+
+
+def _text(output: Any) -> str:
+    """What a cell printed; of a result, its tables."""
+    data = output.get("data", {})
+    if data.get("text/html", "").startswith("<pre"):
+        return html.unescape(re.sub(r"<[^>]*>", "", data["text/html"]))
+    return output.get("text") or data.get("text/plain", "")
 
 
 def notebook(name: str) -> Any:
