@@ -49,7 +49,8 @@ def main(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".tierfold-", dir=folder) as scratch:
         content = Path(scratch) / "content"
-        unwanted = shutil.ignore_patterns("__pycache__")
+        # Airflow's tasks run where Airflow is.
+        unwanted = shutil.ignore_patterns("__pycache__", "airflow*")
         shutil.copytree(ROOT / "tierfold", content / "tierfold", ignore=unwanted)
         for name in OTHERS:
             _copy_distribution(name, content)

@@ -46,7 +46,7 @@ _PLACE: Final = "jobs.document"
 _LEVEL: Final = "jobs.level"
 """The key of the least level that is printed."""
 
-_STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "dim", logging.WARNING: "yellow"}
+_STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "", logging.WARNING: "yellow"}
 
 
 class Output:

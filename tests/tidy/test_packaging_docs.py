@@ -34,7 +34,8 @@ def test_each_verb_and_its_options_have_help_an_example_and_a_place_in_the_refer
     assert f"\n## {verb}\n" in CLI
     options = [param for param in command.params if isinstance(param, click.Option)]
     assert [option.name for option in options if not option.help] == []
-    assert [name for option in options for name in option.opts if f"`{name}" not in CLI] == []
+    shown = [f"`{', '.join(option.opts)}" for option in options]
+    assert [names for names in shown if names not in CLI] == []
 
 
 def test_each_dependency_has_its_row() -> None:

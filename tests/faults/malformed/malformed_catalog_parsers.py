@@ -167,7 +167,7 @@ def _as(value: Any, field: pa.Field) -> Any:
     if pa.types.is_string(field.type):
         return f"{value:g}" if isinstance(value, float) else str(value)
     if pa.types.is_integer(field.type):
-        return int(value)
+        return None if value is None and field.nullable else int(value)
     if pa.types.is_floating(field.type):
         return None if value is None else float(value)
     return dict(value or ()) if pa.types.is_map(field.type) else value

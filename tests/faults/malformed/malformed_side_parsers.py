@@ -237,7 +237,7 @@ def _checked_name(name: str) -> Outcome:
             raise WrongAnswer(f"{key} of {name!r}")
     if segment is not None:
         start, segment_id, part = segment
-        must_equal(f"{start:020d}-{segment_id}.{part.value}", name)
+        must_equal(f"{start:020d}-{segment_id}.{part}", name)
         if start >= 2**63 or not re.fullmatch(r"[\w-]{22}", segment_id, re.ASCII):
             raise WrongAnswer(f"{segment} of {name!r}")
     return Outcome.REFUSED if key is None and segment is None else Outcome.RIGHT

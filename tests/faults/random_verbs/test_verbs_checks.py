@@ -72,7 +72,7 @@ def entry_of(partition: Partition, segments: Sequence[Entry], **fields: Any) -> 
     for entry in segments:
         stem = partition.uploads[entry["segment_id"]].stem
         shown.append({**entry, "log": str(partition.folder / f"{stem}.log")})
-    return {"segments": shown, "refusal": "", "orphans": [], "out_of_lineage": [], **fields}
+    return {"segments": shown, "reason": "", "orphans": [], "out_of_lineage": [], **fields}
 
 
 def checked(
@@ -126,7 +126,7 @@ def test_a_record_of_another_history(partition: Partition) -> None:
     stale = uploaded(partition, 0, 9, log=old)
     row = row_of([named(stale)], *new.lineage)
     with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) is live in"):
-        checked(partition, row=row, refusal="refused")
+        checked(partition, row=row, reason="refused")
 
 
 def test_a_stale_view_beside_a_sound_row(partition: Partition) -> None:
@@ -144,7 +144,7 @@ def test_a_lineage_that_no_leader_had(partition: Partition) -> None:
     partition.logs[1] = partition.log.handed_on(1, 5)
     partition.logs[1].batches = partition.logs[0].batches
     with pytest.raises(Broken, match="the row's lineage is"):
-        checked(partition, row=row, refusal="refused")
+        checked(partition, row=row, reason="refused")
 
 
 def test_a_batch_that_straddles_the_effective_start(partition: Partition) -> None:
@@ -169,7 +169,7 @@ def test_a_live_object_that_is_gone(partition: Partition, suffix: str) -> None:
 def test_a_refusal_of_a_sound_partition(partition: Partition) -> None:
     first = named(uploaded(partition, 0, 9))
     with pytest.raises(Broken, match="status refuses a sound partition: why not"):
-        checked(partition, first, refusal="why not")
+        checked(partition, first, reason="why not")
 
 
 def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
@@ -177,7 +177,7 @@ def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
     uploaded(partition, 6, 9, log=elected(partition, 6), parts=2)
     with pytest.raises(Broken, match="though epoch 1 has other records at live offsets"):
         checked(partition, named(first))
-    checked(partition, named(first), refusal="it diverged")
+    checked(partition, named(first), reason="it diverged")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_partition_that_must_be_refused_without_a_row(
     first, *_ = [uploaded(partition, start, end, parts=n) for start, end, n in uploads]
     with pytest.raises(Broken, match=words):
         checked(partition, named(first), row=None)
-    checked(partition, row=None, refusal="refused")
+    checked(partition, row=None, reason="refused")
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 7), (4, 9)], ids=["below", "beyond"])
@@ -246,7 +246,7 @@ def test_a_row_that_goes_back(
     checker.check(partition, row, entry_of(partition, segments))
     after = {**row, **change, "segments": [segments[i] for i in left]}
     with pytest.raises(Broken, match=words):
-        checker.check(partition, after, entry_of(partition, [], refusal="refused"))
+        checker.check(partition, after, entry_of(partition, [], reason="refused"))
 
 
 def test_a_row_that_is_gone(partition: Partition) -> None:

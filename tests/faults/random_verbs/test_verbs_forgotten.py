@@ -50,7 +50,7 @@ class CutOff:
 
     def refused(self, row: Entry, allowed: Deletion | Forgetting | None = None) -> None:
         """Check a step after which status refuses the partition."""
-        entry = entry_of(self.partition, [], refusal="refused")
+        entry = entry_of(self.partition, [], reason="refused")
         self.checker.check(self.partition, row, entry, allowed)
 
     def emptied(self, *given_up: Upload, **fields: Any) -> Entry:
@@ -143,7 +143,7 @@ def test_a_forgotten_row_that_is_not_empty(
     row = cut_off.emptied(cut_off.tail, **fields)
     row["retired"] = [{"segment": named(cut_off.tail)} for _ in row["retired"]]
     with pytest.raises(Broken, match="still has cleaner offsets"):
-        cut_off.forgotten(row, refusal="refused")
+        cut_off.forgotten(row, reason="refused")
 
 
 # Uploads of a cut-off log that must not be deleted.

@@ -221,7 +221,7 @@ class Checker:
         why = list(refusals(partition, row, unknown))
         if entry["reason"]:
             if not why:
-                yield f"status refuses a sound partition: {entry['refusal']}"
+                yield f"status refuses a sound partition: {entry['reason']}"
             return
         must = [refusal for refusal in why if refusal.is_hard]
         if must:
