@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowException
 import tierfold.jobs
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
+from tierfold.jobs.api.opening import as_texts
 from tierfold.jobs.context.documents import read_document, write_document
 
 _OPTIONS: Final = {
@@ -157,20 +158,10 @@ def _option(name: str, value: Any) -> Iterator[str]:  # noqa: ANN401 - as the AP
         case True:
             yield option
         case Mapping():
-            for key, one in value.items():
-                yield from (option, f"{key}={_setting(one)}")
+            for text in as_texts(value):
+                yield from (option, text)
         case list() | tuple():
             for one in value:
                 yield from (option, str(one))
         case _:
             yield from (option, f"{value}ms" if name in _DURATIONS else str(value))
-
-
-def _setting(value: Any) -> str:  # noqa: ANN401 - as the API's keywords
-    match value:
-        case bool():
-            return str(value).lower()
-        case list() | tuple():
-            return ",".join(map(str, value))
-        case _:
-            return str(value)

@@ -7,7 +7,7 @@ if the tier or the catalog cannot be read. An error in one partition is in the r
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.jobs.api.failures import checked
@@ -20,7 +20,7 @@ from tierfold.jobs.api.keywords import (
 )
 from tierfold.jobs.api.opening import budget_of, engine_of, listener_of, local_max_of, opened
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
-from tierfold.jobs.reports.plan_report import CompactResult, compacted_bytes
+from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
 from tierfold.jobs.verbs import compact as compact_verb
 from tierfold.jobs.verbs import forget as forget_verb
@@ -45,7 +45,6 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
     about = tools.about(
         *compact_verb.broker_warnings(tools.settings, reports),
         run_id=tools.context.run,
-        compacted_bytes=compacted_bytes(reports),
     )
     return checked(CompactResult(partitions=tuple(reports), **about), given)
 
@@ -58,9 +57,11 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     """
     is_dry_run = given.get("dry_run", False)
     tools = opened(tier, given)
-    ages = {name: given[name] for name in ("grace_ms", "orphan_age_ms") if name in given}
+    ages: tuple[Literal["grace_ms", "orphan_age_ms"], ...] = ("grace_ms", "orphan_age_ms")
     limits = VacuumLimits(
-        now_ms=tools.context.now_ms, takes_set_apart=given.get("diverged", False), **ages
+        now_ms=tools.context.now_ms,
+        takes_set_apart=bool(given.get("diverged")),
+        **{name: age_ms for name in ages if (age_ms := given.get(name)) is not None},
     )
     found = vacuum_verb.vacuum(
         tools.context,

@@ -37,10 +37,8 @@ def read(
     >>> tierfold.read("s3://bucket/tier", ["key", "value"], topics=["orders"], latest=True)
     """
     tools = opened(tier, given)
-    spark = given.get("spark")
-    if spark is None:
-        with spark_answers():
-            spark = announced_session(has_secrets=tools.context.may_decrypt)
+    with spark_answers():
+        spark = announced_session(given.get("spark"), has_secrets=tools.context.may_decrypt)
     found = latest_records if latest else records
     return found(spark, tools.context, tools.settings, tools.scope, columns)
 

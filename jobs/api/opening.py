@@ -49,7 +49,7 @@ class Opened:
     scope: Scope
     remarks: Remarks
 
-    def about(self, *more: str, run_id: str = "", compacted_bytes: int = 0) -> About:
+    def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
         Remarks(warnings=more).log()
         return About(
@@ -57,7 +57,7 @@ class Opened:
             run_id=run_id,
             warnings=(*self.remarks.warnings, *more),
             notes=self.remarks.notes,
-            spent=spent_in(self.context, compacted_bytes),
+            spent=spent_in(self.context),
         )
 
 
@@ -100,7 +100,7 @@ def _listed(given: object) -> frozenset[Listed] | None:
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Resolve the settings; raises BadSettings."""
     config = given.get("config") or os.environ.get(CONFIG_VARIABLE)
-    texts = _texts(given.get("settings") or ())
+    texts = as_texts(given.get("settings") or ())
     return resolve(texts, Path(config) if config else None)
 
 
@@ -139,13 +139,13 @@ def layout_of(given: Mapping[str, Any]) -> GivenLayout:
     }
     # As the command line spells them, which all messages and documents do.
     where = {option: f"--{option.replace('.', '-')}" for option in OPTIONS}
-    return GivenLayout.of(texts, _texts(given.get("encryption_keys") or ()), where)
+    return GivenLayout.of(texts, as_texts(given.get("encryption_keys") or ()), where)
 
 
 def _layout_words(given: Mapping[str, Any]) -> tuple[str, ...]:
     """The options of the layout as the command line has them, to repeat them in a message."""
     single = [(name, given.get(name)) for name in _LAYOUT_KEYWORDS.values()]
-    keys = [("encryption_key", key) for key in _texts(given.get("encryption_keys") or ())]
+    keys = [("encryption_key", key) for key in as_texts(given.get("encryption_keys") or ())]
     return tuple(
         word
         for name, value in (*single, *keys)
@@ -154,8 +154,8 @@ def _layout_words(given: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _texts(values: Mapping[str, object] | Sequence[str]) -> list[str]:
-    """Pairs as texts `NAME=VALUE`, as the command line takes them."""
+def as_texts(values: Mapping[str, object] | Sequence[str]) -> list[str]:
+    """Return pairs as texts `NAME=VALUE`, as the command line takes them."""
     if not isinstance(values, Mapping):
         return [*values]
     return [f"{name}={_text(value)}" for name, value in values.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -89,11 +89,6 @@ class CompactResult(PlanResult):
         """See `Result`."""
         title = f"run {self.run_id}" if self.run_id else DRY_RUN
         print_reports(console, self.partitions, title)
-
-
-def compacted_bytes(reports: Iterable[PartitionReport]) -> int:
-    """Return the bytes of the logs that were compacted."""
-    return sum(report.bytes_in for report in reports if report.outcome == COMPACTED)
 
 
 def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:

@@ -22,26 +22,24 @@ class Spent:
 
     requests: Requests
     cost_usd: Fraction
-    compacted_bytes: int = 0
-    """Bytes of the logs that the run compacted."""
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self, compacted_bytes: int) -> dict[str, Any]:
         """Return the document's entry: counts, bytes, and US dollars at list prices."""
         return {
             **asdict(self.requests),
             "cost_usd": float(self.cost_usd),
-            "cost_usd_per_tb_compacted": self._per_tb(),
+            "cost_usd_per_tb_compacted": self._per_tb(compacted_bytes),
             "prices_of": read_on(),
         }
 
-    def sentence(self) -> str:
+    def sentence(self, compacted_bytes: int) -> str:
         """Return the line below the tables."""
         spent = self.requests
         counts = {
             name: count for name, count in asdict(spent).items() if not name.endswith("_bytes")
         }
         kinds = ", ".join(f"{spaced(count)} {name}" for name, count in counts.items() if count)
-        per_tb = self._per_tb()
+        per_tb = self._per_tb(compacted_bytes)
         compacted = "" if per_tb is None else f", ${per_tb:.2f} per TB compacted"
         return (
             f"{spaced(spent.total)} requests ({kinds or 'none'}); {decimal(spent.received_bytes)}"
@@ -49,15 +47,14 @@ class Spent:
             f" prices of {read_on()}{compacted}. Requests to the catalog are not counted."
         )
 
-    def _per_tb(self) -> float | None:
-        of = self.compacted_bytes
-        return float(self.cost_usd * _TB / of) if of else None
+    def _per_tb(self, compacted_bytes: int) -> float | None:
+        return float(self.cost_usd * _TB / compacted_bytes) if compacted_bytes else None
 
 
-def spent_in(context: RunContext, compacted_bytes: int = 0) -> Spent | None:
+def spent_in(context: RunContext) -> Spent | None:
     """Return what the run has spent so far; None: the tier is a folder."""
     requests = context.requests
     cost = cost_usd(requests, context.scheme)
     if cost is None:
         return None
-    return Spent(requests=requests, cost_usd=cost, compacted_bytes=compacted_bytes)
+    return Spent(requests=requests, cost_usd=cost)

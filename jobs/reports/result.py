@@ -59,6 +59,9 @@ BY_URGENCY: Final = (
 )
 """The outcome of a verb is the first of these that a partition has."""
 
+_MOVED: Final = frozenset({COMPACTED, PLANNED, RESTORED, FORGOTTEN, VACUUMED})
+"""The outcomes with which logs were replaced, or will be."""
+
 HTML_COLUMNS: Final = 140
 """Width of a result in a notebook."""
 
@@ -129,16 +132,20 @@ class Result(ABC, Generic[_Partition]):
     @property
     def bytes_in(self) -> int:
         """Bytes of the logs that were replaced, or will be."""
-        return self._summed("bytes_in")
+        return self._summed("bytes_in", _MOVED)
 
     @property
     def bytes_out(self) -> int:
         """Bytes of the logs that replace those of `bytes_in`; of a plan, an upper bound."""
-        return self._summed("bytes_out")
+        return self._summed("bytes_out", _MOVED)
 
-    def _summed(self, name: str) -> int:
-        moved = {COMPACTED, PLANNED, RESTORED, FORGOTTEN, VACUUMED}
-        return sum(getattr(one, name, 0) for one in self.partitions if one.outcome in moved)
+    @property
+    def _compacted_bytes(self) -> int:
+        """Bytes of the logs that were compacted, by which the cost of requests is divided."""
+        return self._summed("bytes_in", frozenset({COMPACTED}))
+
+    def _summed(self, name: str, outcomes: frozenset[str]) -> int:
+        return sum(getattr(one, name, 0) for one in self.partitions if one.outcome in outcomes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
@@ -153,20 +160,22 @@ class Result(ABC, Generic[_Partition]):
             "notes": [*self.notes],
         }
         entries = {"partitions": [_with_lists(self.entry(one)) for one in self.partitions]}
-        requests = {} if self.spent is None else {"requests": self.spent.entry()}
-        return about | self.details() | entries | requests
+        document = about | self.details() | entries
+        if self.spent is not None:
+            document["requests"] = self.spent.entry(self._compacted_bytes)
+        return document
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per partition: the document's entries, with `counts.kept` and the like."""
         import pandas as pd
 
-        return pd.json_normalize([self.entry(partition) for partition in self.partitions])
+        return pd.json_normalize(self.to_dict()["partitions"])
 
     def show(self, console: Console) -> None:
         """Print the tables, and the requests below them."""
         self.print_tables(console)
         if self.spent is not None:
-            console.print(self.spent.sentence(), style="dim")
+            console.print(self.spent.sentence(self._compacted_bytes), style="dim")
 
     @abstractmethod
     def entry(self, partition: _Partition) -> dict[str, Any]:
@@ -238,6 +247,5 @@ def named_segment(segment: Segment, *more: str) -> dict[str, Any]:
 
 
 def fields(value: object, *names: str) -> dict[str, Any]:
-    """Return these fields of `value`, tuples as lists."""
-    found = {name: getattr(value, name) for name in names}
-    return {name: list(one) if isinstance(one, tuple) else one for name, one in found.items()}
+    """Return these fields of `value`."""
+    return {name: getattr(value, name) for name in names}

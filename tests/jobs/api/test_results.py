@@ -234,6 +234,17 @@ def test_partitions_are_numbers_or_patterns(fresh: Path) -> None:
         tierfold.status(fresh, partitions=[7])
 
 
+@pytest.mark.parametrize(
+    ("grace", "bytes_going"), [({}, False), ({"grace_ms": None}, False), ({"grace_ms": 0}, True)]
+)
+def test_a_keyword_that_is_none_has_its_default_and_zero_is_no_default(
+    grace: dict[str, Any], bytes_going: bool, compacted: Path
+) -> None:
+    times = {"now_ms": THEN_MS + 10**6, "settings": SETTINGS, "dry_run": True}
+    (orders, _) = tierfold.vacuum(compacted, **times, **grace).partitions
+    assert (orders.size_bytes > 0) == bytes_going
+
+
 def test_an_unknown_keyword_is_refused_and_known_ones_are_shown(fresh: Path) -> None:
     before = files_below(fresh)
     with pytest.raises(TypeError, match=r"compact\(\) has no keyword 'topic'; it takes .*topics"):

@@ -76,10 +76,7 @@ def test_an_error_of_any_verb_meets_it() -> None:
 def test_the_requests_of_a_bucket_meet_it() -> None:
     spent = Spent(requests=Requests(gets=3), cost_usd=Fraction(1, 7))
     for compacted_bytes in (0, 5):
-        entry = Spent(
-            requests=spent.requests, cost_usd=spent.cost_usd, compacted_bytes=compacted_bytes
-        ).entry()
-        assert result_schema.faults(entry, "requests") == []
+        assert result_schema.faults(spent.entry(compacted_bytes), "requests") == []
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
