@@ -5,7 +5,9 @@
     options               the options that verbs share
     without_pandas        keeps pandas out of a command's process
     sizes_and_durations   parses `10GiB`, `90m`
-    output                prints a verb's result, as tables or as JSON, and its log
+    output                prints a verb's result, as tables or as JSON
+    log_lines             prints what is logged: `-v`, `-q`
+    progress_bars         draws the progress of a run
     usage_errors          reports usage errors and bugs without secrets
     exit_codes            exit codes, and output that a terminal can take
 """

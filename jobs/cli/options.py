@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE
-from tierfold.jobs.cli.output import document_option, level_option, output_option
+from tierfold.jobs.cli.log_lines import level_option
+from tierfold.jobs.cli.output import document_option, output_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 

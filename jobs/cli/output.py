@@ -1,37 +1,24 @@
 """Prints what a verb reports: tables for people, or one JSON document for programs.
 
-Results go to stdout; log lines and progress bars go to stderr.
+Results go to stdout; `log_lines` and `progress_bars` go to stderr.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TransferSpeedColumn,
-)
-from rich.text import Text
 
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
-from tierfold.compaction.model.redaction import printable
 from tierfold.jobs.cli.exit_codes import exit_code_of, leave_broken_pipe
+from tierfold.jobs.cli.progress_bars import Bars
 from tierfold.jobs.context.stopping import under_spark_submit
 
 if TYPE_CHECKING:
-    from tierfold.jobs.context.byte_progress import Progress as StepProgress
     from tierfold.jobs.reports.result import Result
 
 WIDTH_WITHOUT_TERMINAL: Final = 120
@@ -42,11 +29,6 @@ _OUTPUT: Final = "jobs.output"
 
 _PLACE: Final = "jobs.document"
 """The key of the place that `--document` names."""
-
-_LEVEL: Final = "jobs.level"
-"""The key of the least level that is printed."""
-
-_STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "", logging.WARNING: "yellow"}
 
 
 class Output:
@@ -112,84 +94,6 @@ class _StdoutConsole(Console):
     def on_broken_pipe(self) -> None:
         """See `rich.console.Console`: exit like a process that SIGPIPE ended."""
         leave_broken_pipe()
-
-
-class Bars:
-    """A listener that draws one bar per step; silent if the console is not a terminal."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._drawn: tuple[Progress, TaskID] | None = None
-
-    def __call__(self, step: StepProgress) -> None:
-        """Draw the bar of the step; without its total, the bar only shows activity."""
-        if not self._console.is_terminal or self._console.quiet:
-            return
-        if self._drawn is None:
-            bars = _bars(self._console)
-            self._drawn = bars, bars.add_task(step.step, total=step.bytes_total)
-            bars.start()
-        bars, bar = self._drawn
-        bars.update(bar, completed=step.bytes_done)
-        if step.is_ended:
-            bars.stop()
-            self._drawn = None
-
-
-def _bars(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<8}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )
-
-
-class _StderrLines(logging.Handler):
-    """Prints each log record as one line on stderr."""
-
-    def __init__(self, ctx: click.Context) -> None:
-        super().__init__()
-        self._ctx = ctx
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
-        output, is_in_result = output_of(self._ctx), getattr(record, "is_in_result", False)
-        if record.levelno < level_of(self._ctx) or output.is_silent:
-            return
-        if is_in_result and isinstance(output, Document):
-            return
-        prefix = "warning: " if record.levelno == logging.WARNING else ""
-        line = Text(printable(prefix + record.getMessage()), _STYLES.get(record.levelno, "red"))
-        Console(stderr=True).print(line, soft_wrap=True)
-
-
-@contextmanager
-def logged_on_stderr(ctx: click.Context) -> Iterator[None]:
-    """Print what tierfold logs meanwhile, from the level that `-v` and `-q` choose."""
-    logger, handler = logging.getLogger("tierfold"), _StderrLines(ctx)
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)  # The handler leaves out what -q and the default leave out.
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-def level_option(ctx: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    """The callback of `-v` and `-q`: keep the level."""
-    if value:
-        ctx.meta[_LEVEL] = logging.DEBUG if option.name == "verbose" else logging.ERROR
-
-
-def level_of(ctx: click.Context) -> int:
-    """Return the least level that is printed."""
-    level: int = ctx.meta.get(_LEVEL, logging.INFO)
-    return level
 
 
 def document_option(ctx: click.Context, _: click.Parameter, place: str | None) -> None:

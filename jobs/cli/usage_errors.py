@@ -13,7 +13,8 @@ import click
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.redaction import printable, redacted, without_secrets
 from tierfold.jobs.cli.exit_codes import leave_broken_pipe
-from tierfold.jobs.cli.output import logged_on_stderr, output_of
+from tierfold.jobs.cli.log_lines import logged_on_stderr
+from tierfold.jobs.cli.output import output_of
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Extra arguments that click quotes, for example after `--set NAME VALUE` without `=`."""

@@ -1,0 +1,65 @@
+"""Prints what tierfold logs on stderr, one line each, from the level that `-v` and `-q` choose."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.jobs.cli.output import Document, output_of
+
+_LEVEL: Final = "jobs.level"
+"""The key of the least level that is printed, in click's context."""
+
+_STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "", logging.WARNING: "yellow"}
+
+
+class _StderrLines(logging.Handler):
+    """Prints each log record as one line on stderr."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__()
+        self._ctx = ctx
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        output, is_in_result = output_of(self._ctx), getattr(record, "is_in_result", False)
+        if record.levelno < level_of(self._ctx) or output.is_silent:
+            return
+        if is_in_result and isinstance(output, Document):
+            return
+        prefix = "warning: " if record.levelno == logging.WARNING else ""
+        line = Text(printable(prefix + record.getMessage()), _STYLES.get(record.levelno, "red"))
+        Console(stderr=True).print(line, soft_wrap=True)
+
+
+@contextmanager
+def logged_on_stderr(ctx: click.Context) -> Iterator[None]:
+    """Print what tierfold logs meanwhile, from the level that `-v` and `-q` choose."""
+    logger, handler = logging.getLogger("tierfold"), _StderrLines(ctx)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)  # The handler leaves out what -q and the default leave out.
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def level_option(ctx: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    """The callback of `-v` and `-q`: keep the level."""
+    if value:
+        ctx.meta[_LEVEL] = logging.DEBUG if option.name == "verbose" else logging.ERROR
+
+
+def level_of(ctx: click.Context) -> int:
+    """Return the least level that is printed."""
+    level: int = ctx.meta.get(_LEVEL, logging.INFO)
+    return level
