@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Final
 
@@ -18,13 +18,15 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.strategies import named_strategy, strategy_name
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.sources.segment_options import (
     FORMAT,
+    LIVE,
     USUAL_COLUMNS,
     layout_as_options,
     schema_of,
@@ -98,18 +100,35 @@ def _read(
     keys: Sequence[PartitionKey],
     columns: Sequence[str],
 ) -> DataFrame:
-    """The records of these partitions; one reader for all topics of the same strategy."""
+    """The records of these partitions, read by their topics' strategies."""
+    register(spark)
+    versions = [(key, _versions(settings.rules_for(key.topic))) for key in keys]
+    return read_by_strategy(spark, context, versions, columns)
+
+
+def read_by_strategy(
+    spark: SparkSession,
+    context: RunContext,
+    versions: Iterable[tuple[PartitionKey, VersionSource]],
+    columns: Sequence[str],
+    segments: str = LIVE,
+) -> DataFrame:
+    """Return the records of these partitions; one reader for all topics of the same strategy.
+
+    `versions`: what the column `version` has in each of them. `segments`: `LIVE` or `ORIGINAL`. The
+    format must be registered.
+    """
     schema = schema_of(tuple(columns))
     assigned: dict[VersionSource, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for key in keys:
-        assigned[_versions(settings.rules_for(key.topic))][key.topic].append(key.partition)
-    register(spark)
+    for key, source in versions:
+        assigned[source][key.topic].append(key.partition)
     frames = [
         spark.read.format(FORMAT)
         .options(**_options(source), **layout_as_options(context.layout_options))
         .options(**store_as_options(context.catalog_options))
         .option("catalog", context.catalog_uri)
         .option("assign", json.dumps(numbers))
+        .option("segments", segments)
         .option("columns", ",".join(schema.names))
         .load(context.tier_uri)
         for source, numbers in assigned.items()
@@ -125,9 +144,8 @@ def _options(source: VersionSource) -> dict[str, str]:
 
 def _versions(rules: Rules) -> VersionSource:
     """What decides between the records of a key; a header counts for its own strategy only."""
-    is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
-    header = rules.compaction_strategy_header if is_by_header else ""
-    return VersionSource(strategy=rules.compaction_strategy, header=header)
+    strategy, header = named_strategy(strategy_name(rules))
+    return VersionSource(strategy=strategy, header=header)
 
 
 def _refuse_namesakes(keys: Sequence[PartitionKey]) -> None:

@@ -8,15 +8,12 @@ record, at the same offset.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import UnreadableObject
@@ -26,13 +23,8 @@ from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import last_stable_in
-from tierfold.jobs.sources.segment_options import (
-    FORMAT,
-    LIVE,
-    ORIGINAL,
-    layout_as_options,
-    store_as_options,
-)
+from tierfold.jobs.sources.latest import newest, read_by_strategy
+from tierfold.jobs.sources.segment_options import LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
@@ -40,7 +32,7 @@ from tierfold.jobs.verbs.verify_targets import VerifyTarget
 
 _PARTITION: Final = ["topic", "partition"]
 _KEY: Final = [*_PARTITION, "key"]
-_COLUMNS: Final = ",".join([*_KEY, "offset", "version", "value_digest"])
+_COLUMNS: Final = (*_KEY, "offset", "version", "value_digest")
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 _BOUNDS: Final = "topic string, partition int, end bigint, passes array<bigint>"
@@ -107,26 +99,8 @@ def _side(
     spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], segments: str
 ) -> DataFrame:
     """The records of the original or live segments of all targets, read by their strategies."""
-    by_strategy: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for target in targets:
-        by_strategy[target.strategy][target.key.topic].append(target.key.partition)
-    frames = []
-    for strategy, assigned in by_strategy.items():
-        name, _, header = strategy.partition("=")
-        reader = (
-            spark.read.format(FORMAT)
-            .option("catalog", context.catalog_uri)
-            .option("assign", json.dumps(assigned))
-            .option("segments", segments)
-            .option("compaction.strategy", name)
-            .option("columns", _COLUMNS)
-            .options(**layout_as_options(context.layout_options))
-            .options(**store_as_options(context.catalog_options))
-        )
-        if header:
-            reader = reader.option("compaction.strategy.header", header)
-        frames.append(reader.load(context.tier_uri))
-    return reduce(DataFrame.unionByName, frames)
+    versions = [(target.key, target.versions) for target in targets]
+    return read_by_strategy(spark, context, versions, _COLUMNS, segments)
 
 
 def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame:
@@ -150,16 +124,9 @@ def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame
 
 def _latest(records: DataFrame, bounds: DataFrame, name: str) -> DataFrame:
     """The latest record of each key, as a struct of that name."""
-    by_key = Window.partitionBy(*_KEY).orderBy(
-        F.col("version").desc_nulls_last(), F.col("offset").desc()
-    )
-    return (
-        records.where(F.col("key").isNotNull())
-        .join(F.broadcast(bounds), _PARTITION)
-        .where(F.col("offset") < F.col("end"))
-        .withColumn("rank", F.row_number().over(by_key))
-        .where(F.col("rank") == 1)
-        .select(*_KEY, F.struct("offset", F.col("value_digest").alias("digest")).alias(name))
+    bounded = records.join(F.broadcast(bounds), _PARTITION).where(F.col("offset") < F.col("end"))
+    return newest(bounded).select(
+        *_KEY, F.struct("offset", F.col("value_digest").alias("digest")).alias(name)
     )
 
 
