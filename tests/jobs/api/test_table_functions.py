@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tierfold
 from scripts.cluster_archive import OTHERS
+from tests.jobs.archive_alone import ARCHIVE_ALONE
 from tests.jobs.commands import ROOT
 from tests.jobs.tiers import key_of, made_tier, put_updates
 from tierfold.jobs.api.table_functions import PLAN_COLUMNS, STATUS_COLUMNS
@@ -140,20 +141,7 @@ def test_a_mistake_is_one_sentence(
     assert "me:secret" not in said
 
 
-WITHOUT_CATALOG: Final = """
-import json, sys
-from importlib.metadata import packages_distributions
-
-class OnlyTheArchive:
-    owners = packages_distributions()
-    has = {*json.loads(sys.argv[1]), "tierfold", "pyspark", "py4j"}
-
-    def find_spec(self, name, path=None, target=None):
-        owners = self.owners.get(name.partition(".")[0], ())
-        if owners and not self.has.intersection(owners):
-            raise ModuleNotFoundError(f"no module named {name}", name=name)
-
-sys.meta_path.insert(0, OnlyTheArchive())
+WITHOUT_CATALOG: Final = ARCHIVE_ALONE + """
 from tierfold.jobs.api.table_functions import StatusFunction
 try:
     list(StatusFunction().eval(sys.argv[2]))

@@ -13,6 +13,7 @@ import pytest
 
 from scripts.cluster_archive import OTHERS
 from tests.jobs.aiven import BOTH, PREFIX
+from tests.jobs.archive_alone import ARCHIVE_ALONE
 from tests.jobs.commands import ROOT
 from tests.jobs.sources.planned_reads import planned_read
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, updated_tier
@@ -20,20 +21,7 @@ from tests.storage.tiers.aiven_samples import KEY_FILE
 from tests.storage.tiers.aiven_tiers import aiven_tier
 from tierfold.jobs.sources.segment_source import KafkaSegments, SegmentsOnEncryptedDisks
 
-WORKER: Final = """
-import json, sys
-from importlib.metadata import packages_distributions
-
-class OnlyTheArchive:
-    owners = packages_distributions()
-    has = {*json.loads(sys.argv[1]), "tierfold", "pyspark", "py4j"}
-
-    def find_spec(self, name, path=None, target=None):
-        owners = self.owners.get(name.partition(".")[0], ())
-        if owners and not self.has.intersection(owners):
-            raise ModuleNotFoundError(f"no module named {name}", name=name)
-
-sys.meta_path.insert(0, OnlyTheArchive())
+WORKER: Final = ARCHIVE_ALONE + """
 import pyarrow
 from pyspark.serializers import CPickleSerializer, read_int
 
