@@ -27,6 +27,7 @@ from tests.jobs.tiers import (
     flip_last_byte,
     folder_of,
     key_of,
+    put_updates,
     updated_tier,
 )
 from tests.storage.live_segments import NOW_MS
@@ -191,6 +192,22 @@ def test_with_check_a_failed_partition_raises_after_all_are_done(broken: Path) -
     assert raised.result.to_dict() == tierfold.verify(broken, **LOCAL).to_dict()
     assert not told(str(raised), "orders-0: ", "CRC")
     tierfold.verify(broken, topics=["users"], check=True, **LOCAL)
+
+
+def test_the_reason_is_that_of_the_most_urgent_partitions(broken: Path) -> None:
+    put_updates(broken, key_of("a.first"), 0)
+    tierfold.compact(broken, topics=["a.first"], **LOCAL)
+    result = tierfold.compact(broken, **LOCAL)
+    idle = result.partitions[0]
+    assert (idle.key.topic, idle.outcome, bool(idle.reason)) == ("a.first", "nothing_to_do", True)
+    assert result.outcome == "failed"
+    assert result.reason.startswith("orders-0: ")
+    assert " more)" not in result.reason
+
+
+def test_a_second_opinion_without_spark_is_refused(fresh: Path) -> None:
+    with pytest.raises(tierfold.BadSettings, match=r"--second-opinion: .*needs Spark"):
+        tierfold.verify(fresh, engine="local", second_opinion=True)
 
 
 def test_with_check_a_fenced_run_raises(fresh: Path) -> None:
