@@ -57,9 +57,9 @@ class ScopeKeywords(CheckKeywords, total=False):
     """Which partitions."""
 
     topics: Sequence[str]
-    """Shell patterns; a name without wildcards must exist. Default: all topics."""
-    partitions: Sequence[str | int]
-    """Numbers, or shell patterns for the number. Default: all."""
+    """Shell patterns, or one; a name without wildcards must exist. Default: all topics."""
+    partitions: Sequence[str | int] | int
+    """Numbers, or shell patterns for the number, or one of them. Default: all."""
     partitions_from: object
     """A list of partitions: the result of another verb or its document, of which those count that
     are planned, compacted or sound; or dictionaries with `topic` and `partition`; or the path or
@@ -115,9 +115,9 @@ class ReadKeywords(TierKeywords, total=False):
     """The keywords of `read`."""
 
     topics: Sequence[str]
-    """Shell patterns; a name without wildcards must exist. Default: all topics."""
-    partitions: Sequence[str | int]
-    """Numbers, or shell patterns for the number. Default: all."""
+    """Shell patterns, or one; a name without wildcards must exist. Default: all topics."""
+    partitions: Sequence[str | int] | int
+    """Numbers, or shell patterns for the number, or one of them. Default: all."""
     spark: SparkSession | None
     """As of `compact`."""
 

@@ -69,8 +69,8 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
     """
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     scope = Scope(
-        topics=tuple(given.get("topics") or ("*",)),
-        partitions=tuple(map(str, given.get("partitions") or ("*",))),
+        topics=_patterns(given.get("topics")),
+        partitions=_patterns(given.get("partitions")),
         listed=_listed(given.get("partitions_from")),
         first_dirty=given.get("first_dirty"),
     )
@@ -82,6 +82,12 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()
     return Opened(context=context, settings=settings, scope=scope, remarks=remarks)
+
+
+def _patterns(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:
+    """Return the patterns, also of one that is given without a list; by default all."""
+    one_or_more = [given] if isinstance(given, str | int) else given
+    return tuple(map(str, one_or_more or ("*",)))
 
 
 def _listed(given: object) -> frozenset[Listed] | None:
@@ -155,7 +161,9 @@ def _layout_words(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def as_texts(values: Mapping[str, object] | Sequence[str]) -> list[str]:
-    """Return pairs as texts `NAME=VALUE`, as the command line takes them."""
+    """Return pairs as texts `NAME=VALUE`, as the command line takes them; also of one text."""
+    if isinstance(values, str):
+        return [values]
     if not isinstance(values, Mapping):
         return [*values]
     return [f"{name}={_text(value)}" for name, value in values.items()]

@@ -32,6 +32,12 @@ def write_document(place: str, document: object) -> None:
 def read_document(place: str) -> str:
     """Return the text at a path or the URI of an object; raises as `write_document`."""
     store, name = _opened(_location(place))
+    if not store.exists(name):
+        raise UnreadableObject(
+            "there is no such file or object",
+            where=place,
+            remedy="Name a document that a verb wrote with --document.",
+        )
     return bytes(store.read(name)).decode(errors="replace")
 
 

@@ -244,6 +244,11 @@ def test_the_file_of_settings_may_be_named_by_the_environment(
     assert tierfold.plan(fresh).outcome == tierfold.plan(fresh, config=config).outcome == "planned"
 
 
+def test_one_text_or_number_needs_no_list(fresh: Path) -> None:
+    one = tierfold.plan(fresh, topics="orders", partitions=0, settings="cleanup.policy=compact")
+    assert [(part.key.topic, part.outcome) for part in one.partitions] == [("orders", "planned")]
+
+
 def test_partitions_are_numbers_or_patterns(fresh: Path) -> None:
     assert len(tierfold.status(fresh, partitions=[0]).partitions) == 2
     assert len(tierfold.status(fresh, partitions=["0*"]).partitions) == 2
