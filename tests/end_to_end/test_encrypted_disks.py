@@ -7,6 +7,7 @@ without encryption leaves the key in Spark's shuffle files, so the search would 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ class Search:
     def once(self) -> None:
         """Read every file."""
         for folder in self.folders:
-            for path in folder.rglob("*"):
+            for path in _files(folder):
                 content = _content(path)
                 name = str(path.relative_to(folder.parent))
                 self.found |= {
@@ -90,8 +91,14 @@ class Search:
         self.once()
 
 
+def _files(folder: Path) -> Iterator[Path]:
+    """All files below the folder; a folder that the run deletes meanwhile is passed over."""
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
+
+
 def _content(path: Path) -> bytes:
-    """The file's bytes; none of a folder, a socket, or a file that is gone."""
+    """The file's bytes; none of a socket, or of a file that is gone."""
     try:
         return path.read_bytes() if path.is_file() else b""
     except OSError:
