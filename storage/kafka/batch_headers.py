@@ -35,7 +35,7 @@ from tierfold.storage.kafka.batch_layout import (
     TRANSACTIONAL_BIT,
     corrupt_batch,
 )
-from tierfold.storage.kafka.checksums import checksum
+from tierfold.storage.kafka.checksums import checksums
 from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.wire import as_kernel_input, be_int, be_word, kernel
 
@@ -200,16 +200,16 @@ def torn_batch(at: int, missing_bytes: int, where: str) -> CorruptLog:
 
 
 def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int) -> None:
-    position, magic, stored = heads.position.tolist(), heads.magic.tolist(), heads.crc.tolist()
-    end = (heads.position + heads.size_bytes).tolist()
-    for i in range(len(heads)):
-        computed = checksum(log[position[i] : end[i]], magic[i])
-        if computed != stored[i]:
-            raise corrupt_batch(
-                f"the batch at byte {origin + position[i]} (base offset {heads.base_offset[i]}) "
-                f"has a bad CRC: stored {stored[i]:#010x}, computed {computed:#010x}",
-                where,
-            )
+    end = heads.position + heads.size_bytes
+    computed = checksums(log, heads.position, end, heads.magic)
+    wrong = np.flatnonzero(computed != heads.crc)
+    if wrong.size:
+        i = int(wrong[0])
+        raise corrupt_batch(
+            f"the batch at byte {origin + heads.position[i]} (base offset {heads.base_offset[i]}) "
+            f"has a bad CRC: stored {heads.crc[i]:#010x}, computed {computed[i]:#010x}",
+            where,
+        )
 
 
 @kernel

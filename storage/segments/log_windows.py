@@ -289,28 +289,50 @@ def reread(log: StoredObject, passed: Sequence[LogWindow]) -> Iterator[NDArray[n
 def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """The log's bytes, cut where batches end, each with its position in the log.
 
-    Only the last bytes may be torn. Raises CorruptLog and UnreadableObject.
+    A stretch has at most `log.window_bytes`, or one batch, so that it is still in the processor's
+    cache when it is decoded. Only the last bytes may be torn. Raises CorruptLog and
+    UnreadableObject.
     """
-    parts: list[NDArray[np.uint8]] = []
-    origin = held_bytes = needed_bytes = 0
+    torn: list[NDArray[np.uint8]] = []  # Of the batch that the ranges so far end within.
+    origin = torn_bytes = needed_bytes = 0
     for data in log.ranges():
-        parts.append(data)
-        held_bytes += len(data)
-        if held_bytes < needed_bytes:
-            continue
-        joined = _joined(parts)
-        whole_bytes, missing_bytes = whole_batches_bytes(joined)
-        if whole_bytes:
-            yield joined[:whole_bytes], origin
-        origin += whole_bytes
-        rest = joined[whole_bytes:]
-        parts = [rest.copy()] if missing_bytes else []
-        held_bytes = len(rest)
-        needed_bytes = held_bytes + missing_bytes
-        if held_bytes >= HEAD_BYTES_MIN:
-            _check_claim(log, origin, needed_bytes)
-    if held_bytes:
-        yield _joined(parts), origin
+        at = 0
+        while at < len(data):
+            if not torn:
+                whole_bytes, needed_bytes = _first_batches(data[at:], log.window_bytes)
+                if whole_bytes:
+                    yield data[at : at + whole_bytes], origin
+                    at, origin = at + whole_bytes, origin + whole_bytes
+                    continue
+            torn.append(data[at : at + needed_bytes - torn_bytes].copy())
+            before_bytes = torn_bytes
+            at, torn_bytes = at + len(torn[-1]), torn_bytes + len(torn[-1])
+            if torn_bytes == needed_bytes:  # The batch is complete, or its header.
+                batch = np.concatenate(torn)
+                whole_bytes, needed_bytes = _first_batches(batch, torn_bytes)
+                if whole_bytes:
+                    yield batch, origin
+                    origin, torn_bytes = origin + torn_bytes, 0
+                    torn.clear()
+                    continue
+            if before_bytes < HEAD_BYTES_MIN <= torn_bytes:
+                _check_claim(log, origin, needed_bytes)
+    if torn:
+        yield np.concatenate(torn), origin
+
+
+def _first_batches(data: NDArray[np.uint8], window_bytes: int) -> tuple[int, int]:
+    """How many bytes of whole batches to take, and how many the first batch needs if there are 0.
+
+    `window_bytes` at most, or one batch.
+    """
+    size_bytes = min(window_bytes, len(data))
+    while True:
+        whole_bytes, missing_bytes = whole_batches_bytes(data[:size_bytes])
+        needed_bytes = size_bytes + missing_bytes
+        if whole_bytes or needed_bytes > len(data):
+            return whole_bytes, needed_bytes
+        size_bytes = needed_bytes
 
 
 def _check_claim(log: StoredObject, origin: int, claimed_bytes: int) -> None:
@@ -329,7 +351,3 @@ def _check_claim(log: StoredObject, origin: int, claimed_bytes: int) -> None:
         _, missing_bytes = whole_batches_bytes(head)
         if len(head) == HEAD_BYTES_MIN and not missing_bytes:
             read_heads(head, where=log.where, origin=end)  # Raises: no batch begins there.
-
-
-def _joined(parts: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

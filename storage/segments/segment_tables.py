@@ -19,7 +19,7 @@ from tierfold.storage.kafka.batch_headers import (
     read_heads,
 )
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
-from tierfold.storage.kafka.checksums import checksum
+from tierfold.storage.kafka.checksums import checksums
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, control_types
 from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
@@ -136,9 +136,7 @@ def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
 def _checked(log: NDArray[np.uint8], heads: BatchHeads) -> NDArray[np.bool_]:
     """Whether each batch's CRC is right."""
     ends = heads.position + heads.size_bytes
-    spans = zip(heads.position.tolist(), ends.tolist(), heads.magic.tolist(), strict=True)
-    found = [checksum(log[start:end], magic) for start, end, magic in spans]
-    is_right: NDArray[np.bool_] = np.array(found, np.uint32) == heads.crc
+    is_right: NDArray[np.bool_] = checksums(log, heads.position, ends, heads.magic) == heads.crc
     return is_right
 
 
