@@ -38,6 +38,9 @@ HEADER: Final = struct.Struct(
 )
 """The header of a batch of magic 2."""
 
+HEADER_WIDTHS: Final = tuple(struct.calcsize(f">{field}") for field in HEADER.format[1:])
+"""The bytes of each field of `HEADER`, for kernels."""
+
 CRC: Final = struct.Struct(">I")
 CRC_AT: Final = 17
 MAGIC: Final = 2

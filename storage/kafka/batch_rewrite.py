@@ -2,10 +2,12 @@
 
 Rule: Kafka's `MemoryRecords.filterTo` and `buildRetainedRecordsInto`. An uncompressed batch gets
 the same bytes as from Kafka. Kernels encode all payloads of a call, the uncompressed ones in
-place; compression, headers and checksums follow batch by batch.
+place; then they are compressed, and headers and checksums follow.
 """
 
 from __future__ import annotations
+
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +18,24 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_layout import (
     CONTROL_BIT,
-    CRC,
     CRC_AT,
-    HEADER,
+    HEADER_WIDTHS,
     HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
 )
-from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.kafka.checksums import checksums
 from tierfold.storage.kafka.compression import Codec, compress
+from tierfold.storage.kafka.memory_copy import copy_bytes
+from tierfold.storage.kafka.native_codecs import LEFT, Payloads, compress_run
 from tierfold.storage.kafka.payload_encoding import Survivors, encode, measure
 from tierfold.storage.kafka.records import Records
-from tierfold.storage.kafka.wire import as_kernel_input
+from tierfold.storage.kafka.wire import as_kernel_input, kernel, write_be
+
+_ROOM_BYTES_MIN: Final = 1024
+"""With a quarter of the payload more than any codec adds to what it cannot compress."""
 
 
 def rewrite_batches(
@@ -66,9 +72,7 @@ def rewrite_batches(
     )
     is_plain = is_rewrite & (heads.codec == Codec.NONE)
     encode(records, survivors, is_plain, position + BATCH_HEADER_BYTES, out)
-    for batch, payload in compressed.items():
-        end = int(ends[batch])
-        out[end - len(payload) : end] = np.frombuffer(payload, np.uint8)
+    _copy_payloads(compressed, position + BATCH_HEADER_BYTES, out)
     _write_headers(heads, retention, survivors, position, out)
     return out, sizes
 
@@ -81,33 +85,60 @@ def closing_batch(offset: int, leader_epoch: int) -> bytes:
     return write_batch(BatchDraft(base_offset=offset, leader_epoch=leader_epoch))
 
 
-def _compressed_payloads(
-    heads: BatchHeads, records: Records, survivors: Survivors
-) -> dict[int, bytes]:
-    """The new payload of each rewritten batch that is compressed, by batch."""
-    codec = heads.codec
-    is_compressed = (survivors.record_count > 0) & (codec != Codec.NONE)
-    if not is_compressed.any():
-        return {}
-    sizes = np.where(is_compressed, survivors.payload_bytes, 0)
-    ends = np.cumsum(sizes)
-    scratch = np.empty(int(ends[-1]), np.uint8)
-    encode(records, survivors, is_compressed, ends - sizes, scratch)
-    return {
-        batch: compress(int(codec[batch]), scratch[ends[batch] - sizes[batch] : ends[batch]])
-        for batch in np.flatnonzero(is_compressed).tolist()
-    }
+class _Compressed(NamedTuple):
+    """The new payloads of the rewritten batches that are compressed."""
+
+    batch: NDArray[np.int64]
+    """Their batches, ascending."""
+    data: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    """`data[at : at + size_bytes]` is the payload."""
+
+
+def _compressed_payloads(heads: BatchHeads, records: Records, survivors: Survivors) -> _Compressed:
+    is_compressed = (survivors.record_count > 0) & (heads.codec != Codec.NONE)
+    batch = np.flatnonzero(is_compressed)
+    end = np.cumsum(np.where(is_compressed, survivors.payload_bytes, 0))
+    plain = np.empty(int(end[-1]) if len(batch) else 0, np.uint8)
+    encode(records, survivors, is_compressed, end - survivors.payload_bytes, plain)
+    plain_bytes = survivors.payload_bytes[batch]
+    room = plain_bytes + plain_bytes // 4 + _ROOM_BYTES_MIN
+    at = np.cumsum(room) - room
+    data = np.empty(int(room.sum()), np.uint8)
+    payloads = Payloads(
+        start=end[batch] - plain_bytes,
+        end=end[batch],
+        codec=heads.codec[batch],
+        count=survivors.record_count[batch],
+        out_bytes=np.empty(len(batch), np.int64),
+    )
+    compress_run(plain, payloads, data, at)
+    for i in np.flatnonzero(payloads.out_bytes == LEFT).tolist():
+        payload = compress(int(payloads.codec[i]), plain[payloads.start[i] : payloads.end[i]])
+        payloads.out_bytes[i] = len(payload)
+        data[at[i] : at[i] + len(payload)] = np.frombuffer(payload, np.uint8)
+    return _Compressed(batch=batch, data=data, at=at, size_bytes=payloads.out_bytes)
+
+
+@kernel
+def _copy_payloads(
+    compressed: _Compressed, position: NDArray[np.int64], out: NDArray[np.uint8]
+) -> None:
+    """Copy each payload to its batch's `position`."""
+    for i in range(compressed.batch.size):
+        to = position[compressed.batch[i]]
+        copy_bytes(compressed.data, compressed.at[i], compressed.size_bytes[i], out, to)
 
 
 def _sizes(
     heads: BatchHeads,
     retention: NDArray[np.int8],
     survivors: Survivors,
-    compressed: dict[int, bytes],
+    compressed: _Compressed,
 ) -> NDArray[np.int64]:
     payload_bytes = survivors.payload_bytes.copy()
-    for batch, payload in compressed.items():
-        payload_bytes[batch] = len(payload)
+    payload_bytes[compressed.batch] = compressed.size_bytes
     sizes = np.zeros(len(heads), np.int64)
     sizes[retention == BatchRetention.EMPTY] = BATCH_HEADER_BYTES
     np.copyto(sizes, heads.size_bytes, where=retention == BatchRetention.COPY)
@@ -143,12 +174,13 @@ def _write_headers(
     ends = np.append(position[1:], out.size)[written]
     starts = position[written]
     base_offset = survivors.base_offset[written]
-    columns = (
+    no_checksum_yet = np.zeros(written.size, np.int64)
+    fields = (
         base_offset,
         ends - starts - LOG_OVERHEAD_BYTES,
         heads.leader_epoch[written],
         np.full(written.size, MAGIC),
-        np.zeros(written.size, np.int64),
+        no_checksum_yet,
         _attributes(heads, survivors)[written],
         survivors.last_offset[written] - base_offset,
         survivors.base_timestamp_ms[written],
@@ -158,10 +190,28 @@ def _write_headers(
         heads.base_sequence[written],
         survivors.record_count[written],
     )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    for start, end, row in zip(starts.tolist(), ends.tolist(), rows, strict=True):
-        HEADER.pack_into(out.data, start, *row)
-        CRC.pack_into(out.data, start + CRC_AT, crc32c(out[start:end]))
+    _fill_headers(starts, np.column_stack(fields).astype(np.int64), out)
+    crc = checksums(out, starts, ends, np.full(written.size, MAGIC, np.int8))
+    _fill_checksums(starts, crc, out)
+
+
+@kernel
+def _fill_headers(
+    start: NDArray[np.int64], fields: NDArray[np.int64], out: NDArray[np.uint8]
+) -> None:
+    """Write a header at each start; `fields` has shape (batches, fields of `HEADER`)."""
+    for i in range(start.size):
+        at = start[i]
+        for field in range(len(HEADER_WIDTHS)):
+            at = write_be(out, at, fields[i, field], HEADER_WIDTHS[field])
+
+
+@kernel
+def _fill_checksums(
+    start: NDArray[np.int64], crc: NDArray[np.uint32], out: NDArray[np.uint8]
+) -> None:
+    for i in range(start.size):
+        write_be(out, start[i] + CRC_AT, np.int64(crc[i]), 4)
 
 
 def _attributes(heads: BatchHeads, survivors: Survivors) -> NDArray[np.int16]:

@@ -10,7 +10,6 @@ from typing import Final
 
 import google_crc32c
 import numpy as np
-from google_crc32c import _crc32c
 from numpy.typing import NDArray
 
 from tierfold.storage.kafka.native_calls import address_of, call, pointer
@@ -22,7 +21,7 @@ V2_CRC_COVERS_FROM: Final = 21
 LEGACY_CRC_COVERS_FROM: Final = 16
 """From the magic byte to the message's end (KIP-31)."""
 
-_EXTEND: Final = address_of(_crc32c, "crc32c_extend")
+_EXTEND: Final = address_of("google_crc32c._crc32c", "crc32c_extend")
 
 
 def crc32c(batch: NDArray[np.uint8]) -> int:
@@ -51,11 +50,9 @@ def checksums(
     The batches are whole. The other arrays have that shape, too.
     """
     found = np.empty(len(start), np.uint32)
-    if _EXTEND:
-        _crc32c_each(_EXTEND, as_kernel_input(log), start, end, magic, found)
-    others = np.flatnonzero(magic < 2) if _EXTEND else np.arange(len(start))
-    for i in others.tolist():
-        found[i] = checksum(log[start[i] : end[i]], int(magic[i]))
+    _crc32c_each(_EXTEND, as_kernel_input(log), start, end, magic, found)
+    for i in np.flatnonzero(magic < 2).tolist():
+        found[i] = crc32(log[start[i] : end[i]])
     return found
 
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_layout import corrupt_batch
+from tierfold.storage.kafka.wire import kernel
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -105,6 +106,7 @@ def compress(codec: int, payload: Buffer) -> bytes:
             return _ZSTD.compressor.compress(plain)
 
 
+@kernel
 def plain_bytes_max(stored_bytes: int) -> int:
     """The most that a payload of so many stored bytes may expand to; Kafka has no such bound."""
     return min(max(TRUSTED_RATIO * stored_bytes, PLAIN_BYTES_TRUSTED), PLAIN_BYTES_MAX)

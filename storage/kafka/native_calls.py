@@ -8,36 +8,37 @@ libraries elsewhere.
 from __future__ import annotations
 
 import ctypes
-from types import ModuleType
-from typing import Any, Final
+from importlib.util import find_spec
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-MISSING: Final = 0
-"""The address of a function that no library exports."""
 
+def c_function(module: str, name: str) -> Any:  # noqa: ANN401 - ctypes has no public type
+    """The C function that a compiled Python module, or a library it loads, exports.
 
-def exported(module: ModuleType, function: str) -> Any:  # noqa: ANN401 - ctypes has no public type
-    """The C function that a compiled Python module, or a library it loads, exports, or None.
-
-    Its arguments and its result are 64-bit words.
+    Its result is a 64-bit word. Raises ImportError if another build of the package hides it.
     """
-    found = getattr(ctypes.CDLL(str(module.__file__)), function, None)
-    if found is not None:
-        found.restype = ctypes.c_size_t
+    spec = find_spec(module)
+    found = getattr(ctypes.CDLL(spec.origin), name, None) if spec and spec.origin else None
+    if found is None:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"{module} exports no C function {name}; install the wheel of {package} from PyPI"
+        )
+    found.restype = ctypes.c_size_t
     return found
 
 
-def address_of(module: ModuleType, function: str) -> int:
-    """The address of `exported`, or `MISSING`: another build of the package may hide it."""
-    found = exported(module, function)
-    return MISSING if found is None else ctypes.cast(found, ctypes.c_void_p).value or MISSING
+def address_of(module: str, name: str) -> int:
+    """The address of `c_function`, for `call`."""
+    return int(ctypes.cast(c_function(module, name), ctypes.c_void_p).value or 0)
 
 
 # Numba dictates the signatures, including the unused context.
-def _build_pointer(_context: Any, array: Any, at: Any) -> Any:  # noqa: ANN401
+def _build_pointer(_context: Any, array: Any, _at: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:  # noqa: ANN401
         view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
         return builder.ptrtoint(builder.gep(view.data, [arguments[1]]), ir.IntType(64))
@@ -45,7 +46,7 @@ def _build_pointer(_context: Any, array: Any, at: Any) -> Any:  # noqa: ANN401
     return types.int64(array, types.int64), codegen
 
 
-def _build_call(_context: Any, address: Any, words: Any) -> Any:  # noqa: ANN401
+def _build_call(_context: Any, _address: Any, words: Any) -> Any:  # noqa: ANN401
     def codegen(_context: Any, builder: Any, _sig: Any, arguments: Any) -> Any:  # noqa: ANN401
         given = cgutils.unpack_tuple(builder, arguments[1])
         word = ir.IntType(64)

@@ -21,6 +21,7 @@ from tierfold.storage.kafka.batch_headers import RECORD_BYTES_MIN, BatchHeads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
+from tierfold.storage.kafka.native_codecs import Payloads, Progress, decompress_run
 from tierfold.storage.kafka.wire import as_kernel_input, kernel, read_varint, read_varlong
 
 BODY_GUESS: Final = 4
@@ -194,43 +195,47 @@ def _payloads(
     if not heads.codec.any():
         return log, start, end
     body = np.empty(BODY_GUESS * int(heads.size_bytes.sum()), np.uint8)
-    at = 0
-    sizes: list[int] = []
-    for payload in _plain_payloads(log, heads, where, origin):
-        beyond = at + len(payload)
+    payloads = Payloads(
+        start=start,
+        end=end,
+        codec=heads.codec,
+        count=heads.count,
+        out_bytes=np.zeros(len(heads), np.int64),
+    )
+    budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))
+    done = Progress(batch=0, at=0, budget_bytes=budget_bytes)
+    while True:
+        done = decompress_run(log, payloads, body, done)
+        if done.batch == len(heads):
+            break
+        plain = _plain_payload(log, heads, done, where, origin)
+        beyond = done.at + len(plain)
         if beyond > body.size:
             grown = np.empty(2 * beyond, np.uint8)
-            grown[:at] = body[:at]
+            grown[: done.at] = body[: done.at]
             body = grown
-        body.data[at:beyond] = payload
-        sizes.append(len(payload))
-        at = beyond
-    end = np.cumsum(sizes, dtype=np.int64)
-    return as_kernel_input(body[:at]), end - sizes, end
+        body.data[done.at : beyond] = plain
+        payloads.out_bytes[done.batch] = len(plain)
+        spent_bytes = len(plain) if payloads.codec[done.batch] != Codec.NONE else 0
+        done = Progress(done.batch + 1, beyond, done.budget_bytes - spent_bytes)
+    end = np.cumsum(payloads.out_bytes)
+    return as_kernel_input(body[: done.at]), end - payloads.out_bytes, end
 
 
-def _plain_payloads(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int
-) -> Iterator[bytes | memoryview]:
-    """Decompressed one by one: the decompressor's memory stays in the processor's cache."""
-    budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))
-    start = (heads.position + BATCH_HEADER_BYTES).tolist()
-    end = (heads.position + heads.size_bytes).tolist()
-    count = heads.count.tolist()
-    for i, codec in enumerate(heads.codec.tolist()):
-        stored = log.data[start[i] : end[i]]
-        if codec == Codec.NONE:
-            yield stored
-        elif count[i] == 0:  # Kafka ignores the payload of a batch without records.
-            yield b""
-        else:
-            try:
-                plain = decompress(codec, stored, where=where, budget_bytes=budget_bytes)
-            except CorruptLog as error:
-                here = f"{where}: {_batch_at(heads, i, origin)}"
-                raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
-            budget_bytes -= len(plain)
-            yield plain
+def _plain_payload(
+    log: NDArray[np.uint8], heads: BatchHeads, done: Progress, where: str, origin: int
+) -> bytes | memoryview:
+    """The next payload, decompressed alone; raises CorruptLog."""
+    i = done.batch
+    end = int(heads.position[i] + heads.size_bytes[i])
+    stored = log.data[int(heads.position[i]) + BATCH_HEADER_BYTES : end]
+    try:
+        return decompress(
+            int(heads.codec[i]), stored, where=where, budget_bytes=done.budget_bytes
+        )
+    except CorruptLog as error:
+        here = f"{where}: {_batch_at(heads, i, origin)}"
+        raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
 
 
 @kernel

@@ -54,6 +54,14 @@ def be_int(buffer: NDArray[np.uint8], at: int, width: int) -> int:
 
 
 @kernel
+def write_be(buffer: NDArray[np.uint8], at: int, value: int, width: int) -> int:
+    """Write the lowest `width` bytes of an integer, big-endian; return the position after them."""
+    for i in range(width):
+        buffer[at + i] = np.uint8((value >> (8 * (width - 1 - i))) & 0xFF)
+    return at + width
+
+
+@kernel
 def read_varint(buffer: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
     """Return the zigzag varint at `at` and the position after it, which is −1 for no varint.
 
