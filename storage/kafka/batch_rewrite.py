@@ -113,7 +113,8 @@ def _compressed_payloads(heads: BatchHeads, records: Records, survivors: Survivo
         count=survivors.record_count[batch],
         out_bytes=np.empty(len(batch), np.int64),
     )
-    compress_run(plain, payloads, data, at)
+    if len(batch):
+        compress_run(plain, payloads, data, at)
     for i in np.flatnonzero(payloads.out_bytes == LEFT).tolist():
         payload = compress(int(payloads.codec[i]), plain[payloads.start[i] : payloads.end[i]])
         payloads.out_bytes[i] = len(payload)

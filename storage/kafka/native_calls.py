@@ -8,6 +8,7 @@ libraries elsewhere.
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 
+@cache
 def c_function(module: str, name: str) -> Any:  # noqa: ANN401 - ctypes has no public type
     """The C function that a compiled Python module, or a library it loads, exports.
 
