@@ -4,6 +4,8 @@
     columns            numpy columns whose fields a dataclass lists
     checksums          CRC32C and CRC32 of batches, CRC32C of objects
     compression        the five codecs of a batch
+    native_codecs      lz4 and zstd for all batches of a window at once
+    native_calls       C functions of packages, for kernels
     memory_copy        `memcpy` for kernels
     kafka_uuid         Kafka's ids as text
     topic_names        the names that Kafka allows for topics

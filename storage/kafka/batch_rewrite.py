@@ -110,7 +110,7 @@ def _compressed_payloads(heads: BatchHeads, records: Records, survivors: Survivo
         start=end[batch] - plain_bytes,
         end=end[batch],
         codec=heads.codec[batch],
-        count=survivors.record_count[batch],
+        records=survivors.record_count[batch],
         out_bytes=np.empty(len(batch), np.int64),
     )
     if len(batch):
@@ -212,7 +212,7 @@ def _fill_checksums(
     start: NDArray[np.int64], crc: NDArray[np.uint32], out: NDArray[np.uint8]
 ) -> None:
     for i in range(start.size):
-        write_be(out, start[i] + CRC_AT, np.int64(crc[i]), 4)
+        write_be(out, start[i] + CRC_AT, int(crc[i]), 4)
 
 
 def _attributes(heads: BatchHeads, survivors: Survivors) -> NDArray[np.int16]:

@@ -55,7 +55,8 @@ def _build_call(_context: Any, _address: Any, words: Any) -> Any:  # noqa: ANN40
         function = ir.FunctionType(word, [word] * len(given)).as_pointer()
         return builder.call(builder.inttoptr(arguments[0], function), given)
 
-    return types.int64(types.int64, types.UniTuple(types.int64, len(words))), codegen
+    tuple_of_words = types.UniTuple(types.int64, len(words))  # type: ignore[attr-defined]
+    return types.int64(types.int64, tuple_of_words), codegen
 
 
 pointer: Any = intrinsic(_build_pointer)

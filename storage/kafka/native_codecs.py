@@ -49,8 +49,8 @@ class Payloads(NamedTuple):
     """`log[start:end]` is the payload as it is stored."""
     end: NDArray[np.int64]
     codec: NDArray[np.int8]
-    count: NDArray[np.int32]
-    """Records; Kafka ignores the payload of a batch without any."""
+    records: NDArray[np.int32]
+    """Kafka ignores the payload of a batch without any."""
     out_bytes: NDArray[np.int64]
     """Of the payload as it is written: the runs set it."""
 
@@ -146,20 +146,23 @@ def _decompress(
                 return b, at, budget_bytes
             copy_bytes(log, start, stored_bytes, body, at)
             plain_bytes = stored_bytes
-        elif payloads.count[b] > 0:
+        elif payloads.records[b] > 0:
             room = min(room, budget_bytes, plain_bytes_max(stored_bytes))
             source, target = pointer(log, start), pointer(body, at)
             if codec == _ZSTD_CODEC and stored_bytes > 0:
-                words = (functions.zstd_memory, target, room, source, stored_bytes)
-                plain_bytes = call(functions.zstd, words)
+                plain_bytes = call(
+                    functions.zstd, (functions.zstd_memory, target, room, source, stored_bytes)
+                )
                 if plain_bytes < 0:  # An error code, as a signed number.
                     return b, at, budget_bytes
             elif codec == _LZ4_CODEC:
                 sizes[0], sizes[1] = room, stored_bytes
-                by = (pointer(sizes, 0), pointer(sizes, 1))
-                words = (functions.lz4_memory, target, by[0], source, by[1], 0)
-                if call(functions.lz4, words) != 0 or sizes[1] != stored_bytes:
-                    return b, at, budget_bytes  # Not the whole frame, or an error, or more.
+                taken, found = pointer(sizes, 1), pointer(sizes, 0)
+                left_bytes = call(
+                    functions.lz4, (functions.lz4_memory, target, found, source, taken, 0)
+                )
+                if left_bytes != 0 or sizes[1] != stored_bytes:
+                    return b, at, budget_bytes  # An error, half a frame, or more than one.
                 plain_bytes = sizes[0]
             else:
                 return b, at, budget_bytes
@@ -183,9 +186,9 @@ def _compress(
         source, target = pointer(plain, payloads.start[b]), pointer(out, at[b])
         size = LEFT
         if payloads.codec[b] == _ZSTD_CODEC:
-            words = (functions.zstd_memory, target, room, source, plain_bytes)
-            size = call(functions.zstd, words)
+            size = call(
+                functions.zstd, (functions.zstd_memory, target, room, source, plain_bytes)
+            )
         elif payloads.codec[b] == _LZ4_CODEC:
-            chosen = (target, room, source, plain_bytes, functions.lz4_memory)
-            size = call(functions.lz4, chosen)
+            size = call(functions.lz4, (target, room, source, plain_bytes, functions.lz4_memory))
         payloads.out_bytes[b] = max(size, LEFT)  # An error code is a negative number.

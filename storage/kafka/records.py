@@ -199,7 +199,7 @@ def _payloads(
         start=start,
         end=end,
         codec=heads.codec,
-        count=heads.count,
+        records=heads.count,
         out_bytes=np.zeros(len(heads), np.int64),
     )
     budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))

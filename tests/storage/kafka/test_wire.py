@@ -14,6 +14,7 @@ from tierfold.storage.kafka.wire import (
     read_varint,
     read_varlong,
     varint_bytes,
+    write_be,
     write_varint,
 )
 
@@ -70,6 +71,9 @@ def test_words_are_big_endian(width: int) -> None:
     assert be_int(found, 1, width) == value
     if width < 8:
         assert be_word(found, 1, width) == value + 2 ** (8 * width)
+    written = np.full(len(found), 7, np.uint8)
+    assert write_be(written, 1, value, width) == 1 + width
+    assert written.tobytes() == found.tobytes()
 
 
 def test_a_kernel_gets_a_read_only_view() -> None:
