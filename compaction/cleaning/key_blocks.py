@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,13 @@ HEADER: Final = struct.Struct("<qqqq")
 
 PARTS_AT_LEAST: Final = 64
 """Enough parts that the hash table of one part fits the cache, for a segment of any size."""
+
+BLOCK_BYTES: Final = 64 * 2**20
+"""Bytes at which a bucket's keys are cut into several blocks. A block is one value of an Arrow
+batch, which holds at most 2 GiB, and the JVM copies it a few times while it is shuffled."""
+
+_ENTRY_BYTES: Final = 25
+"""Bytes of an entry with a version, without its key."""
 
 
 def parts_per_bucket(buckets: int) -> int:
@@ -89,15 +97,36 @@ def blocks_of(
     *,
     buckets: int,
     competes_from: int,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[tuple[int, KeyBlock]]:
     """For each bucket with any, the entries that no other entry of their segment supersedes.
 
     `ordered` and `part_starts` come from `ordered_by_part` with `buckets * parts_per_bucket(...)`
-    parts; `superseded` has shape (entries,).
+    parts; `superseded` has shape (entries,). A bucket of more than `block_bytes` becomes several
+    blocks. All entries of a part are in one of them, so that their order does not matter.
     """
-    step = parts_per_bucket(buckets)
+    step, key_at = parts_per_bucket(buckets), ordered.key_at
     for bucket in range(buckets):
-        start, end = int(part_starts[bucket * step]), int(part_starts[(bucket + 1) * step])
-        rows = start + np.flatnonzero(~superseded[start:end])
-        if len(rows):
-            yield bucket, KeyBlock(columns=taken(ordered, rows), competes_from=competes_from)
+        starts = part_starts[bucket * step : (bucket + 1) * step + 1]
+        rows = int(starts[0]) + np.flatnonzero(~superseded[int(starts[0]) : int(starts[-1])])
+        for piece in _cut(rows, ordered.key_bytes[rows], starts, block_bytes):
+            columns = taken(ordered, piece, key_at)
+            yield bucket, KeyBlock(columns=columns, competes_from=competes_from)
+
+
+def _cut(
+    rows: NDArray[np.int64],
+    key_bytes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    block_bytes: int,
+) -> list[NDArray[np.int64]]:
+    """`rows` in pieces of whole parts, of at most `block_bytes` unless one part has more."""
+    sizes = np.concatenate(([0], np.cumsum(key_bytes, dtype=np.int64)))
+    sizes += _ENTRY_BYTES * np.arange(len(sizes))
+    cuts = [0]
+    ends = np.searchsorted(rows, starts[1:]) if sizes[-1] > block_bytes else []
+    for before, end in pairwise(ends):
+        if before > cuts[-1] and sizes[end] - sizes[cuts[-1]] > block_bytes:
+            cuts.append(int(before))
+    pieces = [rows[start:end] for start, end in pairwise([*cuts, len(rows)])]
+    return [piece for piece in pieces if len(piece)]

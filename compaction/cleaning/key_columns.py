@@ -119,14 +119,20 @@ def ordered_by_part(columns: KeyColumns, parts: int) -> tuple[KeyColumns, NDArra
     The starts have shape (parts + 1,).
     """
     order, starts = _part_order(columns.hash, parts)
-    return taken(columns, order), starts
+    return taken(columns, order, columns.key_at), starts
 
 
-def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
-    """The entries at `rows` (shape (m,)), in that order, with copies of their keys."""
+def taken(
+    columns: KeyColumns, rows: NDArray[np.int64], key_at: NDArray[np.int64]
+) -> KeyColumns:
+    """The entries at `rows` (shape (m,)), in that order, with copies of their keys.
+
+    `key_at` is that of the columns. To compute it takes a step per entry, which the caller must not
+    spend on every bucket: a large partition has thousands.
+    """
     lengths = columns.key_bytes[rows]
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
-    _copy_keys(columns.keys, columns.key_at[rows], lengths, keys)
+    _copy_keys(columns.keys, key_at[rows], lengths, keys)
     return KeyColumns(
         hash=columns.hash[rows],
         ordinal=columns.ordinal[rows],

@@ -119,9 +119,10 @@ def latest_of(pieces: Sequence[LatestValues]) -> LatestValues:
 def in_buckets(latest: LatestValues, buckets: int) -> Iterator[tuple[int, LatestValues]]:
     """The entries of each bucket that has any; a key is always in the same bucket."""
     ordered, starts = ordered_by_part(latest.keys, buckets)
+    key_at = ordered.key_at
     for bucket in np.flatnonzero(np.diff(starts)):
         rows = np.arange(starts[bucket], starts[bucket + 1])
-        yield int(bucket), latest.taken(taken(ordered, rows))
+        yield int(bucket), latest.taken(taken(ordered, rows, key_at))
 
 
 def serialize_latest(latest: LatestValues) -> bytes:
@@ -168,7 +169,8 @@ def deserialize_latest(data: bytes) -> LatestValues:
 def _latest_of_each(columns: KeyColumns) -> KeyColumns:
     """The entries that no other entry of their key supersedes, ordered by part."""
     ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
-    return taken(ordered, np.flatnonzero(~superseded_in_segment(ordered, starts, 0).superseded))
+    superseded = superseded_in_segment(ordered, starts, 0).superseded
+    return taken(ordered, np.flatnonzero(~superseded), ordered.key_at)
 
 
 def numbered(columns: KeyColumns) -> KeyColumns:

@@ -30,6 +30,10 @@ from tierfold.storage.segments.lookahead import mapped_ahead
 KEYS_MAX: Final = 8_000_000
 """Keys held at a time; a segment with more emits its blocks in several stretches."""
 
+KEY_BYTES_MAX: Final = 256 * 2**20
+"""Bytes of keys held at a time. With keys of a kilobyte it is reached long before `KEYS_MAX`, and
+compressed keys may take many times the segment's size."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOrder:
@@ -184,7 +188,7 @@ class _Keys:
         """One array per stretch."""
         self._buckets = buckets
         self._pieces: list[KeyColumns] = []
-        self._held = 0
+        self._held = self._held_bytes = 0
         self._competes_from: int | None = None
         self._stretch_start = 0
         self._records_end = 0
@@ -196,14 +200,15 @@ class _Keys:
         self._records_end = found.records_end
         self._pieces.append(found.keys)
         self._held += len(found.keys)
-        if self._held >= KEYS_MAX:
+        self._held_bytes += len(found.keys.keys)
+        if self._held >= KEYS_MAX or self._held_bytes >= KEY_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:
         """Make blocks of the stretch, and set the bits of its records."""
         columns = joined(self._pieces)
         self._pieces.clear()
-        self._held = 0
+        self._held = self._held_bytes = 0
         ordered, starts = ordered_by_part(columns, self._buckets * parts_per_bucket(self._buckets))
         del columns
         competes_from = self._records_end if self._competes_from is None else self._competes_from

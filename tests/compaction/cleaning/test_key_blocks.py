@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tierfold.compaction.cleaning.key_blocks import (
     serialize,
 )
 from tierfold.compaction.cleaning.key_columns import Versions, ordered_by_part
+from tierfold.compaction.cleaning.key_hash import part_of
 
 
 @given(st.lists(keys, max_size=20), st.integers(0, 2**32), st.integers(0, 2**32 - 21))
@@ -78,6 +80,39 @@ def test_blocks_hold_the_entries_that_are_not_superseded(
     assert all(bucket_of[key] == bucket for _, key, bucket in entries)
     assert all(len(block.columns) and block.competes_from == 5 for _, block in found)
     assert [bucket for bucket, _ in found] == sorted({bucket for bucket, _ in found})
+
+
+@given(st.lists(keys, max_size=60), st.integers(1, 3), st.integers(1, 500))
+def test_a_large_bucket_becomes_blocks_of_whole_parts(
+    record_keys: list[bytes], buckets: int, block_bytes: int
+) -> None:
+    parts = buckets * parts_per_bucket(buckets)
+    ordered, starts = ordered_by_part(columns_of(record_keys), parts)
+    stays = np.zeros(len(record_keys), np.bool_)
+    wanted = {"buckets": buckets, "competes_from": 0}
+    whole = list(blocks_of(ordered, starts, stays, **wanted))
+    cut = list(blocks_of(ordered, starts, stays, **wanted, block_bytes=block_bytes))
+    entries, together = (
+        [(bucket, int(at)) for bucket, block in blocks for at in block.columns.ordinal]
+        for blocks in (whole, cut)
+    )
+    assert together == entries
+    parts_of = [{int(part_of(hash_, parts)) for hash_ in block.columns.hash} for _, block in cut]
+    assert all(one.isdisjoint(other) for one, other in pairwise(parts_of))
+    sizes = [len(serialize(block)) - HEADER.size for _, block in cut]
+    assert all(
+        size <= block_bytes or len(met) == 1 for size, met in zip(sizes, parts_of, strict=True)
+    )
+
+
+def test_blocks_are_cut_no_smaller_than_needed() -> None:
+    record_keys = [b"%08d" % i for i in range(4000)]
+    ordered, starts = ordered_by_part(columns_of(record_keys), 64)
+    stays = np.zeros(4000, np.bool_)
+    found = list(
+        blocks_of(ordered, starts, stays, buckets=1, competes_from=0, block_bytes=4000 * 33 // 2)
+    )
+    assert len(found) in (2, 3)
 
 
 def test_the_first_ordinal_is_the_lowest_though_parts_are_out_of_order() -> None:

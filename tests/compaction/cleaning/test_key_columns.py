@@ -76,7 +76,8 @@ def test_ordering_by_part_is_stable_and_returns_the_starts(
 @given(st.lists(keys, min_size=1, max_size=20), st.data())
 def test_taking_rows_takes_their_keys_along(record_keys: list[bytes], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(record_keys) - 1)))
-    chosen = taken(columns_of(record_keys), np.array(rows, np.int64))
+    columns = columns_of(record_keys)
+    chosen = taken(columns, np.array(rows, np.int64), columns.key_at)
     assert keys_of(chosen) == [record_keys[row] for row in rows]
     assert chosen.ordinal.tolist() == rows
 

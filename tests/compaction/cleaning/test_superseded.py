@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.compaction.keyed import TRICKY, columns_of, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
+    BLOCK_BYTES,
     KeyBlock,
     blocks_of,
     deserialize,
@@ -40,6 +41,7 @@ class Case:
     buckets: int = 1
     stretch: int = 1000
     """So many records of a segment go into a block."""
+    block_bytes: int = BLOCK_BYTES
     hash_mask: int = EVERY_BIT
     versions: tuple[int | None, ...] | None = None
     """Of all records, in log order; None: offsets decide."""
@@ -126,6 +128,7 @@ def superseded_by_reduce(
                 own.superseded,
                 buckets=case.buckets,
                 competes_from=competes_from,
+                block_bytes=case.block_bytes,
             ):
                 shuffled[bucket].append((number, deserialize(serialize(block))))
     for arrived in shuffled.values():
@@ -148,6 +151,7 @@ def cases(draw: st.DrawFn) -> Case:
         first_dirty=draw(st.integers(0, sum(map(len, segments)) + 1)),
         buckets=draw(st.integers(1, 7)),
         stretch=draw(st.integers(1, 13)),
+        block_bytes=draw(st.integers(1, 300)),
         hash_mask=draw(st.sampled_from(HASH_MASKS)),
     )
 

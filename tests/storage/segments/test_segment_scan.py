@@ -135,16 +135,18 @@ ABORTED = (aborted_entry(1, 3, 6),)
 @given(
     window_bytes=st.integers(1, 500),
     keys_max=st.integers(1, 12),
+    key_bytes_max=st.integers(1, 12),
     first_dirty=st.integers(0, 11),
     threads=st.sampled_from([1, 1, 3]),
 )
 def test_the_scan_does_not_depend_on_window_and_batch_sizes(
-    window_bytes: int, keys_max: int, first_dirty: int, threads: int
+    window_bytes: int, keys_max: int, key_bytes_max: int, first_dirty: int, threads: int
 ) -> None:
     whole = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
     with pytest.MonkeyPatch.context() as small:
         small_windows(small, window_bytes)
         small.setattr(segment_scan, "KEYS_MAX", keys_max)
+        small.setattr(segment_scan, "KEY_BYTES_MAX", key_bytes_max)
         pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED, threads=threads)
     assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
     assert pieces.txn_batches.base_offset.tolist() == whole.txn_batches.base_offset.tolist()
@@ -160,6 +162,17 @@ def test_the_scan_does_not_depend_on_window_and_batch_sizes(
     for _, block in pieces.blocks:
         competing = [int(at) for at in block.columns.ordinal if at >= block.competes_from]
         assert competing == [int(at) for at in block.columns.ordinal if at >= first_dirty]
+
+
+@pytest.mark.parametrize(("key_bytes_max", "blocks"), [(8, 2), (9, 1)])
+def test_no_more_key_bytes_are_held_than_allowed(
+    monkeypatch: pytest.MonkeyPatch, key_bytes_max: int, blocks: int
+) -> None:
+    small_windows(monkeypatch, 1)
+    monkeypatch.setattr(segment_scan, "KEY_BYTES_MAX", key_bytes_max)
+    found = scanned(*[f"{i}:kkk{i}=x" for i in range(3)], buckets=1)
+    lengths = [int(block.columns.key_bytes.sum()) for _, block in found.blocks]
+    assert (len(lengths), sum(lengths)) == (blocks, 12), lengths
 
 
 def test_a_key_falls_into_the_same_bucket_in_every_segment() -> None:
