@@ -18,7 +18,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.counts import KEPT
+from tierfold.compaction.cleaning.counts import KEPT, Counts
 from tierfold.compaction.cleaning.record_retention import BatchRetention, Retention
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import Segment
@@ -46,6 +46,45 @@ class ClosingBatch:
 
     offset: int
     leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainSegment:
+    """What a scan found of a segment that is plain, see `record_retention.is_plain`."""
+
+    first_offset: int
+    """Of its first batch."""
+    last_offset: int
+    """Of its last batch."""
+    records: int
+    record_bytes: int
+    """Uncompressed, as in `Counts`."""
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of a rewrite that keeps everything."""
+        return Counts(
+            records_in=self.records,
+            kept=self.records,
+            record_bytes_in=self.record_bytes,
+            kept_bytes=self.record_bytes,
+        )
+
+
+def needs_no_rewrite(
+    group: SegmentGroup, plain: PlainSegment, *, now_ms: int, ends_in_batch: bool
+) -> bool:
+    """Whether no batch of a group changes by what the scan found, so that it is not read again.
+
+    `plain` is of the group's only segment, of which no record is superseded. What is left to
+    compare is the transaction index, see `reason_after_reading`. Whatever must be looked at closer
+    counts as a change: the rewrite then tells.
+    """
+    if reason_before_reading(group.segments, now_ms) is not None:
+        return False
+    first, last = np.array([plain.first_offset]), np.array([plain.last_offset])
+    is_closed = closing_batch_of(group, plain.last_offset, ends_in_batch=ends_in_batch) is None
+    return is_closed and not offset_violation(first, last, group.segments[0])
 
 
 def reason_before_reading(segments: Sequence[Segment], now_ms: int) -> RewriteReason | None:

@@ -237,6 +237,25 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     return Retention(record=record, batch=batch, horizon_ms=horizons_ms)
 
 
+def is_plain(
+    *,
+    is_control: NDArray[np.bool_],
+    is_legacy: NDArray[np.bool_],
+    is_aborted: NDArray[np.bool_],
+    records: NDArray[np.int32],
+    has_key: NDArray[np.bool_],
+    has_value: NDArray[np.bool_],
+) -> bool:
+    """Whether `decide_retention` copies every batch of a stretch, unless a record is superseded.
+
+    It does under any rules if each batch has magic 2 and holds records, and none of these is a
+    control record, aborted, without a key, or a tombstone. The first four arrays have shape (b,),
+    the others (r,).
+    """
+    is_data = ~is_control & ~is_legacy & ~is_aborted & (records > 0)
+    return bool(is_data.all() and has_key.all() and has_value.all())
+
+
 def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRules) -> int | None:
     """The earliest horizon at which a kept tombstone or control record may be removed; None: never.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.record_retention import (
     RoundRules,
     legacy_delete_horizon_ms,
@@ -137,6 +138,8 @@ class GroupTask:
     the end of the remote range, and a log without a batch is never written."""
     run: str
     index_interval_bytes: int
+    plain: PlainSegment | None = None
+    """What the scan found of the only segment; None: several, or that is not plain."""
     threads: int = 1
     partition_index: int = 0
     """The round's number within the wave."""
@@ -155,18 +158,21 @@ def group_tasks(
     work: Round,
     transaction_status: TransactionStatus,
     *,
+    plain: Mapping[int, PlainSegment],
     wanted: Mapping[int, SegmentGroup],
     empty: frozenset[int] = frozenset(),
 ) -> Iterator[GroupTask]:
     """Yield the tasks of the `wanted` groups, by their number in the round.
 
-    `empty`: the numbers of the groups that keep no record and have no neighbour to merge with.
+    `plain`: the plain segments by their index among the live segments. `empty`: the numbers of the
+    groups that keep no record and have no neighbour to merge with.
     """
     whole = _round_rules(work)
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
     discardable = transaction_status.discardable
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
+        first = place[group.segments[0].segment_id]
         is_round_of_its_own = work.compact.is_partial or number in empty
         is_end = end + 1 == work.compact.next_offset == work.state.next_offset
         inside = discardable[
@@ -183,8 +189,9 @@ def group_tasks(
             ends_in_batch=is_round_of_its_own or is_end,
             run=work.state.owner_run,
             index_interval_bytes=work.rules.index_interval_bytes,
+            plain=plain.get(first) if len(group.segments) == 1 else None,
             partition_index=work.index,
-            segment_index=place[group.segments[0].segment_id],
+            segment_index=first,
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.group_outcome import RewriteReason
@@ -28,8 +29,14 @@ class GroupResult(Enum):
     """One new segment holds the records that are kept."""
     UNCHANGED = "unchanged"
     """The group is one segment that loses nothing; it stays live as it is."""
+    NOT_READ = "not read"
+    """As `UNCHANGED`, by what the scan found of the segment: the rewrite did not read it."""
     EMPTY = "empty"
     """No batch is kept, and nothing is written: see `compaction.planning.grouping`."""
+
+
+STAYING: Final = frozenset({GroupResult.UNCHANGED, GroupResult.NOT_READ})
+"""The source segment stays live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +132,7 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> Iterator[st
     name = f"group [{group.start_offset}, {group.end_offset}]"
     if not receipt.counts.adds_up:
         yield f"{name}: the counts do not add up: {receipt.counts}"
-    if receipt.result is GroupResult.UNCHANGED and (
-        len(group.segments) != 1 or receipt.counts.removed
-    ):
+    if receipt.result in STAYING and (len(group.segments) != 1 or receipt.counts.removed):
         yield f"{name}: reported as unchanged, but records were removed or segments merged"
     if receipt.result is GroupResult.EMPTY:
         yield f"{name}: no segment was written for its offsets"

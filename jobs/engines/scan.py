@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.key_blocks import serialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.transactions import TransactionBatches, joined_batches
@@ -42,6 +43,8 @@ class ScanSummary:
     """Uncompressed."""
     malformed_versions: int = 0
     without_key: int = 0
+    plain: tuple[tuple[int, PlainSegment], ...] = ()
+    """The plain segments, each with its index among the live segments."""
 
 
 _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
@@ -50,7 +53,11 @@ _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key"
 def summed(found: Sequence[ScanSummary]) -> ScanSummary:
     """Return the summary of a round from those of its segments, in offset order."""
     counts = {name: sum(getattr(one, name) for one in found) for name in _COUNTS}
-    return ScanSummary(txn_batches=joined_batches([one.txn_batches for one in found]), **counts)
+    return ScanSummary(
+        txn_batches=joined_batches([one.txn_batches for one in found]),
+        plain=tuple(plain for one in found for plain in one.plain),
+        **counts,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,5 +81,9 @@ class ScanStage(SegmentStage):
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
         counts = {name: getattr(scanned, name) for name in _COUNTS}
-        summary = ScanSummary(txn_batches=scanned.txn_batches, **counts)
+        summary = ScanSummary(
+            txn_batches=scanned.txn_batches,
+            plain=() if scanned.plain is None else ((row.segment_index, scanned.plain),),
+            **counts,
+        )
         yield RowKind.SCANNED, bucket, pickled(summary)

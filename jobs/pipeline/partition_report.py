@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tierfold.compaction.cleaning.counts import Counts, total
-from tierfold.compaction.commits.receipts import GroupResult, VerifiedParts
+from tierfold.compaction.commits.receipts import STAYING, GroupResult, VerifiedParts
 from tierfold.compaction.deletion.superseded import (
     SupersededBytes,
     all_gone_at_ms,
@@ -82,6 +82,8 @@ class PartitionReport:
     """Objects of the new segments: a log and the files beside it."""
     parts_verified: VerifiedParts = field(default_factory=VerifiedParts)
     """How the parts in them were verified before the commit."""
+    segments_read_once: int = 0
+    """Segments that lost nothing, as the scan showed, and were not read a second time."""
     bytes_read: int = 0
     """Bytes of `.log`s that finished tasks read, each time they did."""
     bytes_written: int = 0
@@ -272,7 +274,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     unchanged = sum(
         group.size_bytes
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
-        if receipt.result is GroupResult.UNCHANGED
+        if receipt.result in STAYING
     )
     counts = sum(
         (receipt.counts for receipt in result.receipts),
@@ -281,6 +283,9 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     return replace(
         report,
         segments_out=len(result.receipts),
+        segments_read_once=sum(
+            receipt.result is GroupResult.NOT_READ for receipt in result.receipts
+        ),
         bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
         objects_written=sum(len(receipt.stored) for receipt in written),
         parts_verified=sum((receipt.verified for receipt in written), VerifiedParts()),
@@ -327,6 +332,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         last = replace(last, reason=f"the rest is left for the next run: {left}")
     last = replace(
         last,
+        segments_read_once=sum(report.segments_read_once for report in chunks),
         bytes_read=sum(report.bytes_read for report in chunks),
         bytes_written=sum(report.bytes_written for report in chunks),
     )

@@ -150,7 +150,12 @@ def _rewritten(executor: StageExecutor[RowsT], results: Sequence[RoundResult]) -
     """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
     wanted = {
         one.round.index: list(
-            group_tasks(one.round, one.transactions, wanted=dict(enumerate(one.round.groups)))
+            group_tasks(
+                one.round,
+                one.transactions,
+                plain=dict(one.scan.plain),
+                wanted=dict(enumerate(one.round.groups)),
+            )
         )
         for one in results
         if one.failure is None
@@ -221,7 +226,7 @@ def _with_merged_groups(result: RoundResult) -> tuple[RoundResult, list[GroupTas
     work = work.with_groups(merged.groups)
     wanted = {number: group for number, group in enumerate(merged.groups) if number not in kept}
     receipts = tuple(replace(receipt, group_index=i) for i, receipt in kept.items())
-    return (
-        replace(result, round=work, receipts=receipts),
-        list(group_tasks(work, result.transactions, wanted=wanted, empty=merged.empty)),
+    tasks = group_tasks(
+        work, result.transactions, plain={}, wanted=wanted, empty=merged.empty
     )
+    return replace(result, round=work, receipts=receipts), list(tasks)

@@ -169,6 +169,13 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     )
     kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
     console.print(f"{spaced(counts.records_in)} records: {kept}, {others}.", soft_wrap=True)
+    read_once = sum(report.segments_read_once for report in done)
+    if read_once:
+        bytes_read = sum(report.bytes_read for report in done)
+        console.print(
+            f"{counted(read_once, 'segment')} lost nothing, as the scan showed, and"
+            f" {'was' if read_once == 1 else 'were'} read once; {decimal(bytes_read)} read in all."
+        )
     verified = sum((report.parts_verified for report in done), VerifiedParts())
     if verified.total:
         console.print(

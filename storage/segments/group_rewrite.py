@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, total
 from tierfold.compaction.cleaning.group_outcome import (
+    PlainSegment,
     RewriteReason,
     closing_batch_of,
     last_offset_of,
+    needs_no_rewrite,
     offset_violation,
     reason_after_reading,
     reason_before_reading,
@@ -35,7 +37,7 @@ from tierfold.compaction.cleaning.record_retention import (
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
-from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedParts, result_of
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult, VerifiedParts, result_of
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
@@ -123,6 +125,15 @@ class _Rewrite:
 
 def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupReceipt:
     """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it."""
+    if task.plain is not None and _stays_unread(tier, task, task.plain, bits):
+        return GroupReceipt(
+            group_index=task.group_index,
+            result=GroupResult.NOT_READ,
+            segment=None,
+            counts=task.plain.counts,
+            bytes_read=0,
+            bytes_written=0,
+        )
     with ExitStack() as contexts:
         state = _Rewrite(tier, task, contexts)
         for segment in task.group.segments:
@@ -131,6 +142,23 @@ def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupR
         if state.reason is None:
             state.give_reason(_reason_after_reading(state))
         return _receipt(state)
+
+
+def _stays_unread(
+    tier: RemoteTier, task: GroupTask, plain: PlainSegment, bits: RecordBits
+) -> bool:
+    """Whether the scan has shown that nothing of the group changes; reads a transaction index."""
+    (segment,) = task.group.segments
+    of_records = bits(segment)
+    # Fewer bits than records would be a bug, which the rewrite then finds.
+    if of_records.any() or len(of_records) < plain.records:
+        return False
+    if not needs_no_rewrite(
+        task.group, plain, now_ms=task.rules.now_ms, ends_in_batch=task.ends_in_batch
+    ):
+        return False
+    indexed = read_aborted(tier, task.key, segment)
+    return reason_after_reading(segment, indexed=indexed, listed=task.listed, due_ms=None) is None
 
 
 def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> None:

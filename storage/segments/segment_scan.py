@@ -12,9 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, blocks_of, parts_per_bucket
 from tierfold.compaction.cleaning.key_columns import KeyColumns, gathered, joined, ordered_by_part
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_segment
+from tierfold.compaction.cleaning.record_retention import is_plain
 from tierfold.compaction.cleaning.transactions import (
     DATA,
     TransactionBatches,
@@ -62,6 +64,8 @@ class ScannedSegment:
     """Eligible records whose version is null or of another length."""
     without_key: int
     """Records that would be eligible if they had a key; as `Counts` counts them."""
+    plain: PlainSegment | None
+    """None if the segment is not plain."""
 
     @property
     def records(self) -> int:
@@ -120,13 +124,23 @@ def scan_segment(
     keys = _Keys(order.buckets)
     txn_batches: list[TransactionBatches] = []
     malformed = without_key = record_bytes = 0
+    is_plain_so_far = True
+    offsets: list[int] = []
     for found in mapped_ahead(scanned, checked_windows(log), threads=order.threads):
         txn_batches.append(found.txn_batches)
         malformed += found.malformed_versions
         without_key += found.without_key
         record_bytes += found.record_bytes
+        is_plain_so_far &= found.is_plain
+        offsets += found.offsets
         keys.add(found)
     keys.flush()
+    plain = PlainSegment(
+        first_offset=offsets[0],
+        last_offset=offsets[-1],
+        records=found.records_end,
+        record_bytes=record_bytes,
+    )
     return ScannedSegment(
         txn_batches=joined_batches(txn_batches),
         own_bits=np.concatenate(keys.own_bits),
@@ -134,6 +148,7 @@ def scan_segment(
         record_bytes=record_bytes,
         malformed_versions=malformed,
         without_key=without_key,
+        plain=plain if is_plain_so_far else None,
     )
 
 
@@ -151,6 +166,9 @@ class _ScannedWindow:
     record_bytes: int
     malformed_versions: int
     without_key: int
+    is_plain: bool
+    offsets: tuple[int, int]
+    """The first one of the first batch, and the last one of the last."""
 
 
 def _scanned_window(
@@ -171,6 +189,15 @@ def _scanned_window(
         record_bytes=int((records.end - records.start).sum()),
         malformed_versions=malformed,
         without_key=int(np.count_nonzero(may_compete) - np.count_nonzero(chosen)),
+        is_plain=is_plain(
+            is_control=heads.is_control,
+            is_legacy=heads.is_legacy,
+            is_aborted=is_aborted,
+            records=heads.count,
+            has_key=records.key_bytes >= 0,
+            has_value=records.value_bytes >= 0,
+        ),
+        offsets=(int(heads.base_offset[0]), int(heads.last_offset[-1])),
     )
 
 

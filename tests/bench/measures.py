@@ -20,25 +20,48 @@ class Cost(NamedTuple):
     """CPU time of all processes."""
 
 
-def tree_cpu_s(root: int) -> float:
-    """User and system time of `root` and all its descendants, ended children included."""
-    children: dict[int, list[int]] = defaultdict(list)
-    used: dict[int, float] = {}
+class _Process(NamedTuple):
+    name: str
+    parent: int
+    cpu_s: float
+
+
+def _processes() -> dict[int, _Process]:
+    found: dict[int, _Process] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            before, _, after = (entry / "stat").read_text().rpartition(")")
         except OSError:  # The process has ended; its parent has its time.
             continue
-        children[int(fields[1])].append(int(entry.name))
-        used[int(entry.name)] = sum(int(value) for value in fields[11:15]) / _TICKS_PER_S
-    total, waiting = 0.0, [root]
-    while waiting:
-        process = waiting.pop()
-        total += used.get(process, 0.0)
-        waiting += children[process]
-    return total
+        fields = after.split()
+        cpu_s = sum(int(value) for value in fields[11:15]) / _TICKS_PER_S
+        found[int(entry.name)] = _Process(before.partition("(")[2], int(fields[1]), cpu_s)
+    return found
+
+
+def _tree(root: int, found: dict[int, _Process]) -> list[int]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, process in found.items():
+        children[process.parent].append(pid)
+    tree = [root]
+    for pid in tree:
+        tree += children[pid]
+    return tree
+
+
+def tree_cpu_s(root: int) -> float:
+    """User and system time of `root` and all its descendants, ended children included."""
+    found = _processes()
+    return sum(found[pid].cpu_s for pid in _tree(root, found) if pid in found)
+
+
+def children_of(name: str) -> list[int]:
+    """The descendants of this process whose name begins like that."""
+    found = _processes()
+    _, *tree = _tree(os.getpid(), found)
+    return [pid for pid in tree if found[pid].name.startswith(name)]
 
 
 class Stopwatch:

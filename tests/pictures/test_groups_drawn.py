@@ -91,7 +91,7 @@ def test_an_unchanged_single_segment_is_left_as_it_is(tmp_path: Path) -> None:
     done = passed(log, rules=APART)
     assert done.log.segments == log.segments
     assert parts(done.log) == before
-    assert {receipt.result for receipt in done.receipts} == {GroupResult.UNCHANGED}
+    assert {receipt.result for receipt in done.receipts} == {GroupResult.NOT_READ}
 
 
 def test_a_changed_segment_gets_a_new_id_and_its_source_stays_until_retired(

@@ -10,7 +10,7 @@ import pytest
 from tests.pictures.cleaning import APART, RULES, cleaned, passed, vacuumed
 from tests.pictures.log_pictures import drawn, picture
 from tests.pictures.scenarios import check, scenarios
-from tierfold.compaction.commits.receipts import GroupResult
+from tierfold.compaction.commits.receipts import STAYING
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 
 M: Final = 2**31
@@ -65,7 +65,7 @@ def test_offsets_that_no_neighbour_can_take_become_a_segment_of_one_empty_batch(
     assert drawn(log) == after
     # A further round writes nothing.
     again = passed(log, rules=APART)
-    assert {receipt.result for receipt in again.receipts} == {GroupResult.UNCHANGED}
+    assert {receipt.result for receipt in again.receipts} <= STAYING
     assert again.log.segments == log.segments
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.compaction.builders import a_segment
-from tierfold.compaction.cleaning.counts import KEPT, SUPERSEDED
+from tierfold.compaction.cleaning.counts import KEPT, SUPERSEDED, Counts
 from tierfold.compaction.cleaning.group_outcome import (
     ClosingBatch,
+    PlainSegment,
     RewriteReason,
     closing_batch_of,
     last_offset_of,
+    needs_no_rewrite,
     offset_violation,
     reason_after_reading,
     reason_before_reading,
@@ -61,6 +65,38 @@ def test_two_segments_become_one_whether_due_or_not(
         a_segment(10, 19, earliest_due_ms=second_due_ms),
     )
     assert reason_before_reading(segments, NOW_MS) is RewriteReason.SEVERAL_SEGMENTS
+
+
+PLAIN = PlainSegment(first_offset=2, last_offset=9, records=3, record_bytes=70)
+
+
+@pytest.mark.parametrize(
+    ("fields", "due_ms", "ends_in_batch", "unread"),
+    [
+        pytest.param({}, None, True, True, id="nothing changes"),
+        pytest.param({}, NOW_MS + 1, True, True, id="it is due later"),
+        pytest.param({}, NOW_MS, True, False, id="it is due now"),
+        pytest.param({"last_offset": 8}, None, False, True, id="it ends in a hole that may stay"),
+        pytest.param({"last_offset": 8}, None, True, False, id="its end lacks a batch"),
+        pytest.param({"first_offset": 1}, None, True, True, id="it begins with its first batch"),
+        pytest.param({"first_offset": 0}, None, True, False, id="a batch lies before its range"),
+        pytest.param({"last_offset": 10}, None, False, False, id="a batch lies after its range"),
+    ],
+)
+def test_a_plain_segment_is_read_again_only_if_something_may_change(
+    fields: dict[str, int], due_ms: int | None, *, ends_in_batch: bool, unread: bool
+) -> None:
+    group = SegmentGroup(segments=(a_segment(1, 9, earliest_due_ms=due_ms),))
+    found = needs_no_rewrite(
+        group, replace(PLAIN, **fields), now_ms=NOW_MS, ends_in_batch=ends_in_batch
+    )
+    assert found == unread
+
+
+def test_a_plain_segment_keeps_everything() -> None:
+    counts = Counts(records_in=3, kept=3, record_bytes_in=70, kept_bytes=70)
+    assert PLAIN.counts == counts
+    assert counts.adds_up
 
 
 @pytest.mark.parametrize(

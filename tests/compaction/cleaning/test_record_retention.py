@@ -26,6 +26,7 @@ from tierfold.compaction.cleaning.record_retention import (
     RoundRules,
     decide_retention,
     earliest_due_ms,
+    is_plain,
     legacy_delete_horizon_ms,
     legacy_tombstones_go,
     must_stay,
@@ -202,6 +203,31 @@ def test_every_combination_follows_the_rules(
         )
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("legacy_go", [False, True])
+@pytest.mark.parametrize("keeps_tombstones", [False, True])
+def test_a_plain_batch_is_copied_under_every_rule(
+    *, keeps_tombstones: bool, legacy_go: bool
+) -> None:
+    latest = [b for b in every_batch() if not any(record.superseded for record in b.records)]
+    plain = [batch for batch in latest if plain_alone(batch)]
+    assert len(plain) > 10
+    found, due_ms = decided(plain, keeps_tombstones=keeps_tombstones, legacy_go=legacy_go)
+    assert set(found.batch.tolist()) == {BatchRetention.COPY}
+    assert set(found.record.tolist()) == {KEPT}
+    assert due_ms is None
+
+
+def plain_alone(batch: ABatch) -> bool:
+    return is_plain(
+        is_control=np.array([batch.is_control]),
+        is_legacy=np.array([batch.is_legacy]),
+        is_aborted=np.array([batch.aborted]),
+        records=np.array([len(batch.records)], np.int32),
+        has_key=np.array([record.has_key for record in batch.records], np.bool_),
+        has_value=np.array([record.has_value for record in batch.records], np.bool_),
+    )
 
 
 def test_without_records_there_are_no_outcomes() -> None:

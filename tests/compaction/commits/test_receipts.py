@@ -119,9 +119,9 @@ ALL_KEPT: Final = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=
             ({"records_written": written}, f"15 records were kept, {written} written")
             for written in (0, 14, 16)
         ),
-        (
-            {"result": GroupResult.UNCHANGED, "segment": None, "counts": ALL_KEPT},
-            UNCHANGED_LOST,
+        *(
+            ({"result": result, "segment": None, "counts": ALL_KEPT}, UNCHANGED_LOST)
+            for result in (GroupResult.UNCHANGED, GroupResult.NOT_READ)
         ),
         ({"segment": None}, "written, but no segment is named"),
         *(

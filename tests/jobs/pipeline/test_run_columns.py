@@ -66,6 +66,32 @@ def test_a_round_reads_its_logs_twice_and_counts_all_objects_that_it_writes(tier
     )
 
 
+def test_a_segment_that_loses_nothing_is_read_once(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    first = put_segment(tier, ORDERS, [data(0, (b"a", b"1"), (b"b", b"1"))], start_offset=0)
+    put_segment(tier, ORDERS, [data(2, (b"b", b"2"))], start_offset=2)
+    put_segment(tier, ORDERS, [data(3, (b"c", b"1"), (b"d", b"1"))], start_offset=3)
+    before = log_bytes(sizes(tier))
+    ran = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
+    assert (ran.entry["segments_out"], ran.entry["segments_read_once"]) == (3, 2)
+    assert ran.entry["bytes_read"] == before + first.stat().st_size
+    # A key of the last segment is written again: only that segment is rewritten.
+    put_segment(tier, ORDERS, [data(5, (b"c", b"2"))], start_offset=5)
+    after = log_bytes(sizes(tier)) - first.stat().st_size
+    again = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
+    assert (again.entry["segments_out"], again.entry["segments_read_once"]) == (4, 3)
+    assert after < again.entry["bytes_read"] < 2 * after
+
+
+def test_chunks_add_up_the_segments_that_are_read_once(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    for offset, name in enumerate((b"a", b"b", b"c")):
+        put_segment(tier, ORDERS, [data(offset, (name, b"1"))], start_offset=offset)
+    small = ("--set", "segment.bytes=1", "--set", "chunk.bytes=1")
+    ran = tierfold("compact", tier, *ALWAYS, *small, "--json")
+    assert ran.entry["segments_read_once"] == 1 + 2 + 3
+
+
 def test_a_failed_partition_counts_what_was_read_before(tier: Path) -> None:
     put_segment(tier, ORDERS, [data(33, (None, b"no key"))], start_offset=33)
     keyless = ("--set", "compact.keyless.max=0")

@@ -97,6 +97,8 @@ SCREENS: Final = {
     ),
     # Only a plan cannot know how many records have no key.
     "print-compact-markers": (120, _plan(DONE, DONE)),
+    # What lost nothing was read once only.
+    "print-compact-read-once": (120, _plan(replace(DONE, segments_read_once=1), DONE)),
     "print-plan-unknown-keyless": (120, _plan(replace(DONE, outcome=PLANNED))),
     # If only a horizon has passed, the round lies below what is dirty.
     "print-plan-offsets": (120, _plan(PLAN, replace(PLAN, first_dirty=20_000))),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.pictures.batch_words import draft_of
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.stored_logs import small_windows, stored
+from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.transactions import ABORT, COMMIT, DATA, EMPTIED
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -94,6 +95,22 @@ def test_committed_records_with_a_key_are_scanned(
     assert entries(found) == keys
     assert (found.records, found.without_key) == (records, without_key)
     assert not found.own_bits.any()
+
+
+@pytest.mark.parametrize("window_bytes", [1, 10**6])
+def test_a_segment_of_values_with_keys_is_plain(
+    window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch, window_bytes)
+    sound = ("[3:a=1 4:b=1]", "P1(5:c=1)", "6-9:[7:d=1]")
+    found = scanned(*sound)
+    assert found.plain == PlainSegment(
+        first_offset=3, last_offset=9, records=4, record_bytes=found.record_bytes
+    )
+    for other in ("10:e=", "10:=1", "10:()", "10:P1:C"):
+        assert scanned(*sound, other).plain is None
+    assert scanned(*sound, aborted=(aborted_entry(1, 5, 10),)).plain is None
+    assert scan_segment(stored(legacy_log()), (), ScanOrder(first_dirty=0, buckets=1)).plain is None
 
 
 def test_records_superseded_within_the_segment_are_not_shuffled() -> None:
