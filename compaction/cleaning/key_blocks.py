@@ -124,7 +124,7 @@ def _cut(
     sizes = np.concatenate(([0], np.cumsum(key_bytes, dtype=np.int64)))
     sizes += _ENTRY_BYTES * np.arange(len(sizes))
     cuts = [0]
-    ends = np.searchsorted(rows, starts[1:]) if sizes[-1] > block_bytes else []
+    ends = np.searchsorted(rows, starts[1:] if sizes[-1] > block_bytes else starts[:0])
     for before, end in pairwise(ends):
         if before > cuts[-1] and sizes[end] - sizes[cuts[-1]] > block_bytes:
             cuts.append(int(before))
