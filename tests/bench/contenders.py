@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
 from tests.oracle.kafka_lab import KafkaLab
-from tests.oracle.remote_views import to_remote
+from tests.oracle.remote_views import TIER_FOLDER, to_remote
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
@@ -60,17 +62,33 @@ def tierfold_pass(
     """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS, layout=layout)
-        (report,) = compact(context, resolve(_SETTINGS), Scope(), engine=engine)
-    if report.outcome != COMPACTED:
-        raise RuntimeError(f"{report.outcome}: {report.reason}")
+        reports = compact(context, resolve(_SETTINGS), Scope(), engine=engine)
+    for report in reports:
+        if report.outcome != COMPACTED:
+            raise RuntimeError(f"{report.key}: {report.outcome}: {report.reason}")
     return Passed(
         cost=watch.cost,
-        bytes_in=report.bytes_in,
-        bytes_out=report.bytes_out,
-        records_in=report.counts.records_in,
-        records_out=report.counts.kept,
+        bytes_in=sum(report.bytes_in for report in reports),
+        bytes_out=sum(report.bytes_out for report in reports),
+        records_in=sum(report.counts.records_in for report in reports),
+        records_out=sum(report.counts.kept for report in reports),
         requests=context.requests,
-        verified=report.parts_verified,
+        verified=reports[0].parts_verified,
+    )
+
+
+def kafka_passes(labs: Sequence[KafkaLab], log: Path, scratch: Path, count: int) -> Cost:
+    """Clean a log `count` times, with all cleaners at once; the slowest one's own time."""
+
+    def cleaned(number: int) -> list[Passed]:
+        turns = range(number, count, len(labs))
+        return [kafka_pass(labs[number], log, scratch / str(number)) for _ in turns]
+
+    with ThreadPoolExecutor(len(labs)) as pool:
+        found = list(pool.map(cleaned, range(len(labs))))
+    return Cost(
+        elapsed_s=max(sum(run.cost.elapsed_s for run in runs) for runs in found),
+        cpu_s=sum(run.cost.cpu_s for runs in found for run in runs),
     )
 
 
@@ -85,6 +103,17 @@ def fresh_tier(log: Path, scratch: Path) -> Path:
     return tier
 
 
+def partitions_of(log: Path, scratch: Path, count: int) -> Path:
+    """A new tier with a log as each of `count` partitions, whose files are hard links."""
+    tier = fresh_tier(log, scratch)
+    (first,) = (tier / TIER_FOLDER).iterdir()
+    name, _, topic_id = first.name.partition("-0-")
+    for number in range(1, count):
+        folder = first.with_name(f"{name}-{number}-{topic_id}")
+        shutil.copytree(first, folder, copy_function=os.link)
+    return tier
+
+
 def session_start(sample: Path, scratch: Path) -> Cost:
     """The time of the first run: session, workers and kernels start to compact the sample."""
     tier = scratch / "sample"
@@ -96,16 +125,15 @@ def session_start(sample: Path, scratch: Path) -> Cost:
     return watch.cost
 
 
-def io_limit_s(tier: Path, bytes_out: int) -> float:
-    """The time to read the input twice and write the output once, by the store's calls."""
+def plain_io_s(tier: Path, bytes_out: int) -> float:
+    """The time to read the input once and write the output once, by the store's calls."""
     store = LocalStore(tier)
     keys = [path.relative_to(tier).as_posix() for path in tier.rglob("*.log")]
     largest = max(keys, key=lambda key: (tier / key).stat().st_size)
     with Stopwatch() as watch:
-        for _ in range(2):
-            for key in keys:
-                store.read(key)[::4096].sum()
+        for key in keys:
+            store.read(key)[::4096].sum()
         data = store.read(largest)
         for number, written in enumerate(range(0, bytes_out, len(data))):
-            store.create(f"io-limit-{number}", data[: bytes_out - written])
+            store.create(f"plain-{number}", data[: bytes_out - written])
     return watch.cost.elapsed_s

@@ -27,7 +27,7 @@ class ProcessPeaks:
 
     def mib(self, name: str) -> int:
         """The peak of the largest process whose command's name starts with `name`; 0 if none."""
-        peaks = (peak for (command, _), peak in self._peak_bytes.items() if command.startswith(name))
+        peaks = [peak for place, peak in self._peak_bytes.items() if place[0].startswith(name)]
         return round(max(peaks, default=0) / 2**20)
 
     def _watch(self) -> None:
