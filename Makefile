@@ -70,6 +70,7 @@ bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/
 	@$(BIN)/python -m tests.bench.run
 	@$(BIN)/python -m tests.bench.buckets
 	@$(BIN)/python -m tests.bench.memory
+	@$(BIN)/python -m tests.bench.shapes --millions 2
 
 soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
@@ -81,6 +82,9 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run
+	@$(BIN)/python -m tests.bench.cliff
+	@$(BIN)/python -m tests.bench.shapes
+	@$(BIN)/python -m tests.bench.growth
 
 clean: ## delete the environment, builds and caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -55,8 +55,8 @@ class Shape:
     """With zstd."""
 
 
-def put_log(tier: Path, topic: str, partition: int, shape: Shape, first: int = 0) -> int:
-    """Write a partition's segments into a tier; its size in bytes. `first` moves the keys."""
+def put_log(tier: Path, topic: str, partition: int, shape: Shape) -> int:
+    """Write a partition's segments into a tier; its size in bytes."""
     opened = _opened(tier)
     key = PartitionKey(topic=topic, partition=partition, topic_id=_topic_id(topic))
     template, places = _template(shape)
@@ -64,7 +64,7 @@ def put_log(tier: Path, topic: str, partition: int, shape: Shape, first: int = 0
     step = max(1, min(batches, shape.segment_bytes // len(template)))
     size_bytes = 0
     for start in range(0, batches, step):
-        log = _batches(shape, template, places, start, min(step, batches - start), first)
+        log = _batches(shape, template, places, start, min(step, batches - start))
         upload = BrokerUpload(
             start_offset=start * shape.batch_records,
             log=log,
@@ -126,12 +126,11 @@ def _batches(
     places: NDArray[np.int64],
     start: int,
     count: int,
-    first: int,
 ) -> bytes:
     """The batches from number `start` on."""
     rows = np.tile(template, (count, 1))
     records = np.arange(start * shape.batch_records, (start + count) * shape.batch_records)
-    numbers = (((records + first) * STEP) % shape.keys).reshape(count, -1)
+    numbers = ((records * STEP) % shape.keys).reshape(count, -1)
     for digit in range(_DIGITS):
         rows[:, places + _DIGITS - 1 - digit] = numbers // 10**digit % 10 + ord("0")
     bases = (records[:: shape.batch_records]).astype(">i8").view(np.uint8)

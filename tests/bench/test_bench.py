@@ -1,0 +1,102 @@
+"""The benchmarks' own parts: logs are what their shape says, lines and pictures what is fitted."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.bench.contenders import plain_io_s, tierfold_pass
+from tests.bench.growth import axis_of, points, predicted
+from tests.bench.results import printed
+from tests.bench.shapes import logs
+from tests.bench.synthetic import Shape, fresh_folder, put_log
+from tests.bench.xy_plot import plot
+from tests.jobs.commands import LOCAL_ENGINE
+
+_ROWS: list[dict[str, object]] = [
+    {"axis": "gigabytes", "x": x, "MB in": 1000 * x, "elapsed s": 0.5 + 2 * x, "cpu s": 1 + 3 * x}
+    for x in (1, 2, 4)
+]
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_log_has_each_key_equally_often(tmp_path: Path, *, is_compressed: bool) -> None:
+    shape = Shape(
+        records=3000,
+        keys=1000,
+        batch_records=100,
+        segment_bytes=60_000,
+        is_compressed=is_compressed,
+    )
+    tier = fresh_folder(tmp_path / "tier")
+    for partition in range(2):
+        put_log(tier, "bench", partition, shape)
+    done = tierfold_pass(tier, LOCAL_ENGINE)
+    assert (done.records_in, done.records_out) == (6000, 2000)
+    assert plain_io_s(tier, done.bytes_out) > 0
+
+
+def test_tombstones_are_as_many_as_asked_for(tmp_path: Path) -> None:
+    shape = Shape(records=2000, keys=2000, tombstones_in_20=3, batch_records=100)
+    sizes = []
+    for tombstones in (0, 3):
+        tier = fresh_folder(tmp_path / f"tier-{tombstones}")
+        shape = Shape(records=2000, keys=2000, tombstones_in_20=tombstones, batch_records=100)
+        sizes.append(put_log(tier, "bench", 0, shape))
+    assert sizes[0] - sizes[1] == 300 * shape.value_bytes
+
+
+def test_a_small_log_of_each_shape_is_compacted(tmp_path: Path) -> None:
+    for log in logs(2):
+        few = Shape(
+            records=200,
+            keys=20,
+            key_bytes=log.shape.key_bytes,
+            value_bytes=log.shape.value_bytes,
+            tombstones_in_20=log.shape.tombstones_in_20,
+            batch_records=50,
+            is_compressed=log.shape.is_compressed,
+        )
+        tier = fresh_folder(tmp_path / log.name)
+        put_log(tier, "bench", 0, few)
+        assert tierfold_pass(tier, LOCAL_ENGINE).records_out == 20
+
+
+def test_a_result_says_what_it_was_measured_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for elapsed_s in (1, 2):
+        printed("bench", {"elapsed s": elapsed_s}, tmp_path / "new" / "results.jsonl")
+    lines = (tmp_path / "new" / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    kept = [json.loads(line) for line in lines]
+    assert [row["elapsed s"] for row in kept] == [1, 2]
+    assert {"commit", "machine", "at", "load"} <= kept[0].keys()
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {
+        "benchmark": "bench",
+        "elapsed s": 1,
+    }
+
+
+def test_a_line_is_fitted_and_drawn() -> None:
+    axis = axis_of("gigabytes", _ROWS)
+    assert (axis.slope, axis.base) == pytest.approx((2, 0.5))
+    assert predicted(_ROWS) == {
+        "cpu s per GB": 3.0,
+        "cpu s in any case": 1.0,
+        "hours for 100 TB on 100 cores, if cores scale": 0.8,
+    }
+    drawn = ET.fromstring(plot([axis, axis]))
+    circles = [part for part in drawn.iter() if part.tag.endswith("circle")]
+    assert len(circles) == 6
+    assert (circles[2].get("cx"), circles[2].get("cy")) == ("200.0", "40.0")
+
+
+def test_each_axis_of_growth_changes_one_number() -> None:
+    found = points(8.0, 64)
+    by_axis = {name: [p.x for p in found if p.axis == name] for name in {p.axis for p in found}}
+    assert by_axis["gigabytes"] == [0.25, 0.5, 1, 2, 4, 8]
+    assert by_axis["segments"] == by_axis["partitions"] == [1, 2, 4, 8, 16, 32, 64]
+    assert by_axis["cores"][0] == 1
