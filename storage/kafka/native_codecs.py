@@ -105,8 +105,10 @@ def compress_run(
 
 @contextmanager
 def _zstd_memory(kind: str) -> Iterator[int]:
-    """The address of a `ZSTD_DCtx` or `ZSTD_CCtx`."""
+    """The address of a `ZSTD_DCtx` or `ZSTD_CCtx`; raises MemoryError."""
     memory = c_function(_ZSTD, f"ZSTD_create{kind}")()
+    if not memory:
+        raise MemoryError
     try:
         yield memory
     finally:
@@ -115,9 +117,11 @@ def _zstd_memory(kind: str) -> Iterator[int]:
 
 @contextmanager
 def _lz4_memory() -> Iterator[int]:
-    """The address of an `LZ4F_dctx`."""
+    """The address of an `LZ4F_dctx`; raises MemoryError."""
     memory = ctypes.c_void_p()
     c_function(_LZ4, "LZ4F_createDecompressionContext")(ctypes.byref(memory), _LZ4F_VERSION)
+    if memory.value is None:
+        raise MemoryError
     try:
         yield memory.value or 0
     finally:

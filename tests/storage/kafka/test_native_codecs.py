@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tierfold.storage.kafka import native_codecs
 from tierfold.storage.kafka.compression import PLAIN_BYTES_MAX, Codec, compress
+from tierfold.storage.kafka.native_calls import c_function
 from tierfold.storage.kafka.native_codecs import (
     LEFT,
     Payloads,
@@ -176,3 +179,17 @@ def test_the_payload_of_a_batch_without_records_is_ignored() -> None:
     body = np.empty(len(TEXT), np.uint8)
     done = decompress_run(bytes_of(stored), payloads, body, begin())
     assert (done.batch, done.at) == (2, len(TEXT))
+
+
+@pytest.mark.parametrize("missing", ["ZSTD_createDCtx", "LZ4F_createDecompressionContext"])
+def test_a_library_without_memory_is_an_error(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starved(module: str, name: str) -> Any:
+        return (lambda *_: 0) if name == missing else c_function(module, name)
+
+    monkeypatch.setattr(native_codecs, "c_function", starved)
+    stored = [compress(Codec.LZ4, TEXT)]
+    payloads = payloads_of([Codec.LZ4], stored)
+    with pytest.raises(MemoryError):
+        decompress_run(bytes_of(stored), payloads, np.empty(len(TEXT), np.uint8), begin())
