@@ -126,7 +126,7 @@ def _cut(
     cuts = [0]
     ends = np.searchsorted(rows, starts[1:] if sizes[-1] > block_bytes else starts[:0])
     for before, end in pairwise(ends):
-        if before > cuts[-1] and sizes[end] - sizes[cuts[-1]] > block_bytes:
+        if sizes[end] - sizes[cuts[-1]] > block_bytes:
             cuts.append(int(before))
     pieces = [rows[start:end] for start, end in pairwise([*cuts, len(rows)])]
     return [piece for piece in pieces if len(piece)]
