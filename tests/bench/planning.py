@@ -46,6 +46,8 @@ from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 from tierfold.storage.tiers.request_counts import Requests
 
 PARTITIONS_PER_TOPIC: Final = 10
+LINKS_MAX: Final = 50_000
+"""Links to one file; ext4 allows 65,000."""
 POLICY: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
 RUN: Final = "bench"
 
@@ -57,8 +59,16 @@ def put_tier(folder: Path, partitions: int, segments: int) -> None:
     parts = sorted(folder_of(template, source).iterdir())
     tier = made_tier(folder / "tier")
     for number in range(partitions):
+        if number and number % LINKS_MAX == 0:
+            parts = _copied(parts, folder / f"template-{number}")
         topic, partition = divmod(number, PARTITIONS_PER_TOPIC)
         _link_segments(parts, folder_of(tier, key_of(f"topic-{topic:05d}", partition)))
+
+
+def _copied(parts: list[Path], folder: Path) -> list[Path]:
+    """The same files again, with no links to them yet."""
+    folder.mkdir()
+    return [Path(shutil.copy2(part, folder / part.name)) for part in parts]
 
 
 def _link_segments(parts: list[Path], folder: Path) -> None:

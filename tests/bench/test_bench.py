@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import planning
 from tests.bench.contenders import plain_io_s, tierfold_pass
 from tests.bench.growth import axis_of, points, predicted
 from tests.bench.results import printed
@@ -78,6 +79,16 @@ def test_a_result_says_what_it_was_measured_on(
         "benchmark": "bench",
         "elapsed s": 1,
     }
+
+
+def test_no_file_has_more_links_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "LINKS_MAX", 3)
+    planning.put_tier(tmp_path, 8, 2)
+    logs = list((tmp_path / "tier").rglob("*.log"))
+    assert len(logs) == 16
+    assert max(log.stat().st_nlink for log in logs) == 4
 
 
 def test_a_line_is_fitted_and_drawn() -> None:
