@@ -100,6 +100,7 @@ def in_windows(log: StoredObject) -> Content:
     for window in log_windows(log):
         assert (window.position, window.first_record) == (position, first_record)
         assert len(window.heads) == 1 or window.size_bytes <= log.window_bytes
+        assert len(window.data) <= log.window_bytes or len(window.data) == window.size_bytes
         assert len(set(window.heads.is_legacy.tolist())) == 1
         decoded = window.records()
         position += window.size_bytes
