@@ -7,7 +7,6 @@ are asserted: time per record, and the anonymous memory of each Python worker.
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from collections.abc import Iterator
@@ -22,11 +21,12 @@ import click
 from tests.bench.contenders import fresh_tier, session_start, tierfold_pass
 from tests.bench.logs import BenchLog, made
 from tests.bench.measures import children_of, spread
+from tests.bench.results import printed
 from tests.jobs.commands import ROOT
 
 RECORDS: Final = 52_000_000
 SLOWDOWN_MAX: Final = 1.5
-"""Time per record, of the log with most keys to that with fewest."""
+"""Time per record, of the log with 50 million keys to that with one million."""
 
 WORKER_BYTES_MAX: Final = 1536 * 2**20
 
@@ -104,12 +104,12 @@ def bench(records: int, runs: int, folder: Path) -> None:
     """Measure each log, print a JSON object for it, and assert the limits."""
     folder.mkdir(parents=True, exist_ok=True)
     session_start(ROOT / "sample", folder / "scratch")
-    rows = []
+    rows, results = [], folder / "results.jsonl"
     for name in _KEYS:
         rows.append(measured(name, records, runs, folder))
-        click.echo(json.dumps(rows[-1]))
+        printed("cliff", rows[-1], results)
     slowdown = rows[-1]["ns per record"] / rows[-2]["ns per record"]  # type: ignore[operator]
-    click.echo(json.dumps({"slowdown": round(slowdown, 2), "at most": SLOWDOWN_MAX}))
+    printed("cliff", {"slowdown": round(slowdown, 2), "at most": SLOWDOWN_MAX}, results)
     largest = max(int(str(row["worker MiB"])) for row in rows) * 2**20
     if slowdown > SLOWDOWN_MAX or largest > WORKER_BYTES_MAX:
         raise click.ClickException("a limit is passed: time per record, or a worker's memory")

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
-from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.kafka.batch_layout import CRC, CRC_AT, LOG_OVERHEAD_BYTES
+from tierfold.storage.kafka.checksums import V2_CRC_COVERS_FROM, crc32c
 from tierfold.storage.kafka.compression import Codec, compress
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.segments.broker_upload import BrokerUpload
@@ -28,10 +29,7 @@ from tierfold.storage.tiers.tier_uris import open_tier
 STEP: Final = 2_654_435_761
 """A prime; it shares no factor with any number of keys below it, so each key occurs."""
 _DIGITS: Final = 10
-_RECORDS_AT: Final = 61
 _LENGTH_AT: Final = 8
-_UNCOUNTED: Final = 12
-_ATTRIBUTES_AT: Final = 21
 _INTERVAL_BYTES: Final = 4096
 _LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)
 _TIMESTAMP_MS: Final = 1_700_000_000_000
@@ -144,10 +142,10 @@ def _batches(
 
 def _compressed(batch: bytes) -> bytes:
     """The same batch with its records compressed."""
-    payload = compress(Codec.ZSTD, batch[_RECORDS_AT:])
-    row = bytearray(batch[:_RECORDS_AT] + bytes(payload))
-    length = len(row) - _UNCOUNTED
-    row[_LENGTH_AT:_UNCOUNTED] = length.to_bytes(4)
-    row[_ATTRIBUTES_AT : _ATTRIBUTES_AT + 2] = int(Codec.ZSTD).to_bytes(2)
+    payload = compress(Codec.ZSTD, batch[BATCH_HEADER_BYTES:])
+    row = bytearray(batch[:BATCH_HEADER_BYTES] + bytes(payload))
+    length = len(row) - LOG_OVERHEAD_BYTES
+    row[_LENGTH_AT:LOG_OVERHEAD_BYTES] = length.to_bytes(4)
+    row[V2_CRC_COVERS_FROM : V2_CRC_COVERS_FROM + 2] = int(Codec.ZSTD).to_bytes(2)
     CRC.pack_into(row, CRC_AT, crc32c(np.frombuffer(bytes(row), np.uint8)))
     return bytes(row)
