@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,8 @@ class Round:
     now_ms: int
     aborted: tuple[AbortedTransaction, ...] = ()
     """The aborted transactions of every segment in view, from their transaction indexes."""
+    has_key_indexes: bool = False
+    """Whether this run can read and write key indexes."""
     transactions_end: int | None = None
     """The offset below which all transactions of the round are decided; None: unknown."""
 
@@ -104,14 +107,41 @@ class Round:
         return tuple((i, s) for i, s in enumerate(self.state.segments) if s.start_offset < end)
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of all source `.log`s."""
-        return sum(group.size_bytes for group in self.groups)
+    def fpp(self) -> float | None:
+        """Of the Bloom filters in the key indexes that the round makes; None: it makes none.
+
+        If versions decide, a clean record may supersede a dirty one. So its version is always read,
+        and an index would not help.
+        """
+        is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
+        makes_indexes = self.has_key_indexes and is_by_offset
+        return float(self.rules.bloom_filter_fpp) if makes_indexes else None
+
+    @property
+    def skippable(self) -> tuple[tuple[int, Segment], ...]:
+        """The sources that may stay unread, each with its index as in `scanned`.
+
+        They lie wholly below the first dirty offset. A round for a passed delete horizon rewrites
+        all its sources.
+        """
+        if self.fpp is None or self.compact.is_partial:
+            return ()
+        ids = {segment.segment_id for segment in self.compact.sources}
+        return tuple(
+            (i, segment)
+            for i, segment in self.scanned
+            if segment.segment_id in ids and segment.next_offset <= self.compact.first_dirty
+        )
 
     @property
     def scan_bytes(self) -> int:
-        """Bytes that the scan reads."""
+        """Bytes that the scan reads at most."""
         return sum(segment.size_bytes for _, segment in self.scanned)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all source `.log`s."""
+        return sum(group.size_bytes for group in self.groups)
 
     def with_groups(self, groups: tuple[SegmentGroup, ...]) -> Round:
         """The round with other groups over the same sources."""
@@ -140,6 +170,11 @@ class GroupTask:
     index_interval_bytes: int
     plain: PlainSegment | None = None
     """What the scan found of the only segment; None: several, or that is not plain."""
+    unscanned: tuple[tuple[str, int], ...] = ()
+    """Ids of segments in the group of which no record is superseded, as their key index shows, and
+    how many records they have. They were not scanned."""
+    fpp: float | None = None
+    """Of the Bloom filter of the new segment's key index; None: it gets no index."""
     threads: int = 1
     partition_index: int = 0
     """The round's number within the wave."""
@@ -154,20 +189,32 @@ class GroupTask:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSegments:
+    """What is known of segments of a round, by their index among the live segments."""
+
+    plain: Mapping[int, PlainSegment]
+    """The scanned segments that are plain."""
+    unscanned: Mapping[int, int]
+    """How many records those have whose keys were not read."""
+
+
+NOTHING_KNOWN: Final = KnownSegments(plain={}, unscanned={})
+
+
 def group_tasks(
     work: Round,
     transaction_status: TransactionStatus,
+    known: KnownSegments = NOTHING_KNOWN,
     *,
-    plain: Mapping[int, PlainSegment],
     wanted: Mapping[int, SegmentGroup],
     empty: frozenset[int] = frozenset(),
 ) -> Iterator[GroupTask]:
     """Yield the tasks of the `wanted` groups, by their number in the round.
 
-    `plain`: the plain segments by their index among the live segments. `empty`: the numbers of the
-    groups that keep no record and have no neighbour to merge with.
+    `empty`: the numbers of the groups that keep no record and have no neighbour to merge with.
     """
-    whole = _round_rules(work)
+    whole = round_rules(work)
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
     discardable = transaction_status.discardable
     for number, group in wanted.items():
@@ -189,13 +236,20 @@ def group_tasks(
             ends_in_batch=is_round_of_its_own or is_end,
             run=work.state.owner_run,
             index_interval_bytes=work.rules.index_interval_bytes,
-            plain=plain.get(first) if len(group.segments) == 1 else None,
+            plain=known.plain.get(first) if len(group.segments) == 1 else None,
+            unscanned=tuple(
+                (segment.segment_id, known.unscanned[i])
+                for i, segment in enumerate(group.segments, start=first)
+                if i in known.unscanned
+            ),
+            fpp=work.fpp,
             partition_index=work.index,
             segment_index=first,
         )
 
 
-def _round_rules(work: Round) -> RoundRules:
+def round_rules(work: Round) -> RoundRules:
+    """The rules of a whole round."""
     data, markers = producer_pairs(
         work.plan.producers,
         now_ms=work.now_ms,

@@ -31,11 +31,13 @@ class GroupResult(Enum):
     """The group is one segment that loses nothing; it stays live as it is."""
     NOT_READ = "not read"
     """As `UNCHANGED`, by what the scan found of the segment: the rewrite did not read it."""
+    SKIPPED = "skipped"
+    """As `UNCHANGED`, by the segment's key index: it was not read at all."""
     EMPTY = "empty"
     """No batch is kept, and nothing is written: see `compaction.planning.grouping`."""
 
 
-STAYING: Final = frozenset({GroupResult.UNCHANGED, GroupResult.NOT_READ})
+STAYING: Final = frozenset({GroupResult.UNCHANGED, GroupResult.NOT_READ, GroupResult.SKIPPED})
 """The source segment stays live."""
 
 
@@ -89,6 +91,8 @@ class GroupReceipt:
     """How they were verified once all were written."""
     stored: tuple[tuple[str, int], ...] = ()
     """The new segment's objects: suffix, and stored size in bytes, as a listing shows them."""
+    index_bytes: int = 0
+    """Bytes of the new segment's Bloom filter and key index; 0: it has none."""
 
 
 def result_of(reason: RewriteReason | None, bytes_kept: int) -> GroupResult:

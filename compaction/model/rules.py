@@ -65,6 +65,13 @@ class Rules:
     compact_keyless_max: int | None = None
     """The maximum of records without a key that a commit drops (tierfold's own setting); None: no
     limit."""
+    min_rewrite_gain: Fraction = Fraction(0)
+    """The share of a clean segment's bytes that a rewrite must save at least (tierfold's own
+    setting)."""
+    min_rewrite_bytes: int = 0
+    """How many bytes a rewrite of a clean segment must save at least (tierfold's own setting)."""
+    bloom_filter_fpp: Fraction = Fraction(1, 100)
+    """How often the Bloom filter of a segment may claim a key that it lacks (KIP-1272)."""
     tier_binding: TierBinding | None = None
     """None: not set; then brokers may still name the objects that they uploaded."""
 

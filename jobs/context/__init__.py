@@ -1,7 +1,7 @@
 """context: the tier, catalog, clock and scope of a run.
 
     run_context      the tier, its catalog, the clock, the run's name
-    tier_opener      opens the tier in a worker
+    tier_opener      opens the tier and the key indexes in a worker
     key_files        where the keys of an encrypted tier are
     scope            the partitions that a verb works on
     partition_lists  reads a list of partitions, such as a plan

@@ -1,4 +1,4 @@
-"""Opens the tier in a worker, where the catalog's packages are missing: it imports none of them."""
+"""Opens what a worker needs, where the catalog's packages are missing: it imports none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from dataclasses import dataclass
 
 from tierfold.jobs.context.key_files import with_own_paths
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.layout_options import LayoutOptions
+from tierfold.storage.tiers.locations import Location, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.store_options import StoreOptions
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -23,3 +25,22 @@ class TierOpener:
     def __call__(self) -> RemoteTier:
         """The tier, with the key files of this machine; raises BadSettings."""
         return open_tier(self.tier_uri, self.store, with_own_paths(self.layout, os.environ))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOpener:
+    """What a task of `compact` or `verify` brings: no secrets, only where to find them."""
+
+    tier: TierOpener
+    catalog: Location | None
+    """The catalog's place, beside which key indexes lie; None: the run uses none."""
+    catalog_options: StoreOptions
+
+    def key_indexes(self) -> KeyIndexes | None:
+        """The key indexes; a folder that this machine lacks counts as one without any."""
+        return open_key_indexes(self.catalog, self.catalog_options)
+
+
+def open_key_indexes(catalog: Location | None, options: StoreOptions) -> KeyIndexes | None:
+    """The key indexes beside the catalog; None: the run uses none."""
+    return None if catalog is None else KeyIndexes(open_store(catalog, options))

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tierfold.jobs.context.tier_opener import WorkerOpener
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
-from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.request_counts import Requests
 
 _NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
@@ -35,19 +35,19 @@ BATCH_BYTES: Final = 2**20
 
 def in_worker(
     stage: Stage,
-    open_tier: Callable[[], RemoteTier],
+    opener: WorkerOpener,
     bytes_done: Accumulator[int],
     requests: Accumulator[Requests],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out.
 
-    `open_tier` opens the tier in the worker.
+    `opener` opens the tier and the key indexes in the worker.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tier = open_tier()
+        tier = opener.tier()
         before = tier.requests()
-        worker = Worker(tier=tier, advance=bytes_done.add)
+        worker = Worker(tier=tier, advance=bytes_done.add, key_indexes=opener.key_indexes())
         waiting: list[Row] = []
         waiting_bytes = 0
         for row in stage(worker, rows_of(batches)):

@@ -19,16 +19,15 @@ from tierfold.compaction.verification.latest_values import (
 )
 from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, Worker, pickled
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
-from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckStage(SegmentStage):
     """CHECK rows → CHECKED or FAILED, LATEST_NOW and LATEST_BEFORE rows."""
 
-    def found(self, tier: RemoteTier, _: Row, task: CheckOrder, /) -> Iterator[Found]:
+    def found(self, worker: Worker, _: Row, task: CheckOrder, /) -> Iterator[Found]:
         """Check the segment, and collect the latest values of its keys."""
-        read = read_and_check(tier, task)
+        read = read_and_check(worker.tier, task)
         yield RowKind.CHECKED, 0, pickled(read.checked)
         for kind, blocks in ((RowKind.LATEST_NOW, read.now), (RowKind.LATEST_BEFORE, read.before)):
             for bucket, latest in blocks:

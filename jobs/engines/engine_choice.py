@@ -45,7 +45,7 @@ def in_process(max_bytes: int) -> Engine:
         from tierfold.jobs.engines.local_executor import LocalExecutor
 
         check_local_max(input_bytes, max_bytes)
-        return LocalExecutor(context.tier, listener)
+        return LocalExecutor(context.tier, listener, key_indexes=context.key_indexes)
 
     return start
 

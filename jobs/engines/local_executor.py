@@ -26,6 +26,7 @@ from tierfold.jobs.engines.rows import (
     Worker,
 )
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 LazyRows: TypeAlias = Callable[[], list[Row]]
@@ -47,10 +48,15 @@ class LocalExecutor(StageExecutor[LazyRows]):
     """Runs the stages on threads of this process, one per core."""
 
     def __init__(
-        self, tier: RemoteTier, listener: Listener, cores: int | None = None
+        self,
+        tier: RemoteTier,
+        listener: Listener,
+        cores: int | None = None,
+        key_indexes: KeyIndexes | None = None,
     ) -> None:
         super().__init__(cores or usable_cores())
         self._tier = tier
+        self._key_indexes = key_indexes
         self._listener = listener
         self._lock = threading.Lock()
         self._bytes_done = 0
@@ -73,7 +79,9 @@ class LocalExecutor(StageExecutor[LazyRows]):
 
     def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
         """Run the stage on the rows of each task; return the results in the same order."""
-        worker = Worker(tier=self._tier, advance=self._advance)
+        worker = Worker(
+            tier=self._tier, advance=self._advance, key_indexes=self._key_indexes
+        )
 
         def work(rows: Sequence[Row]) -> list[Row]:
             self._advance(0)  # After a signal no further task begins.

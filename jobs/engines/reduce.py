@@ -18,7 +18,8 @@ from tierfold.jobs.engines.rows import Row, RowKind, Worker
 class ReduceStage:
     """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
-    Each row goes to the task that rewrites its segment, or to task 0 if none does.
+    Each row goes to the task that rewrites its segment, or to task 0 if none does. COMPETING rows
+    have served their purpose, and are dropped.
     """
 
     buckets: Mapping[int, int]
@@ -33,7 +34,7 @@ class ReduceStage:
             if row.kind is RowKind.KEYS:
                 place = blocks[row.partition_index, row.bucket]
                 place.append((row.segment_index, deserialize(row.payload)))
-            else:
+            elif row.kind is not RowKind.COMPETING:
                 yield self._sent(row)
         for (partition_index, _bucket), found in blocks.items():
             for row in _bit_rows(partition_index, found, self.buckets[partition_index]):

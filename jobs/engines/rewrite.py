@@ -15,7 +15,6 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
 from tierfold.storage.segments.group_rewrite import rewrite_group
-from tierfold.storage.tiers.remote_tier import RemoteTier
 
 BitRows: TypeAlias = dict[tuple[int, int], list[Row]]
 """(partition index, segment index) → the rows that list its superseded records."""
@@ -61,23 +60,27 @@ class RewriteStage:
                 bit_rows[row.partition_index, row.segment_index].append(row)
         for order in ordered:
             task: GroupTask = unpickled(order.payload)
-            yield _rewritten(worker.tier, order, task, bit_rows)
+            yield _rewritten(worker, order, task, bit_rows)
             worker.advance(task.group.size_bytes)
 
 
-def _rewritten(tier: RemoteTier, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
+def _rewritten(worker: Worker, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
     """Return the receipt of one group, or the reason why its partition stops."""
     place_of = {
         segment.segment_id: place
         for segment, place in zip(task.group.segments, task.places, strict=True)
     }
 
+    unscanned = dict(task.unscanned)
+
     def bits(segment: Segment) -> NDArray[np.uint8]:
+        if segment.segment_id in unscanned:
+            return np.zeros(unscanned[segment.segment_id], np.uint8)
         return record_bits(bit_rows[place_of[segment.segment_id]])
 
     try:
         kind = RowKind.RECEIPT
-        payload = pickled(rewrite_group(tier, task, bits))
+        payload = pickled(rewrite_group(worker.tier, task, bits, worker.key_indexes))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")

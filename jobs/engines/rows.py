@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, Final, Protocol, TypeAlias
 
 from tierfold.compaction.model.errors import TierfoldError, unexpected
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
@@ -49,6 +50,12 @@ class RowKind(IntEnum):
     """A pickled `GroupTask`: from the driver."""
     CHECK = 14
     """A pickled `CheckOrder`: from the driver (`verify`)."""
+    COMPETING = 15
+    """The words of `CompetingKeys` of a dirty segment: for the driver. Empty: too many."""
+    PROBE = 16
+    """A pickled `ProbeTask`: from the driver."""
+    PROBED = 17
+    """A pickled `Probed`: for the driver."""
 
 
 OUT_OF_MEMORY: Final = "this process ran out of memory"
@@ -81,6 +88,8 @@ class Worker:
     tier: RemoteTier
     advance: Callable[[int], None]
     """Counts bytes that are done; may raise, to end the task after a signal."""
+    key_indexes: KeyIndexes | None = None
+    """None: this machine cannot reach them, or the run uses none."""
 
 
 class Stage(Protocol):
@@ -103,7 +112,7 @@ class SegmentStage(ABC):
 
     @abstractmethod
     def found(
-        self, tier: RemoteTier, row: Row, task: Any, /  # noqa: ANN401
+        self, worker: Worker, row: Row, task: Any, /  # noqa: ANN401
     ) -> Iterator[Found]:
         """Read the segment of `task`, the row's payload."""
 
@@ -113,7 +122,7 @@ class SegmentStage(ABC):
             task = unpickled(row.payload)
             first = self.first_bucket_task[row.partition_index]
             try:
-                for kind, bucket, payload in self.found(worker.tier, row, task):
+                for kind, bucket, payload in self.found(worker, row, task):
                     yield replace(
                         row, task=first + bucket, bucket=bucket, kind=kind, payload=payload
                     )

@@ -14,10 +14,12 @@ from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.transactions import TransactionBatches, joined_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, pickled
+from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
+from tierfold.compaction.skipping.segment_facts import SegmentFacts
+from tierfold.compaction.skipping.skip_decision import COMPETING_MAX, CompetingKeys
+from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, Worker, pickled
 from tierfold.storage.segments.log_windows import live_log
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
-from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,32 +45,41 @@ class ScanSummary:
     """Uncompressed."""
     malformed_versions: int = 0
     without_key: int = 0
+    log_bytes: int = 0
+    """Of all `.log`s that were read."""
     plain: tuple[tuple[int, PlainSegment], ...] = ()
     """The plain segments, each with its index among the live segments."""
+    unread: tuple[tuple[int, SegmentFacts], ...] = ()
+    """The sources whose keys were not read, each with its index among the live segments."""
+    probes: ProbeCounts = NO_PROBES
 
 
 _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
+"""What a `ScannedSegment` counts, too."""
 
 
 def summed(found: Sequence[ScanSummary]) -> ScanSummary:
     """Return the summary of a round from those of its segments, in offset order."""
-    counts = {name: sum(getattr(one, name) for one in found) for name in _COUNTS}
+    counts = {name: sum(getattr(one, name) for one in found) for name in (*_COUNTS, "log_bytes")}
     return ScanSummary(
         txn_batches=joined_batches([one.txn_batches for one in found]),
         plain=tuple(plain for one in found for plain in one.plain),
+        unread=tuple(unread for one in found for unread in one.unread),
+        probes=sum((one.probes for one in found), NO_PROBES),
         **counts,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanStage(SegmentStage):
-    """SCAN rows → KEYS, OWN_…, and SCANNED or FAILED rows."""
+    """SCAN rows → KEYS, OWN_…, COMPETING, and SCANNED or FAILED rows."""
 
-    def found(self, tier: RemoteTier, row: Row, task: ScanTask, /) -> Iterator[Found]:
+    def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and another segment for its transaction batches."""
-        log = live_log(tier, task.key, task.segment)
+        log = live_log(worker.tier, task.key, task.segment)
+        log_bytes = task.segment.size_bytes
         if task.order is None:
-            summary = ScanSummary(txn_batches=scan_transactions(log))
+            summary = ScanSummary(txn_batches=scan_transactions(log), log_bytes=log_bytes)
             yield RowKind.SCANNED, 0, pickled(summary)
             return
         scanned = scan_segment(log, task.aborted, task.order)
@@ -80,10 +91,22 @@ class ScanStage(SegmentStage):
         yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
+        if scanned.competing is not None:
+            yield RowKind.COMPETING, bucket, _sent(scanned.competing)
+        if task.order.fpp is not None and worker.key_indexes is not None:
+            built = scanned.indexing.built(task.segment, task.order.fpp)
+            if built is not None:
+                worker.key_indexes.write(task.key, *built)
         counts = {name: getattr(scanned, name) for name in _COUNTS}
         summary = ScanSummary(
             txn_batches=scanned.txn_batches,
+            log_bytes=log_bytes,
             plain=() if scanned.plain is None else ((row.segment_index, scanned.plain),),
             **counts,
         )
         yield RowKind.SCANNED, bucket, pickled(summary)
+
+
+def _sent(competing: CompetingKeys) -> bytes:
+    """The payload of a COMPETING row."""
+    return competing.words.tobytes() if len(competing) <= COMPETING_MAX else b""

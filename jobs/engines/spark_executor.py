@@ -53,7 +53,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
         """Repartition the rows by `task`, and map the stage over them."""
         sent = rows if tasks is None else rows.repartitionById(tasks, "task")
         done = self._progress
-        run = in_worker(stage, self._context.tier_opener(), done.bytes_done, done.requests)
+        run = in_worker(stage, self._context.worker_opener(), done.bytes_done, done.requests)
         return sent.mapInArrow(run, ROW_SCHEMA)
 
     def kept(self, rows: DataFrame) -> DataFrame:

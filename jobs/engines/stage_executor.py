@@ -12,12 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.jobs.engines.check import CheckStage, CompareStage
+from tierfold.jobs.engines.probe import ProbeStage, competing_by_round, sorted_by_verdict
 from tierfold.jobs.engines.reduce import ReduceStage
 from tierfold.jobs.engines.rewrite import BIT_OF, MoveStage, RewriteStage
 from tierfold.jobs.engines.rows import FOR_DRIVER, Row, RowKind, Stage, unpickled
@@ -30,6 +32,7 @@ from tierfold.jobs.engines.task_assignment import (
     buckets_of,
     check_rows,
     first_bucket_tasks,
+    probe_rows,
     reduce_tasks,
     rewrite_rows,
     scan_rows,
@@ -67,17 +70,14 @@ class StageExecutor(ABC, Generic[RowsT]):
 
         A round that was scanned before is scanned again. Raises WorkersDied.
         """
-        rows, tasks = scan_rows(rounds, self.cores)
         if self._scanned is None:
             self._assigned = assigned_rounds(rounds, self.cores)
         task_of = self._assigned.task_of
         sizes = {work.index: work.size_bytes for work in rounds}
         buckets = {index: buckets_of(size) for index, size in sizes.items()}
-        scan = ScanStage(first_bucket_task=first_bucket_tasks(sizes))
         reduce = ReduceStage(buckets=buckets, task_of=task_of)
-        scan_bytes = sum(work.scan_bytes for work in rounds)
         with self.answering():
-            found = self.run(scan, self.placed(rows), tasks)
+            found, indexed, scan_bytes = self._keys(rounds)
             found = self.kept(self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores)))
             summaries = self.taken("scan", scan_bytes, self.only(found, FOR_DRIVER))
             if self._scanned is not None:
@@ -85,7 +85,48 @@ class StageExecutor(ABC, Generic[RowsT]):
                 rest = self.run(MoveStage(task_of=others), self.only(self._scanned, _BITS), None)
                 found = self.joined(rest, found)
         self._scanned = found
-        return _by_round(summaries)
+        return _by_round([*summaries, *indexed])
+
+    def _keys(self, rounds: Sequence[Round]) -> tuple[RowsT, list[Row], int]:
+        """Scan the rounds, but for clean segments whose key indexes show that they need not be.
+
+        Return the rows, not all computed yet; SCANNED rows of what the indexes said; and how many
+        bytes are still to be scanned.
+        """
+        sizes = {(work.index, i): one.size_bytes for work in rounds for i, one in work.scanned}
+        probes, probe_tasks = probe_rows(rounds, self.cores)
+        places = {(row.partition_index, row.segment_index) for row in probes}
+        first = sizes.keys() - places
+        found = self._scan(rounds, first)
+        if not probes:
+            return found, [], sum(sizes.values())
+        found = self.kept(found)
+        kinds = frozenset({RowKind.COMPETING, RowKind.FAILED})
+        first_bytes = sum(sizes[place] for place in first)
+        answers = self.taken("scan", first_bytes, self.only(found, kinds))
+        stage = ProbeStage(competing=competing_by_round(rounds, answers))
+        asked = [row for row in probes if row.partition_index in stage.competing]
+        probed: list[Row] = []
+        if asked:
+            run = self.run(stage, self.placed(asked), probe_tasks)
+            probed = self.taken("key indexes", 0, run)
+        sorted_out = sorted_by_verdict(probed)
+        rest = places - sorted_out.skipped
+        if rest:
+            found = self.joined(found, self._scan(rounds, rest, sorted_out.unindexed))
+        return found, sorted_out.summaries, sum(sizes[place] for place in rest)
+
+    def _scan(
+        self,
+        rounds: Sequence[Round],
+        places: AbstractSet[tuple[int, int]],
+        unindexed: AbstractSet[tuple[int, int]] = frozenset(),
+    ) -> RowsT:
+        """Scan the segments at `places`; those of `unindexed` get a key index."""
+        rows, tasks = scan_rows(rounds, self.cores, places, unindexed)
+        totals = {work.index: work.size_bytes for work in rounds}
+        stage = ScanStage(first_bucket_task=first_bucket_tasks(totals))
+        return self.run(stage, self.placed(rows), max(1, tasks))
 
     def rewrite(self, groups: Sequence[GroupTask]) -> list[tuple[int, GroupReceipt | str]]:
         """Rewrite groups of scanned rounds; return (round index, receipt or why it stops).

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.model.aborted_transactions import reaching
+from tierfold.jobs.engines.probe import ProbeTask
 from tierfold.jobs.engines.rows import Row, RowKind, pickled
 from tierfold.jobs.engines.scan import ScanTask
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -109,12 +110,25 @@ def first_bucket_tasks(sizes: Mapping[int, int]) -> dict[int, int]:
     return dict(zip(sizes, accumulate(map(buckets_of, sizes.values()), initial=0), strict=False))
 
 
-def scan_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
+def scan_rows(
+    rounds: Sequence[Round],
+    cores: int,
+    places: Container[tuple[int, int]] | None = None,
+    unindexed: Container[tuple[int, int]] = (),
+) -> tuple[list[Row], int]:
     """Return a SCAN row per segment to scan, and the number of tasks.
 
-    Of a segment that is not a source, only the transaction batches are read.
+    Of a segment that is not a source, only the transaction batches are read. `places`: (partition
+    index, segment index) of the segments to scan now, None: all; `unindexed`: of those that get a
+    key index.
     """
-    numbered = [(work, i, segment) for work in rounds for i, segment in work.scanned]
+    numbered = [
+        (work, i, segment)
+        for work in rounds
+        for i, segment in work.scanned
+        if places is None or (work.index, i) in places
+    ]
+    skippable = {work.index: {i for i, _ in work.skippable} for work in rounds}
     sources = {work.index: {s.segment_id for s in work.compact.sources} for work in rounds}
     sizes = [segment.size_bytes for *_, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
@@ -123,11 +137,16 @@ def scan_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
         numbered, placed, threads_of(sizes, placed, cores), strict=True
     ):
         is_source = segment.segment_id in sources[work.index]
+        order = replace(
+            _scan_order(work, threads),
+            lists_competing=bool(skippable[work.index]) and i not in skippable[work.index],
+            fpp=work.fpp if (work.index, i) in unindexed else None,
+        )
         scan = ScanTask(
             key=work.key,
             segment=segment,
             aborted=reaching(work.aborted, segment.start_offset, segment.end_offset),
-            order=_scan_order(work, threads) if is_source else None,
+            order=order if is_source else None,
         )
         rows.append(_row(task, work.index, i, RowKind.SCAN, scan))
     return rows, tasks
@@ -143,6 +162,17 @@ def _scan_order(work: Round, threads: int) -> ScanOrder:
             header=work.rules.compaction_strategy_header,
         ),
     )
+
+
+def probe_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
+    """Return a PROBE row per segment that may stay unread, and the number of tasks."""
+    numbered = [(work, i, segment) for work in rounds for i, segment in work.skippable]
+    placed, tasks = tasks_for([segment.size_bytes for *_, segment in numbered], cores)
+    rows = []
+    for (work, i, segment), task in zip(numbered, placed, strict=True):
+        probe = ProbeTask(key=work.key, segment=segment, rules=work.rules)
+        rows.append(_row(task, work.index, i, RowKind.PROBE, probe))
+    return rows, tasks
 
 
 def assigned_rounds(rounds: Sequence[Round], cores: int) -> Assignment:

@@ -20,6 +20,7 @@ from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
 from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
+from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.jobs.context.timestamps import timestamp_text
 
 if TYPE_CHECKING:
@@ -84,6 +85,12 @@ class PartitionReport:
     """How the parts in them were verified before the commit."""
     segments_read_once: int = 0
     """Segments that lost nothing, as the scan showed, and were not read a second time."""
+    segments_skipped: int = 0
+    """Segments that lost nothing, as their key indexes showed, and were not read at all."""
+    key_indexes: ProbeCounts = NO_PROBES
+    """What the key indexes of clean segments said."""
+    index_bytes_written: int = 0
+    """Bytes of the Bloom filters and key indexes of new segments."""
     bytes_read: int = 0
     """Bytes of `.log`s that finished tasks read, each time they did."""
     bytes_written: int = 0
@@ -286,6 +293,9 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         segments_read_once=sum(
             receipt.result is GroupResult.NOT_READ for receipt in result.receipts
         ),
+        segments_skipped=sum(receipt.result is GroupResult.SKIPPED for receipt in result.receipts),
+        key_indexes=result.scan.probes,
+        index_bytes_written=sum(receipt.index_bytes for receipt in written),
         bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
         objects_written=sum(len(receipt.stored) for receipt in written),
         parts_verified=sum((receipt.verified for receipt in written), VerifiedParts()),
@@ -333,6 +343,9 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
     last = replace(
         last,
         segments_read_once=sum(report.segments_read_once for report in chunks),
+        segments_skipped=sum(report.segments_skipped for report in chunks),
+        key_indexes=sum((report.key_indexes for report in chunks), NO_PROBES),
+        index_bytes_written=sum(report.index_bytes_written for report in chunks),
         bytes_read=sum(report.bytes_read for report in chunks),
         bytes_written=sum(report.bytes_written for report in chunks),
     )

@@ -13,7 +13,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks, too_many_keyless
+from tierfold.compaction.cleaning.rounds import (
+    GroupTask,
+    KnownSegments,
+    Round,
+    group_tasks,
+    round_rules,
+    too_many_keyless,
+)
 from tierfold.compaction.cleaning.transactions import (
     TransactionStatus,
     transaction_status,
@@ -24,7 +31,8 @@ from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.planning.grouping import merge_empty
+from tierfold.compaction.planning.grouping import SegmentGroup, merge_empty
+from tierfold.compaction.skipping.skip_decision import RoundFacts, kept_apart, may_change
 from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
 from tierfold.jobs.engines.rows import sentence_of
 from tierfold.jobs.engines.scan import ScanSummary, summed
@@ -103,7 +111,7 @@ def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
     return replace(
         result,
         scan=found,
-        bytes_read=work.scan_bytes,
+        bytes_read=found.log_bytes,
         transactions=status,
         unindexed=len(status.unindexed),
         failure=f"{work.key}: {why}" if why else None,
@@ -148,13 +156,14 @@ def _within_keyless_max(result: RoundResult) -> RoundResult:
 
 def _rewritten(executor: StageExecutor[RowsT], results: Sequence[RoundResult]) -> list[RoundResult]:
     """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
+    results = [_without_unchanged(one) for one in results]
     wanted = {
         one.round.index: list(
             group_tasks(
                 one.round,
                 one.transactions,
-                plain=dict(one.scan.plain),
-                wanted=dict(enumerate(one.round.groups)),
+                _known(one),
+                wanted=_not_skipped(one),
             )
         )
         for one in results
@@ -163,6 +172,53 @@ def _rewritten(executor: StageExecutor[RowsT], results: Sequence[RoundResult]) -
     joined = [_joined(one) for one in _with_receipts(executor, results, wanted)]
     again = {one.round.index: tasks for one, tasks in joined}
     return _with_receipts(executor, [one for one, _ in joined], again)
+
+
+def _known(result: RoundResult) -> KnownSegments:
+    """What the scan and the key indexes found of the segments."""
+    return KnownSegments(
+        plain=dict(result.scan.plain),
+        unscanned={i: facts.records for i, facts in result.scan.unread},
+    )
+
+
+def _not_skipped(result: RoundResult) -> dict[int, SegmentGroup]:
+    """The groups without a receipt, by their number."""
+    skipped = {receipt.group_index for receipt in result.receipts}
+    return {i: group for i, group in enumerate(result.round.groups) if i not in skipped}
+
+
+def _without_unchanged(result: RoundResult) -> RoundResult:
+    """The result with a receipt for each segment that stays as its key index describes it."""
+    work, live = result.round, result.round.state.segments
+    if result.failure is not None or not result.scan.unread:
+        return result
+    of_round = RoundFacts(
+        rules=round_rules(work),
+        aborted=work.aborted,
+        discardable=result.transactions.discardable,
+        listed=result.transactions.listed,
+        end_offset=work.state.next_offset - 1,
+    )
+    stays = {
+        facts.segment_id: facts
+        for i, facts in result.scan.unread
+        if not may_change(facts, live[i], of_round)
+    }
+    work = work.with_groups(kept_apart(work.groups, stays))
+    receipts = tuple(
+        GroupReceipt(
+            group_index=number,
+            result=GroupResult.SKIPPED,
+            segment=None,
+            counts=stays[group.segments[0].segment_id].counts,
+            bytes_read=0,
+            bytes_written=0,
+        )
+        for number, group in enumerate(work.groups)
+        if len(group.segments) == 1 and group.segments[0].segment_id in stays
+    )
+    return replace(result, round=work, receipts=receipts)
 
 
 def _with_receipts(
@@ -227,6 +283,10 @@ def _with_merged_groups(result: RoundResult) -> tuple[RoundResult, list[GroupTas
     wanted = {number: group for number, group in enumerate(merged.groups) if number not in kept}
     receipts = tuple(replace(receipt, group_index=i) for i, receipt in kept.items())
     tasks = group_tasks(
-        work, result.transactions, plain={}, wanted=wanted, empty=merged.empty
+        work,
+        result.transactions,
+        replace(_known(result), plain={}),
+        wanted=wanted,
+        empty=merged.empty,
     )
     return replace(result, round=work, receipts=receipts), list(tasks)

@@ -13,6 +13,7 @@ from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.deletion.superseded import joined
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.skipping.probe_counts import NO_PROBES
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -169,6 +170,7 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     )
     kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
     console.print(f"{spaced(counts.records_in)} records: {kept}, {others}.", soft_wrap=True)
+    _print_key_indexes(console, done)
     read_once = sum(report.segments_read_once for report in done)
     if read_once:
         bytes_read = sum(report.bytes_read for report in done)
@@ -182,6 +184,36 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f"{counted(verified.total, 'part')} of new segments verified:"
             f" {spaced(verified.by_checksum)} by the store's checksum,"
             f" {spaced(verified.by_reading_back)} by reading back."
+        )
+
+
+def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> None:
+    """Print how many clean segments were not read, and how good the filters and indexes are."""
+    asked = sum((report.key_indexes for report in done), NO_PROBES)
+    if asked.asked:
+        by = ((asked.by_bloom_filter, "Bloom filter"), (asked.by_key_index, "key index"))
+        means = [f"{spaced(count)} by {what}" for count, what in by if count]
+        if asked.by_small_gain:
+            means.append(f"{spaced(asked.by_small_gain)} because a rewrite saves too little")
+        how = f" ({', '.join(means)})" if means else ""
+        console.print(
+            f"The keys of {spaced(asked.skipped)} of {counted(asked.asked, 'clean segment')} were"
+            f" not read{how};"
+            f" {decimal(asked.index_bytes_read)} of indexes read.",
+            soft_wrap=True,
+        )
+    if asked.keys_lacked:
+        console.print(
+            f"Bloom filters claimed {asked.keys_claimed / asked.keys_lacked:.2%} of"
+            f" {counted(asked.keys_lacked, 'key')} that their segments lack; promised:"
+            f" {asked.keys_claimed_promised / asked.keys_lacked:.2%}."
+        )
+    index_bytes = sum(report.index_bytes_written for report in done)
+    bytes_written = sum(report.bytes_written for report in done)
+    if index_bytes:
+        console.print(
+            f"Key indexes of new segments take {decimal(index_bytes)},"
+            f" {index_bytes / bytes_written:.1%} of what was written."
         )
 
 

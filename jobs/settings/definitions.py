@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, TierBinding
 from tierfold.jobs.settings.kinds import (
+    FALSE_POSITIVE_RATE,
     HEADER_NAME,
     POLICY_LIST,
     RATIO,
@@ -205,6 +206,30 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         source=TIERFOLD,
         doc="How many records without a key a commit may drop. If it would drop more, the "
         "partition fails and is left unchanged. If not set, there is no limit.",
+    ),
+    Setting(
+        name="min.rewrite.gain",
+        kind=RATIO,
+        broker_names=("min.rewrite.gain",),
+        source=TIERFOLD,
+        doc="A clean segment stays as it is if a rewrite would save a smaller share of its bytes. "
+        "Deleted keys are removed in any case.",
+    ),
+    Setting(
+        name="min.rewrite.bytes",
+        kind=whole_number(0, LONG_MAX, "bytes"),
+        broker_names=("min.rewrite.bytes",),
+        source=TIERFOLD,
+        doc="A clean segment stays as it is if a rewrite would save fewer bytes. Deleted keys are "
+        "removed in any case.",
+    ),
+    Setting(
+        name="bloom.filter.fpp",
+        kind=FALSE_POSITIVE_RATE,
+        broker_names=("bloom.filter.fpp",),
+        source=TIERFOLD,
+        doc="How often the Bloom filter of a segment may claim a key that the segment lacks. It is "
+        "made with the segment; a change applies to new segments.",
     ),
     Setting(
         name="tier.binding",

@@ -13,6 +13,9 @@ from tierfold.compaction.model.rules import LONG_MAX
 
 POLICIES: Final = frozenset({"compact", "delete"})
 
+RATE_MIN: Final = Fraction(1, 1_000_000)
+RATE_MAX: Final = Fraction(1, 2)
+
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?"
@@ -76,6 +79,13 @@ def _ratio(text: str) -> Fraction:
     return Fraction(text)
 
 
+def _false_positive_rate(text: str) -> Fraction:
+    rate = _ratio(text)
+    if not RATE_MIN <= rate <= RATE_MAX:
+        raise ValueError(text)
+    return rate
+
+
 def _policies(text: str) -> frozenset[str]:
     """Parse names separated by commas, in any order, each at most once, as Kafka does."""
     names = [name.strip() for name in text.split(",")]
@@ -93,6 +103,10 @@ def _header_name(text: str) -> str:
 
 RATIO: Final = SettingKind(allowed="a decimal number from 0 to 1", unit="ratio", parse=_ratio)
 """An exact fraction: no decision depends on a float."""
+
+FALSE_POSITIVE_RATE: Final = SettingKind(
+    allowed="a decimal number from 0.000001 to 0.5", unit="ratio", parse=_false_positive_rate
+)
 
 POLICY_LIST: Final = SettingKind(
     allowed="compact, delete or compact,delete", unit="list", parse=_policies

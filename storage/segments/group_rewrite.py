@@ -43,6 +43,13 @@ from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.records import Records
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
+from tierfold.storage.segments.key_indexing import (
+    IndexedWindow,
+    KeyIndexing,
+    indexed_batches,
+    indexed_window,
+)
 from tierfold.storage.segments.log_windows import (
     LogWindow,
     StoredObject,
@@ -80,6 +87,7 @@ class _Rewrite:
         self.bytes_written = 0
         self.last_offset = -1
         self.due_ms: int | None = None
+        self.indexing = KeyIndexing()
         self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
 
     def add(self, window: LogWindow, found: _Rewritten) -> None:
@@ -89,6 +97,8 @@ class _Rewrite:
         self.due_ms = min(known_ms, default=None)
         self.bytes_read += window.size_bytes
         self.last_offset = found.last_offset
+        if len(found.data) and self.task.fpp is not None:
+            self.indexing.add(found.indexed)
         self.give_reason(found.reason)
         if self.reason is None:
             self.passed.append(replace(window, data=_NOTHING))
@@ -123,8 +133,13 @@ class _Rewrite:
         self.bytes_written += len(data)
 
 
-def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupReceipt:
-    """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it."""
+def rewrite_group(
+    tier: RemoteTier, task: GroupTask, bits: RecordBits, key_indexes: KeyIndexes | None = None
+) -> GroupReceipt:
+    """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it.
+
+    The new segment gets a key index in `key_indexes`.
+    """
     if task.plain is not None and _stays_unread(tier, task, task.plain, bits):
         return GroupReceipt(
             group_index=task.group_index,
@@ -141,7 +156,7 @@ def rewrite_group(tier: RemoteTier, task: GroupTask, bits: RecordBits) -> GroupR
         _close_group(state)
         if state.reason is None:
             state.give_reason(_reason_after_reading(state))
-        return _receipt(state)
+        return _receipt(state, key_indexes)
 
 
 def _stays_unread(
@@ -200,6 +215,8 @@ class _Rewritten:
     """When a kept tombstone or marker is due; None: never."""
     last_offset: int
     """Where the window ends, see `last_offset_of`."""
+    indexed: IndexedWindow | None
+    """What the key index needs of `data`; None: nothing, or there will be none."""
 
 
 def _rewritten_window(
@@ -218,16 +235,21 @@ def _rewritten_window(
         kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
     reason = reason_in_batches(retention.batch)
-    data = window.stored
+    data, indexed = window.stored, None
+    if reason is None and task.fpp is not None:
+        indexed = indexed_window(heads, records, types)
     if reason is not None:
         keep, horizon_ms = retention.record == KEPT, retention.horizon_ms
         data, _ = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
+        if len(data) and task.fpp is not None:
+            indexed = indexed_batches(data, where=f"rewritten from {window.where}")
     return _Rewritten(
         data=data,
         reason=reason,
         counts=counts,
         due_ms=due_ms,
         last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
+        indexed=indexed,
     )
 
 
@@ -284,6 +306,8 @@ def _close_group(state: _Rewrite) -> None:
         data = np.frombuffer(closing_batch(missing.offset, missing.leader_epoch), np.uint8)
         state.give_reason(RewriteReason.CLOSING_BATCH)
         state.write(data)
+        if task.fpp is not None:
+            state.indexing.add(indexed_batches(data, where="closing batch"))
 
 
 def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:
@@ -297,11 +321,15 @@ def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:
     )
 
 
-def _receipt(state: _Rewrite) -> GroupReceipt:
-    writer = state.writer
-    segment = writer.finish(state.task.listed, state.due_ms) if writer is not None else None
+def _receipt(state: _Rewrite, key_indexes: KeyIndexes | None) -> GroupReceipt:
+    writer, task = state.writer, state.task
+    segment = writer.finish(task.listed, state.due_ms) if writer is not None else None
+    index_bytes = 0
+    if segment is not None and key_indexes is not None and task.fpp is not None:
+        built = state.indexing.built(segment, task.fpp)
+        index_bytes = 0 if built is None else key_indexes.write(task.key, *built)
     return GroupReceipt(
-        group_index=state.task.group_index,
+        group_index=task.group_index,
         result=result_of(state.reason, state.bytes_written),
         segment=segment,
         counts=total(state.counts),
@@ -311,4 +339,5 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
         staged=writer.parts if writer is not None else (),
         verified=writer.verified if writer is not None else VerifiedParts(),
         stored=writer.objects if writer is not None else (),
+        index_bytes=index_bytes,
     )

@@ -24,8 +24,16 @@ from tierfold.compaction.cleaning.transactions import (
     joined_batches,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.skipping.key_hashes import key_hashes
+from tierfold.compaction.skipping.skip_decision import (
+    CompetingKeys,
+    all_competing,
+    competing_keys,
+)
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.kafka.records import Records
+from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing, indexed_window
 from tierfold.storage.segments.log_windows import LogWindow, StoredObject, checked_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 
@@ -47,6 +55,10 @@ class ScanOrder:
     """How many buckets the partition's keys are split into."""
     threads: int = 1
     versions: VersionSource = field(default_factory=VersionSource)
+    lists_competing: bool = False
+    """Whether the competing keys are wanted, for the key indexes of other segments."""
+    fpp: float | None = None
+    """Of the Bloom filter of the segment's key index; None: it gets no index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +78,10 @@ class ScannedSegment:
     """Records that would be eligible if they had a key; as `Counts` counts them."""
     plain: PlainSegment | None
     """None if the segment is not plain."""
+    competing: CompetingKeys | None
+    """None: they were not wanted, or are more than `COMPETING_MAX`."""
+    indexing: KeyIndexing
+    """What its key index needs, if it gets one."""
 
     @property
     def records(self) -> int:
@@ -122,6 +138,8 @@ def scan_segment(
         return _scanned_window(window, aborted, order)
 
     keys = _Keys(order.buckets)
+    indexing = KeyIndexing()
+    competing: list[CompetingKeys] = []
     txn_batches: list[TransactionBatches] = []
     malformed = without_key = record_bytes = 0
     is_plain_so_far = True
@@ -133,6 +151,10 @@ def scan_segment(
         record_bytes += found.record_bytes
         is_plain_so_far &= found.is_plain
         offsets += found.offsets
+        if order.fpp is not None:
+            indexing.add(found.indexed)
+        if found.competing is not None:
+            competing.append(found.competing)
         keys.add(found)
     keys.flush()
     plain = PlainSegment(
@@ -149,6 +171,8 @@ def scan_segment(
         malformed_versions=malformed,
         without_key=without_key,
         plain=plain if is_plain_so_far else None,
+        competing=all_competing(competing) if order.lists_competing else None,
+        indexing=indexing,
     )
 
 
@@ -169,14 +193,20 @@ class _ScannedWindow:
     is_plain: bool
     offsets: tuple[int, int]
     """The first one of the first batch, and the last one of the last."""
+    competing: CompetingKeys | None
+    """None: they are not wanted."""
+    indexed: IndexedWindow | None
+    """For the key index."""
 
 
 def _scanned_window(
     window: LogWindow, aborted: Sequence[AbortedTransaction], order: ScanOrder
 ) -> _ScannedWindow:
     heads, records = window.heads, window.records()
-    is_aborted, txn_batches = is_aborted_in(heads, window.control_types(records), aborted)
-    competing = np.flatnonzero(records.offset >= order.first_dirty)
+    types = window.control_types(records)
+    is_aborted, txn_batches = is_aborted_in(heads, types, aborted)
+    is_dirty = records.offset >= order.first_dirty
+    competing = np.flatnonzero(is_dirty)
     may_compete = (~heads.is_control & ~is_aborted)[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
@@ -198,7 +228,15 @@ def _scanned_window(
             has_value=records.value_bytes >= 0,
         ),
         offsets=(int(heads.base_offset[0]), int(heads.last_offset[-1])),
+        competing=_competing(records, chosen & is_dirty) if order.lists_competing else None,
+        indexed=None if order.fpp is None else indexed_window(heads, records, types),
     )
+
+
+def _competing(records: Records, chosen: NDArray[np.bool_]) -> CompetingKeys:
+    """The keys of the chosen records; `chosen` has shape (records,)."""
+    hashes = key_hashes(records.body, records.key_at[chosen], records.key_bytes[chosen])
+    return competing_keys(hashes, records.value_bytes[chosen] < 0)
 
 
 class _Keys:

@@ -26,7 +26,7 @@ from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.request_counts import Requests
 
 NOW_MS: Final = 1_800_000_000_000
-_SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
+SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
 
 
 class Passed(NamedTuple):
@@ -62,7 +62,7 @@ def tierfold_pass(
     """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS, layout=layout)
-        reports = compact(context, resolve(_SETTINGS), Scope(), engine=engine)
+        reports = compact(context, resolve(SETTINGS), Scope(), engine=engine)
     for report in reports:
         if report.outcome != COMPACTED:
             raise RuntimeError(f"{report.key}: {report.outcome}: {report.reason}")

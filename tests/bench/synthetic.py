@@ -42,6 +42,8 @@ class Shape:
     records: int
     """Rounded up to whole batches."""
     keys: int
+    first_key: int = 0
+    """The number of the first key."""
     key_bytes: int = 24
     value_bytes: int = 20
     tombstones_in_20: int = 0
@@ -53,8 +55,11 @@ class Shape:
     """With zstd."""
 
 
-def put_log(tier: Path, topic: str, partition: int, shape: Shape) -> int:
-    """Write a partition's segments into a tier; its size in bytes."""
+def put_log(tier: Path, topic: str, partition: int, shape: Shape, first_batch: int = 0) -> int:
+    """Write a partition's segments into a tier; their size in bytes.
+
+    `first_batch`: how many batches of this shape precede them in the log.
+    """
     opened = _opened(tier)
     key = PartitionKey(topic=topic, partition=partition, topic_id=_topic_id(topic))
     template, places = _template(shape)
@@ -62,9 +67,11 @@ def put_log(tier: Path, topic: str, partition: int, shape: Shape) -> int:
     step = max(1, min(batches, shape.segment_bytes // len(template)))
     size_bytes = 0
     for start in range(0, batches, step):
-        log = _batches(shape, template, places, start, min(step, batches - start))
+        log = _batches(
+            shape, template, places, first_batch + start, min(step, batches - start)
+        )
         upload = BrokerUpload(
-            start_offset=start * shape.batch_records,
+            start_offset=(first_batch + start) * shape.batch_records,
             log=log,
             index_interval_bytes=_INTERVAL_BYTES,
             lineage=_LINEAGE,
@@ -128,7 +135,7 @@ def _batches(
     """The batches from number `start` on."""
     rows = np.tile(template, (count, 1))
     records = np.arange(start * shape.batch_records, (start + count) * shape.batch_records)
-    numbers = ((records * STEP) % shape.keys).reshape(count, -1)
+    numbers = (shape.first_key + (records * STEP) % shape.keys).reshape(count, -1)
     for digit in range(_DIGITS):
         rows[:, places + _DIGITS - 1 - digit] = numbers // 10**digit % 10 + ord("0")
     bases = (records[:: shape.batch_records]).astype(">i8").view(np.uint8)

@@ -28,4 +28,4 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[RunContext, list[Round]]
 
 def tasks_of(work: Round) -> list[GroupTask]:
     """The tasks of all groups of a round without transactions."""
-    return list(group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=dict(enumerate(work.groups))))
+    return list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))

@@ -13,7 +13,7 @@ from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan,
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
-from tierfold.compaction.cleaning.rounds import Round, group_tasks
+from tierfold.compaction.cleaning.rounds import NOTHING_KNOWN, Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import reaching
 from tierfold.compaction.model.rules import CompactionStrategy
@@ -77,7 +77,7 @@ def test_tombstones_stay_if_a_record_that_one_supersedes_may_survive(
     work = a_round(plan, clean_below(11), is_last=is_last, first_dirty=first_dirty)
     assert work.keeps_tombstones == expected
     wanted = dict(enumerate(work.groups))
-    tasks = list(group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=wanted))
+    tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=wanted))
     assert [task.rules.keeps_tombstones for task in tasks] == [expected] * 2
 
 
@@ -108,7 +108,7 @@ def test_the_cleaner_offset_moves_to_the_end_of_the_clean_region(
 # What the scan found of a segment.
 
 
-def test_only_the_task_of_a_single_segment_says_that_it_is_plain() -> None:
+def test_a_task_knows_what_is_known_of_its_segments() -> None:
     first, *others = a_chain(11, 11, 11)
     groups = (SegmentGroup(segments=(first,)), SegmentGroup(segments=tuple(others)))
     segments = (first, *others)
@@ -116,8 +116,10 @@ def test_only_the_task_of_a_single_segment_says_that_it_is_plain() -> None:
     plain = {
         i: PlainSegment(first_offset=i, last_offset=i, records=1, record_bytes=1) for i in range(3)
     }
-    tasks = group_tasks(work, NO_TRANSACTIONS, plain=plain, wanted=dict(enumerate(work.groups)))
-    assert [task.plain for task in tasks] == [plain[0], None]
+    known = replace(NOTHING_KNOWN, plain=plain, unscanned={2: 9})
+    tasks = group_tasks(work, NO_TRANSACTIONS, known, wanted=dict(enumerate(work.groups)))
+    found = [(task.plain, task.unscanned) for task in tasks]
+    assert found == [(plain[0], ()), (None, ((segments[2].segment_id, 9),))]
 
 
 # What the scan reads.
@@ -151,7 +153,7 @@ def test_a_round_with_other_groups_keeps_everything_else() -> None:
 
 def test_a_groups_task_knows_the_places_of_its_segments() -> None:
     work = replace(a_round(), index=3)
-    tasks = list(group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=dict(enumerate(work.groups))))
+    tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
     assert [task.segment_index for task in tasks] == [0, 2]
     assert [task.places for task in tasks] == [((3, 0), (3, 1)), ((3, 2),)]
     assert [task.group_index for task in tasks] == [0, 1]
@@ -163,13 +165,13 @@ def test_a_groups_task_knows_the_places_of_its_segments() -> None:
 
 def test_only_the_wanted_groups_get_a_task() -> None:
     work = a_round()
-    (task,) = group_tasks(work, NO_TRANSACTIONS, plain={}, wanted={1: work.groups[1]})
+    (task,) = group_tasks(work, NO_TRANSACTIONS, wanted={1: work.groups[1]})
     assert (task.group_index, task.group) == (1, work.groups[1])
 
 
 def test_the_last_group_of_the_live_range_ends_in_a_batch() -> None:
     work = a_round()
-    tasks = group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=dict(enumerate(work.groups)))
+    tasks = group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups)))
     assert [task.ends_in_batch for task in tasks] == [False, True]
 
 
@@ -177,7 +179,7 @@ def test_a_round_before_a_live_segment_need_not_end_in_a_batch() -> None:
     work = a_round()
     held_back = a_round(groups=work.groups[:1], next_offset=22)
     wanted = dict(enumerate(held_back.groups))
-    (task,) = group_tasks(held_back, NO_TRANSACTIONS, plain={}, wanted=wanted)
+    (task,) = group_tasks(held_back, NO_TRANSACTIONS, wanted=wanted)
     assert (task.ends_in_batch, task.rules.next_offset) == (False, 22)
 
 
@@ -188,7 +190,7 @@ def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
         ({0}, [(True, 22), (True, 33)]),
         ({1}, [(False, 33), (True, 33)]),
     ):
-        tasks = group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=wanted, empty=frozenset(empty))
+        tasks = group_tasks(work, NO_TRANSACTIONS, wanted=wanted, empty=frozenset(empty))
         assert [(task.ends_in_batch, task.rules.next_offset) for task in tasks] == expected
 
 
@@ -205,7 +207,7 @@ def partial() -> Round:
 
 def test_each_group_of_a_partial_round_is_a_round_of_its_own() -> None:
     work = partial()
-    tasks = list(group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=dict(enumerate(work.groups))))
+    tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
     assert [task.segment_index for task in tasks] == [1, 2]
     assert [task.rules.next_offset for task in tasks] == [22, 33]
     assert [task.ends_in_batch for task in tasks] == [True, True]
@@ -217,7 +219,7 @@ def test_a_group_gets_only_its_own_markers() -> None:
     status = TransactionStatus(
         discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, unindexed=()
     )
-    first, second = group_tasks(work, status, plain={}, wanted=dict(enumerate(work.groups)))
+    first, second = group_tasks(work, status, wanted=dict(enumerate(work.groups)))
     assert (first.discardable.tolist(), second.discardable.tolist()) == ([0, 21], [22, 32])
     assert (first.listed, second.listed) == (listed[:2], listed[2:])
     assert (first.aborted, second.aborted) == (listed[:2], listed[2:])
@@ -229,7 +231,7 @@ def test_a_group_knows_the_time_and_the_producers_that_are_active() -> None:
         for number, last_ms in ((1, NOW_MS), (2, NOW_MS - RULES.producer_id_expiration_ms))
     )
     work = a_round(replace(a_plan(), producers=(active, expired)))
-    for task in group_tasks(work, NO_TRANSACTIONS, plain={}, wanted=dict(enumerate(work.groups))):
+    for task in group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))):
         assert task.rules.now_ms == NOW_MS
         assert task.rules.delete_retention_ms == RULES.delete_retention_ms
         assert task.rules.last_data_offsets.tolist() == [[1, 7]]

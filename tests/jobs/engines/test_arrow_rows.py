@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,11 +14,11 @@ from pyspark.accumulators import AddingAccumulatorParam
 
 from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import made_tier
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines.arrow_rows import BATCH_BYTES, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, Worker
 from tierfold.jobs.spark.request_sum import RequestSum
 from tierfold.storage.tiers.request_counts import Requests
-from tierfold.storage.tiers.tier_uris import open_tier
 
 
 class Counted(bytes):
@@ -46,7 +45,8 @@ def batches_of(tier: Path, rows: list[Row]) -> list[pa.RecordBatch]:
 
     done: Accumulator[int] = Accumulator(0, 0, AddingAccumulatorParam(0))
     requests = Accumulator(1, Requests(), RequestSum())
-    return list(in_worker(stage, partial(open_tier, str(tier)), done, requests)([]))
+    opener = run_context(str(tier)).worker_opener()
+    return list(in_worker(stage, opener, done, requests)([]))
 
 
 def test_rows_leave_in_batches_that_just_reach_the_bound(tmp_path: Path) -> None:

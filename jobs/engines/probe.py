@@ -1,0 +1,147 @@
+"""Between the scans of dirty and of clean segments: asks key indexes which clean ones to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.cleaning.transactions import joined_batches
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.skipping.key_index import KeyIndex
+from tierfold.compaction.skipping.probe_counts import ProbeCounts, counts_of_verdict
+from tierfold.compaction.skipping.segment_facts import SegmentFacts
+from tierfold.compaction.skipping.skip_decision import (
+    COMPETING_MAX,
+    CompetingKeys,
+    SkipReason,
+    Verdict,
+    all_competing,
+    verdict_on,
+)
+from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
+from tierfold.jobs.engines.scan import ScanSummary
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeTask:
+    """All a worker needs to ask the key index of one segment."""
+
+    key: PartitionKey
+    segment: Segment
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What the key index of one segment says."""
+
+    verdict: Verdict
+    facts: SegmentFacts | None
+    """None: they are unknown, and the segment is read."""
+    counts: ProbeCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeStage:
+    """PROBE rows → PROBED rows."""
+
+    competing: Mapping[int, CompetingKeys]
+    """The competing keys of each round, by partition index."""
+
+    def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+        """Ask the indexes of the segments of one task."""
+        for row in rows:
+            competing = self.competing[row.partition_index]
+            probed = _probed(worker, unpickled(row.payload), competing)
+            yield replace(row, kind=RowKind.PROBED, payload=pickled(probed))
+
+
+def _probed(worker: Worker, task: ProbeTask, competing: CompetingKeys) -> Probed:
+    indexes, bytes_read = worker.key_indexes, 0
+
+    def answered(verdict: Verdict, facts: SegmentFacts | None) -> Probed:
+        counts = counts_of_verdict(
+            verdict,
+            competing=len(competing),
+            fpp=float(task.rules.bloom_filter_fpp),
+            index_bytes_read=bytes_read,
+        )
+        return Probed(verdict=verdict, facts=facts, counts=counts)
+
+    def read_index(indexes: KeyIndexes) -> KeyIndex | SkipReason:
+        nonlocal bytes_read
+        index, index_bytes = indexes.index_of(task.key, task.segment)
+        bytes_read += index_bytes
+        return index
+
+    if indexes is None:
+        return answered(Verdict(reason=SkipReason.NO_INDEX), None)
+    found, bytes_read = indexes.filter_of(task.key, task.segment)
+    if isinstance(found, SkipReason):
+        return answered(Verdict(reason=found), None)
+    verdict = verdict_on(
+        found.facts, competing, task.rules, found.bloom, lambda: read_index(indexes)
+    )
+    return answered(verdict, found.facts)
+
+
+def competing_by_round(
+    rounds: Sequence[Round], answers: Iterable[Row]
+) -> dict[int, CompetingKeys]:
+    """Return the competing keys of each round whose key indexes are worth asking.
+
+    `answers`: COMPETING and FAILED rows of its dirty segments. A round with too many keys is left
+    out, and so is one that failed.
+    """
+    pieces: dict[int, list[CompetingKeys]] = {work.index: [] for work in rounds if work.skippable}
+    for row in answers:
+        if row.kind is RowKind.FAILED or not row.payload:
+            pieces.pop(row.partition_index, None)
+        elif row.partition_index in pieces:
+            words = np.frombuffer(row.payload, np.uint64)
+            pieces[row.partition_index].append(CompetingKeys(words))
+    found = {index: all_competing(of_one) for index, of_one in pieces.items()}
+    return {index: keys for index, keys in found.items() if len(keys) <= COMPETING_MAX}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedByVerdict:
+    """The segments of all rounds by verdict; a place is (partition index, segment index)."""
+
+    skipped: frozenset[tuple[int, int]]
+    """The places of segments that are not scanned."""
+    unindexed: frozenset[tuple[int, int]]
+    """The places of segments without a sound key index."""
+    summaries: list[Row]
+    """A SCANNED row for each segment, with what its facts say in place of a scan."""
+
+
+def sorted_by_verdict(probed: Sequence[Row]) -> SortedByVerdict:
+    """Sort segments by their PROBED rows."""
+    skipped: set[tuple[int, int]] = set()
+    unindexed: set[tuple[int, int]] = set()
+    summaries: list[Row] = []
+    for row in probed:
+        answer: Probed = unpickled(row.payload)
+        place = (row.partition_index, row.segment_index)
+        summary = ScanSummary(txn_batches=joined_batches(()), probes=answer.counts)
+        if answer.verdict.reason in {SkipReason.NO_INDEX, SkipReason.UNSOUND_INDEX}:
+            unindexed.add(place)
+        elif answer.verdict.is_skip and answer.facts is not None:
+            skipped.add(place)
+            summary = replace(
+                summary,
+                txn_batches=answer.facts.watched.transaction_batches,
+                records=answer.facts.records,
+                record_bytes=answer.facts.record_bytes,
+                unread=((row.segment_index, answer.facts),),
+            )
+        summaries.append(replace(row, kind=RowKind.SCANNED, payload=pickled(summary)))
+    return SortedByVerdict(
+        skipped=frozenset(skipped), unindexed=frozenset(unindexed), summaries=summaries
+    )

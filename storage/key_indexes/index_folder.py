@@ -1,0 +1,116 @@
+"""Where key indexes lie: `key_indexes/<topic id>-<partition>/` beside the catalog's tables.
+
+Nothing here raises for a store that fails: without its index a segment is read, that is all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.skipping.key_index import KeyIndex
+from tierfold.compaction.skipping.skip_decision import SkipReason
+from tierfold.storage.key_indexes.index_files import (
+    IndexedSegment,
+    UnsoundIndex,
+    filter_file,
+    index_file,
+    read_filter_file,
+    read_index_file,
+)
+from tierfold.storage.tiers.object_store import ObjectStore
+
+_log: Final = logging.getLogger(__name__)
+
+FOLDER: Final = "key_indexes"
+FILTER_SUFFIX: Final = ".bloom"
+INDEX_SUFFIX: Final = ".keys"
+
+
+class KeyIndexes:
+    """The key indexes of a catalog; `store` is at the catalog's place."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def filter_of(
+        self, key: PartitionKey, segment: Segment
+    ) -> tuple[IndexedSegment | SkipReason, int]:
+        """The segment's facts and Bloom filter, or why there are none; and the bytes read."""
+        data = self._read(_name(key, segment.segment_id, FILTER_SUFFIX))
+        try:
+            found = SkipReason.NO_INDEX if data is None else read_filter_file(data, segment)
+        except UnsoundIndex as error:
+            _log.debug("The Bloom filter of %s is not used: %s", segment.segment_id, error)
+            found = SkipReason.UNSOUND_INDEX
+        return found, len(data or b"")
+
+    def index_of(
+        self, key: PartitionKey, segment: Segment
+    ) -> tuple[KeyIndex | SkipReason, int]:
+        """The segment's key index, or why there is none; and the bytes read."""
+        data = self._read(_name(key, segment.segment_id, INDEX_SUFFIX))
+        try:
+            found = SkipReason.NO_INDEX if data is None else read_index_file(data, segment)
+        except UnsoundIndex as error:
+            _log.debug("The key index of %s is not used: %s", segment.segment_id, error)
+            found = SkipReason.UNSOUND_INDEX
+        return found, len(data or b"")
+
+    def write(self, key: PartitionKey, indexed: IndexedSegment, index: KeyIndex) -> int:
+        """Write both files of a segment; return their bytes, 0 if that failed."""
+        facts = indexed.facts
+        # The filter is last: without it the index is not looked for.
+        files = {INDEX_SUFFIX: index_file(facts, index), FILTER_SUFFIX: filter_file(indexed)}
+        try:
+            for suffix, data in files.items():
+                self._replace(_name(key, facts.segment_id, suffix), data)
+        except TierfoldError as error:
+            _log.debug("The key index of %s was not written: %s", facts.segment_id, error)
+            return 0
+        return sum(map(len, files.values()))
+
+    def forget(
+        self, key: PartitionKey, segment_ids: Iterable[str], *, is_dry_run: bool = False
+    ) -> int:
+        """Delete the files of all segments but these; return how many. Raises UnreadableObject."""
+        kept = {
+            _name(key, segment_id, suffix)
+            for segment_id in segment_ids
+            for suffix in (FILTER_SUFFIX, INDEX_SUFFIX)
+        }
+        gone = [
+            entry.key for entry in self._store.list(_folder(key)) if entry.key not in kept
+        ]
+        for name in () if is_dry_run else gone:
+            self._store.delete(name)
+        return len(gone)
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._store.read(name).tobytes()
+        except TierfoldError:
+            return None
+
+    def _replace(self, name: str, data: bytes) -> None:
+        """Create a file; a damaged one may be there."""
+        try:
+            self._store.create(name, data)
+        except TierfoldError:
+            self._store.delete(name)
+            self._store.create(name, data)
+
+
+def _folder(key: PartitionKey) -> str:
+    return f"{FOLDER}/{key.topic_id}-{key.partition}"
+
+
+def _name(key: PartitionKey, segment_id: str, suffix: str) -> str:
+    return f"{_folder(key)}/{segment_id}{suffix}"
+
+
+KeyIndexesOpener = Callable[[], KeyIndexes | None]
+"""Opens the key indexes in a worker; None: this machine cannot reach them."""

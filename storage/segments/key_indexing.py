@@ -1,0 +1,147 @@
+"""Collects what the key index of a segment needs, window by window, while the segment is read.
+
+Held: 8 bytes per record, and the batches to watch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.record_retention import is_emptied
+from tierfold.compaction.cleaning.transactions import DATA
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.units import NO_HORIZON
+from tierfold.compaction.skipping.bloom_filter import bloom_filter
+from tierfold.compaction.skipping.key_hashes import key_hashes
+from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index, rest_bytes_for
+from tierfold.compaction.skipping.segment_facts import (
+    SegmentFacts,
+    WatchedBatches,
+    joined_watched,
+)
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.control_records import control_types
+from tierfold.storage.kafka.records import Records, decode
+from tierfold.storage.key_indexes.index_files import IndexedSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedWindow:
+    """What the index needs of one window."""
+
+    entries: NDArray[np.uint64]
+    """Shape (data records,): as in `entries_of`."""
+    records: int
+    record_bytes: int
+    first_offset: int
+    last_offset: int
+    tombstone_horizons_ms: NDArray[np.int64]
+    """The delete horizon of each batch with a tombstone, or `NO_HORIZON`."""
+    watched: WatchedBatches
+
+
+def indexed_window(
+    heads: BatchHeads, records: Records, types: NDArray[np.int16]
+) -> IndexedWindow | None:
+    """What the index needs of these batches; None: their segment must always be read.
+
+    `types` has shape (batches,), as `control_types` gives it.
+    """
+    is_data = ~heads.is_control[records.batch]
+    has_key = records.key_bytes >= 0
+    if heads.is_legacy.any() or not has_key[is_data].all():
+        return None
+    sizes = records.end - records.start
+    hashes = key_hashes(records.body, records.key_at[is_data], records.key_bytes[is_data])
+    has_tombstone = np.zeros(len(heads), np.bool_)
+    has_tombstone[records.batch[is_data & (records.value_bytes < 0)]] = True
+    return IndexedWindow(
+        entries=entries_of(hashes, sizes[is_data]),
+        records=len(records),
+        record_bytes=int(sizes.sum()),
+        first_offset=int(heads.base_offset[0]),
+        last_offset=int(heads.last_offset[-1]),
+        tombstone_horizons_ms=heads.delete_horizon_ms[has_tombstone],
+        watched=_watched(heads, types),
+    )
+
+
+def indexed_batches(data: NDArray[np.uint8], *, where: str) -> IndexedWindow | None:
+    """What the index needs of batches that were just written, from their bytes.
+
+    Raises CorruptLog if they cannot be decoded.
+    """
+    heads = read_heads(data, where=where, check_crc=False)
+    records = decode(data, heads, where=where)
+    return indexed_window(heads, records, control_types(records, heads, where=where))
+
+
+def _watched(heads: BatchHeads, types: NDArray[np.int16]) -> WatchedBatches:
+    rows = np.flatnonzero(heads.is_transactional | heads.is_control | (heads.count == 0))
+    emptied = is_emptied(
+        is_legacy=heads.is_legacy,
+        size_bytes=heads.size_bytes,
+        codec=heads.codec,
+        has_delete_horizon=heads.has_delete_horizon,
+        base_timestamp_ms=heads.base_timestamp_ms,
+    )
+    kinds = np.where(heads.is_control, types, DATA).astype(np.int16)
+    return WatchedBatches(
+        base_offset=heads.base_offset[rows],
+        last_offset=heads.last_offset[rows],
+        producer_id=heads.producer_id[rows],
+        producer_epoch=heads.producer_epoch[rows],
+        control_type=kinds[rows],
+        horizon_ms=heads.delete_horizon_ms[rows],
+        is_transactional=heads.is_transactional[rows],
+        is_control=heads.is_control[rows],
+        has_records=heads.count[rows] > 0,
+        is_emptied=emptied[rows],
+    )
+
+
+class KeyIndexing:
+    """Builds the index of one segment from its windows, in their order."""
+
+    def __init__(self) -> None:
+        self._windows: list[IndexedWindow] = []
+        self._is_possible = True
+
+    def add(self, window: IndexedWindow | None) -> None:
+        """Take the next window; None: the segment gets no index."""
+        if window is None:
+            self._is_possible = False
+            self._windows.clear()
+        elif self._is_possible:
+            self._windows.append(window)
+
+    def built(self, segment: Segment, fpp: float) -> tuple[IndexedSegment, KeyIndex] | None:
+        """The index of `segment`, which the windows make up; None: it must always be read.
+
+        `fpp`: as in `bloom_filter`.
+        """
+        if not self._windows:
+            return None
+        windows, self._windows = self._windows, []
+        horizons_ms = np.concatenate([window.tombstone_horizons_ms for window in windows])
+        dated_ms = horizons_ms[horizons_ms != NO_HORIZON]
+        facts = SegmentFacts(
+            segment_id=segment.segment_id,
+            start_offset=segment.start_offset,
+            size_bytes=segment.size_bytes,
+            first_offset=windows[0].first_offset,
+            last_offset=windows[-1].last_offset,
+            records=sum(window.records for window in windows),
+            record_bytes=sum(window.record_bytes for window in windows),
+            tombstones_due_ms=int(dated_ms.min()) if len(dated_ms) else None,
+            has_undated_tombstones=len(dated_ms) < len(horizons_ms),
+            watched=joined_watched([window.watched for window in windows]),
+        )
+        entries = np.concatenate([window.entries for window in windows])
+        del windows
+        bloom = bloom_filter(entries, fpp)
+        rest_bytes = rest_bytes_for(segment.size_bytes, len(entries), bloom.words.nbytes)
+        return IndexedSegment(facts=facts, bloom=bloom), key_index(entries, rest_bytes)
