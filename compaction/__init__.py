@@ -4,6 +4,7 @@
     discovery      which segments exist: listings, leader epochs, overlaps, the partition's view
     planning       what should be done: regions, eligibility, groups, the plan, its explanation
     cleaning       which records stay: offset map, transactions, tombstones, counts
+    skipping       which segments a round need not read: Bloom filters, key indexes
     verification   whether sources and results agree on every key's latest value
     commits        what a commit changes in the catalog, and what must hold before and after
     deletion       which segments expire, and which objects may be deleted

@@ -5,6 +5,7 @@
     catalog        the Delta tables that list the live segments
     indexes        the files beside a log: offset, time and transaction index, producer snapshot,
                    leader epochs
+    key_indexes    the Bloom filter and key index of each clean segment, beside the catalog
     segments       reads, scans, checks, rewrites and writes whole segments
     clock          the only module that reads the clock or waits
     kernel_cache   where numba keeps compiled kernels

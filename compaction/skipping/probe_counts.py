@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
-
-from tierfold.compaction.skipping.skip_decision import SkipReason, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeCounts:
-    """Clean segments by verdict, and how often Bloom filters were wrong."""
+    """Clean segments by what became of them, and how often Bloom filters were wrong."""
 
     by_bloom_filter: int = 0
     """Segments skipped because their Bloom filter denies all competing keys."""
@@ -49,33 +47,3 @@ class ProbeCounts:
 
 
 NO_PROBES: Final = ProbeCounts()
-
-_FIELDS: Final = {
-    SkipReason.BLOOM_FILTER: "by_bloom_filter",
-    SkipReason.KEY_INDEX: "by_key_index",
-    SkipReason.SMALL_GAIN: "by_small_gain",
-    SkipReason.SUPERSEDED: "superseded",
-    SkipReason.NO_INDEX: "no_index",
-    SkipReason.UNSOUND_INDEX: "unsound_index",
-}
-
-
-def counts_of_verdict(
-    verdict: Verdict, *, competing: int, fpp: float, index_bytes_read: int
-) -> ProbeCounts:
-    """The counts of one segment; `competing`: how many keys were asked for.
-
-    `fpp` is `bloom.filter.fpp`.
-    """
-    is_denied = verdict.reason is SkipReason.BLOOM_FILTER
-    found = 0 if is_denied else verdict.found
-    one = replace(NO_PROBES, **{_FIELDS[verdict.reason]: 1}, index_bytes_read=index_bytes_read)
-    if found is None:
-        return one
-    lacked = competing - found
-    return replace(
-        one,
-        keys_lacked=lacked,
-        keys_claimed=verdict.claimed - found,
-        keys_claimed_promised=lacked * fpp,
-    )

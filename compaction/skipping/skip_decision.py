@@ -3,7 +3,7 @@
 A segment below the first dirty offset supersedes nothing. So its keys need not be read unless a
 competing record may have one of them, and it need not be rewritten unless a batch of it changes.
 
-    verdict_on     do its keys have to be read?           by the Bloom filter and the key index
+    answer_for     do its keys have to be read?           by the Bloom filter and the key index
     why_rewritten  does a batch of it change otherwise?   by its facts, once transactions are known
     kept_apart     the groups of a round, without segments that stay as they are
 """
@@ -11,7 +11,7 @@ competing record may have one of them, and it need not be rewritten unless a bat
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -37,6 +37,7 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
 from tierfold.compaction.skipping.key_index import NO_MATCHES, KeyIndex, Matches
+from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 
 COMPETING_MAX: Final = 2_000_000
@@ -109,7 +110,7 @@ SKIPS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class IndexAnswer:
     """Whether the keys of one segment are read, and what the filter and the index said."""
 
     reason: SkipReason
@@ -126,13 +127,13 @@ class Verdict:
         return self.reason in SKIPS
 
 
-def verdict_on(
+def answer_for(
     facts: SegmentFacts,
     competing: CompetingKeys,
     rules: Rules,
     bloom: BloomFilter,
     read_index: Callable[[], KeyIndex | SkipReason],
-) -> Verdict:
+) -> IndexAnswer:
     """Whether the keys of the segment must be read.
 
     `read_index` is called only if the Bloom filter claims a key; it returns the index, or why there
@@ -144,10 +145,10 @@ def verdict_on(
     is_claimed = bloom.may_hold(competing.words)
     claimed = int(np.count_nonzero(is_claimed))
     if not claimed:
-        return Verdict(reason=SkipReason.BLOOM_FILTER)
+        return IndexAnswer(reason=SkipReason.BLOOM_FILTER)
     index = read_index()
     if isinstance(index, SkipReason):
-        return Verdict(reason=index, claimed=claimed)
+        return IndexAnswer(reason=index, claimed=claimed)
     hashes = competing.words
     saved = index.matches(hashes[is_claimed])
     reason = SkipReason.SUPERSEDED
@@ -156,7 +157,38 @@ def verdict_on(
     elif _is_small(saved, facts, rules):
         deleted = index.matches(hashes[is_claimed & competing.is_tombstone])
         reason = SkipReason.SUPERSEDED if deleted.keys else SkipReason.SMALL_GAIN
-    return Verdict(reason=reason, claimed=claimed, found=saved.keys, saved=saved)
+    return IndexAnswer(reason=reason, claimed=claimed, found=saved.keys, saved=saved)
+
+
+_COUNTED_AS: Final = {
+    SkipReason.BLOOM_FILTER: "by_bloom_filter",
+    SkipReason.KEY_INDEX: "by_key_index",
+    SkipReason.SMALL_GAIN: "by_small_gain",
+    SkipReason.SUPERSEDED: "superseded",
+    SkipReason.NO_INDEX: "no_index",
+    SkipReason.UNSOUND_INDEX: "unsound_index",
+}
+
+
+def counts_of_answer(
+    answer: IndexAnswer, *, competing: int, fpp: float, index_bytes_read: int
+) -> ProbeCounts:
+    """The counts of one segment; `competing`: how many keys were asked for.
+
+    `fpp` is `bloom.filter.fpp`.
+    """
+    is_denied = answer.reason is SkipReason.BLOOM_FILTER
+    found = 0 if is_denied else answer.found
+    one = replace(NO_PROBES, **{_COUNTED_AS[answer.reason]: 1}, index_bytes_read=index_bytes_read)
+    if found is None:
+        return one
+    lacked = competing - found
+    return replace(
+        one,
+        keys_lacked=lacked,
+        keys_claimed=answer.claimed - found,
+        keys_claimed_promised=lacked * fpp,
+    )
 
 
 def _is_small(saved: Matches, facts: SegmentFacts, rules: Rules) -> bool:

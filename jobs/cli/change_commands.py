@@ -109,7 +109,7 @@ def vacuum_verb(output: Output, **given: Any) -> None:
     delete. Expired segments are retired, and the log start moves; their objects are deleted a grace
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
     that tierfold wrote are deleted. Catalog files that were superseded thirty days ago are deleted
-    too, whatever --topic is.
+    too, whatever --topic is, and so are key indexes of segments that are gone.
 
     \b
     Examples:

@@ -15,11 +15,10 @@ from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.jobs.context.stage_seconds import StageSeconds
-from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener, open_key_indexes
+from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
-from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.locations import location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
@@ -58,8 +57,8 @@ class RunContext:
     catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""
-    key_indexes: KeyIndexes | None = None
-    """None: the run uses none, because the tier is encrypted."""
+    uses_key_indexes: bool = False
+    """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
 
     @property
     def requests(self) -> Requests:
@@ -94,7 +93,7 @@ class RunContext:
         place = location_of(self.catalog_uri, of="catalog")
         return WorkerOpener(
             tier=self.tier_opener(),
-            catalog=None if self.key_indexes is None else place,
+            catalog=place if self.uses_key_indexes else None,
             catalog_options=self.catalog_options.for_workers(place.scheme, os.environ),
         )
 
@@ -135,8 +134,7 @@ def run_context(
         tier_options=tier_options,
         layout_options=layout,
         catalog_options=options,
-        # A hash tells who guesses the key, and these files are not encrypted.
-        key_indexes=open_key_indexes(None if layout.key_files else catalog, options),
+        uses_key_indexes=not layout.key_files,
         run=f"{begun}-{new_segment_id()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),
     )

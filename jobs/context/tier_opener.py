@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tierfold.jobs.context.key_files import with_own_paths
-from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.layout_options import LayoutOptions
 from tierfold.storage.tiers.locations import Location, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.store_options import StoreOptions
 from tierfold.storage.tiers.tier_uris import open_tier
+
+if TYPE_CHECKING:
+    from tierfold.storage.key_indexes.index_folder import KeyIndexes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +41,9 @@ class WorkerOpener:
 
     def key_indexes(self) -> KeyIndexes | None:
         """The key indexes; a folder that this machine lacks counts as one without any."""
-        return open_key_indexes(self.catalog, self.catalog_options)
+        if self.catalog is None:
+            return None
+        # Its kernels would slow the start of verbs that read no segment.
+        from tierfold.storage.key_indexes.index_folder import KeyIndexes
 
-
-def open_key_indexes(catalog: Location | None, options: StoreOptions) -> KeyIndexes | None:
-    """The key indexes beside the catalog; None: the run uses none."""
-    return None if catalog is None else KeyIndexes(open_store(catalog, options))
+        return KeyIndexes(open_store(self.catalog, self.catalog_options))

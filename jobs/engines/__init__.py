@@ -7,6 +7,7 @@
     local_executor    rows as lists, stages on threads of this process
     task_assignment   assigns work to tasks, by bytes
     scan              segments → key blocks, records superseded in their own segment, transactions
+    probe             key indexes of clean segments → which ones the scan reads
     reduce            key blocks by (partition, key bucket) → superseded records per segment
     rewrite           superseded records and groups → staged objects, and receipts
     check             segments → what is wrong with them, and where latest values differ

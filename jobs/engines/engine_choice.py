@@ -45,7 +45,8 @@ def in_process(max_bytes: int) -> Engine:
         from tierfold.jobs.engines.local_executor import LocalExecutor
 
         check_local_max(input_bytes, max_bytes)
-        return LocalExecutor(context.tier, listener, key_indexes=context.key_indexes)
+        indexes = context.worker_opener().key_indexes()
+        return LocalExecutor(context.tier, listener, key_indexes=indexes)
 
     return start
 

@@ -12,15 +12,16 @@ from tierfold.compaction.cleaning.transactions import joined_batches
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.skipping.key_index import KeyIndex
-from tierfold.compaction.skipping.probe_counts import ProbeCounts, counts_of_verdict
+from tierfold.compaction.skipping.probe_counts import ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import (
     COMPETING_MAX,
     CompetingKeys,
+    IndexAnswer,
     SkipReason,
-    Verdict,
     all_competing,
-    verdict_on,
+    answer_for,
+    counts_of_answer,
 )
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
 from tierfold.jobs.engines.scan import ScanSummary
@@ -40,7 +41,7 @@ class ProbeTask:
 class Probed:
     """What the key index of one segment says."""
 
-    verdict: Verdict
+    answer: IndexAnswer
     facts: SegmentFacts | None
     """None: they are unknown, and the segment is read."""
     counts: ProbeCounts
@@ -64,14 +65,14 @@ class ProbeStage:
 def _probed(worker: Worker, task: ProbeTask, competing: CompetingKeys) -> Probed:
     indexes, bytes_read = worker.key_indexes, 0
 
-    def answered(verdict: Verdict, facts: SegmentFacts | None) -> Probed:
-        counts = counts_of_verdict(
-            verdict,
+    def answered(answer: IndexAnswer, facts: SegmentFacts | None) -> Probed:
+        counts = counts_of_answer(
+            answer,
             competing=len(competing),
             fpp=float(task.rules.bloom_filter_fpp),
             index_bytes_read=bytes_read,
         )
-        return Probed(verdict=verdict, facts=facts, counts=counts)
+        return Probed(answer=answer, facts=facts, counts=counts)
 
     def read_index(indexes: KeyIndexes) -> KeyIndex | SkipReason:
         nonlocal bytes_read
@@ -80,26 +81,26 @@ def _probed(worker: Worker, task: ProbeTask, competing: CompetingKeys) -> Probed
         return index
 
     if indexes is None:
-        return answered(Verdict(reason=SkipReason.NO_INDEX), None)
+        return answered(IndexAnswer(reason=SkipReason.NO_INDEX), None)
     found, bytes_read = indexes.filter_of(task.key, task.segment)
     if isinstance(found, SkipReason):
-        return answered(Verdict(reason=found), None)
-    verdict = verdict_on(
+        return answered(IndexAnswer(reason=found), None)
+    answer = answer_for(
         found.facts, competing, task.rules, found.bloom, lambda: read_index(indexes)
     )
-    return answered(verdict, found.facts)
+    return answered(answer, found.facts)
 
 
 def competing_by_round(
-    rounds: Sequence[Round], answers: Iterable[Row]
+    rounds: Sequence[Round], scanned: Iterable[Row]
 ) -> dict[int, CompetingKeys]:
     """Return the competing keys of each round whose key indexes are worth asking.
 
-    `answers`: COMPETING and FAILED rows of its dirty segments. A round with too many keys is left
+    `scanned`: COMPETING and FAILED rows of its dirty segments. A round with too many keys is left
     out, and so is one that failed.
     """
     pieces: dict[int, list[CompetingKeys]] = {work.index: [] for work in rounds if work.skippable}
-    for row in answers:
+    for row in scanned:
         if row.kind is RowKind.FAILED or not row.payload:
             pieces.pop(row.partition_index, None)
         elif row.partition_index in pieces:
@@ -110,8 +111,8 @@ def competing_by_round(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SortedByVerdict:
-    """The segments of all rounds by verdict; a place is (partition index, segment index)."""
+class SortedByAnswer:
+    """What becomes of the segments asked for; a place is (partition index, segment index)."""
 
     skipped: frozenset[tuple[int, int]]
     """The places of segments that are not scanned."""
@@ -121,27 +122,27 @@ class SortedByVerdict:
     """A SCANNED row for each segment, with what its facts say in place of a scan."""
 
 
-def sorted_by_verdict(probed: Sequence[Row]) -> SortedByVerdict:
+def sorted_by_answer(probed: Sequence[Row]) -> SortedByAnswer:
     """Sort segments by their PROBED rows."""
     skipped: set[tuple[int, int]] = set()
     unindexed: set[tuple[int, int]] = set()
     summaries: list[Row] = []
     for row in probed:
-        answer: Probed = unpickled(row.payload)
+        probe: Probed = unpickled(row.payload)
         place = (row.partition_index, row.segment_index)
-        summary = ScanSummary(txn_batches=joined_batches(()), probes=answer.counts)
-        if answer.verdict.reason in {SkipReason.NO_INDEX, SkipReason.UNSOUND_INDEX}:
+        summary = ScanSummary(txn_batches=joined_batches(()), probes=probe.counts)
+        if probe.answer.reason in {SkipReason.NO_INDEX, SkipReason.UNSOUND_INDEX}:
             unindexed.add(place)
-        elif answer.verdict.is_skip and answer.facts is not None:
+        elif probe.answer.is_skip and probe.facts is not None:
             skipped.add(place)
             summary = replace(
                 summary,
-                txn_batches=answer.facts.watched.transaction_batches,
-                records=answer.facts.records,
-                record_bytes=answer.facts.record_bytes,
-                unread=((row.segment_index, answer.facts),),
+                txn_batches=probe.facts.watched.transaction_batches,
+                records=probe.facts.records,
+                record_bytes=probe.facts.record_bytes,
+                unread=((row.segment_index, probe.facts),),
             )
         summaries.append(replace(row, kind=RowKind.SCANNED, payload=pickled(summary)))
-    return SortedByVerdict(
+    return SortedByAnswer(
         skipped=frozenset(skipped), unindexed=frozenset(unindexed), summaries=summaries
     )

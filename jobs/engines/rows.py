@@ -10,11 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from tierfold.compaction.model.errors import TierfoldError, unexpected
-from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.remote_tier import RemoteTier
+
+if TYPE_CHECKING:
+    # Its kernels would slow the start of verbs that read no segment.
+    from tierfold.storage.key_indexes.index_folder import KeyIndexes
 
 
 class RowKind(IntEnum):

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.jobs.engines.check import CheckStage, CompareStage
-from tierfold.jobs.engines.probe import ProbeStage, competing_by_round, sorted_by_verdict
+from tierfold.jobs.engines.probe import ProbeStage, competing_by_round, sorted_by_answer
 from tierfold.jobs.engines.reduce import ReduceStage
 from tierfold.jobs.engines.rewrite import BIT_OF, MoveStage, RewriteStage
 from tierfold.jobs.engines.rows import FOR_DRIVER, Row, RowKind, Stage, unpickled
@@ -88,7 +88,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         return _by_round([*summaries, *indexed])
 
     def _keys(self, rounds: Sequence[Round]) -> tuple[RowsT, list[Row], int]:
-        """Scan the rounds, but for clean segments whose key indexes show that they need not be.
+        """Scan the rounds, without clean segments whose key indexes show that nothing is lost.
 
         Return the rows, not all computed yet; SCANNED rows of what the indexes said; and how many
         bytes are still to be scanned.
@@ -103,14 +103,14 @@ class StageExecutor(ABC, Generic[RowsT]):
         found = self.kept(found)
         kinds = frozenset({RowKind.COMPETING, RowKind.FAILED})
         first_bytes = sum(sizes[place] for place in first)
-        answers = self.taken("scan", first_bytes, self.only(found, kinds))
-        stage = ProbeStage(competing=competing_by_round(rounds, answers))
+        scanned = self.taken("scan", first_bytes, self.only(found, kinds))
+        stage = ProbeStage(competing=competing_by_round(rounds, scanned))
         asked = [row for row in probes if row.partition_index in stage.competing]
         probed: list[Row] = []
         if asked:
             run = self.run(stage, self.placed(asked), probe_tasks)
             probed = self.taken("key indexes", 0, run)
-        sorted_out = sorted_by_verdict(probed)
+        sorted_out = sorted_by_answer(probed)
         rest = places - sorted_out.skipped
         if rest:
             found = self.joined(found, self._scan(rounds, rest, sorted_out.unindexed))

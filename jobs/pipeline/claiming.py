@@ -44,7 +44,7 @@ def begun_rounds(
             plan=run.begun,
             now_ms=context.now_ms,
             aborted=run.aborted,
-            has_key_indexes=context.key_indexes is not None,
+            has_key_indexes=context.uses_key_indexes,
             transactions_end=ends[run.key],
         )
         for index, (run, state) in enumerate(ready)

@@ -55,6 +55,9 @@ _AS_DONE: Final = (
 )
 """The order of the counts below the table: successes first."""
 
+SHARE_SHOWN_BYTES: Final = 10**6
+"""Below, the fixed size of a key index makes its share meaningless."""
+
 LATE_MAX: Final = 5
 """Maximum number of partitions with a late active segment in a message; the JSON has all."""
 
@@ -210,7 +213,7 @@ def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> Non
         )
     index_bytes = sum(report.index_bytes_written for report in done)
     bytes_written = sum(report.bytes_written for report in done)
-    if index_bytes:
+    if index_bytes and bytes_written >= SHARE_SHOWN_BYTES:
         console.print(
             f"Key indexes of new segments take {decimal(index_bytes)},"
             f" {index_bytes / bytes_written:.1%} of what was written."

@@ -92,7 +92,7 @@ def _print_vacuum(
     if catalog_files:
         files = counted(catalog_files, "file")
         done = "deleted" if run else "to delete"
-        console.print(f"{files} of the catalog, superseded for thirty days: {done}.")
+        console.print(f"{files} of the catalog, no longer needed: {done}.")
 
 
 def _kinds(report: PartitionVacuum) -> str:

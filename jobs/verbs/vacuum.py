@@ -49,7 +49,7 @@ from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import GOES_ON, DeletionCandidate, PartitionVacuum
 from tierfold.jobs.verbs.vacuum_survey import inspect
 from tierfold.storage.catalog.catalog import Claim, new_commit_id
-from tierfold.storage.catalog.rows import RowsRead
+from tierfold.storage.catalog.rows import NO_ROWS, RowsRead
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
@@ -102,6 +102,8 @@ def vacuum(
 def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
     """Delete catalog files that were superseded thirty days ago; return how many.
 
+    Key indexes of segments that are neither live nor retired are deleted, too, and counted.
+
     If that fails, a warning is logged; the partitions' reports do not change.
     """
     gone = 0
@@ -112,9 +114,35 @@ def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
             gone = context.catalog.clean_up(is_dry_run=is_dry_run)
             runs = RunsTable(context.catalog_uri, context.catalog_options)
             gone += runs.clean_up(is_dry_run=is_dry_run)
+            gone += _indexes_forgotten(context, is_dry_run=is_dry_run)
         except TierfoldError as error:
             _log.warning("The catalog's old files could not be deleted: %s", error)
     return gone
+
+
+def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
+    """Delete the key indexes of segments that no row names; raises TierfoldError.
+
+    A run that has not committed yet may need some of them: then segments are read, that is all.
+    """
+    indexes = context.worker_opener().key_indexes()
+    if indexes is None or not context.catalog.exists():
+        return 0
+    partitions = indexes.partitions()
+    rows = context.catalog.look() if partitions else NO_ROWS
+    named = {
+        (row.key.topic_id, row.key.partition): (*row.segments, *(r.segment for r in row.retired))
+        for row in rows.states
+    }
+    return sum(
+        indexes.forget(
+            partition,
+            [segment.segment_id for segment in named.get(partition, ())],
+            is_dry_run=is_dry_run,
+        )
+        for partition in partitions
+        if partition not in rows.refused
+    )
 
 
 def _claimed(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:

@@ -38,6 +38,7 @@ from tierfold.storage.catalog.attempts import (
 )
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import (
+    NO_ROWS,
     RowsRead,
     impossible_rows,
     rows_as_promised,
@@ -104,7 +105,7 @@ class Catalog:
         # The name is ignored: the caller checks whether a topic of another name has this id.
         named = {row_id_of(key) for key in keys}
         if not named:
-            return RowsRead(states=(), refused={})
+            return NO_ROWS
         rows = rows_as_promised(self._table.read(_buckets_of(named)), where=self._table.uri)
         return rows_judged(_rows_of(rows, named), where=self._table.uri)
 

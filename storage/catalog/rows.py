@@ -80,6 +80,9 @@ class RowsRead:
         return self
 
 
+NO_ROWS: Final = RowsRead(states=(), refused={})
+
+
 def clean_bytes(state: PartitionState) -> int:
     """Bytes of the live segments that start below the cleaner offset."""
     cleaned_to = state.cleaner_offset

@@ -1,12 +1,13 @@
 """Where key indexes lie: `key_indexes/<topic id>-<partition>/` beside the catalog's tables.
 
-Nothing here raises for a store that fails: without its index a segment is read, that is all.
+Reading and writing raise nothing if the store fails: without its index a segment is read.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
 from typing import Final
 
 from tierfold.compaction.model.errors import TierfoldError
@@ -28,6 +29,8 @@ _log: Final = logging.getLogger(__name__)
 FOLDER: Final = "key_indexes"
 FILTER_SUFFIX: Final = ".bloom"
 INDEX_SUFFIX: Final = ".keys"
+
+_FOLDER_NAME: Final = re.compile(r"([A-Za-z0-9_-]{22})-([0-9]+)")
 
 
 class KeyIndexes:
@@ -73,18 +76,30 @@ class KeyIndexes:
             return 0
         return sum(map(len, files.values()))
 
+    def partitions(self) -> list[tuple[str, int]]:
+        """The topic id and number of each partition with indexes; raises UnreadableObject."""
+        found = [_FOLDER_NAME.fullmatch(name) for name in self._store.list_folders(FOLDER)]
+        return [(match[1], int(match[2])) for match in found if match is not None]
+
     def forget(
-        self, key: PartitionKey, segment_ids: Iterable[str], *, is_dry_run: bool = False
+        self,
+        partition: tuple[str, int],
+        segment_ids: Iterable[str],
+        *,
+        is_dry_run: bool = False,
     ) -> int:
-        """Delete the files of all segments but these; return how many. Raises UnreadableObject."""
+        """Delete the files of all segments but these, and unfinished ones; return how many.
+
+        `partition`: topic id and number. Raises UnreadableObject.
+        """
+        folder = _folder(*partition)
         kept = {
-            _name(key, segment_id, suffix)
+            f"{folder}/{segment_id}{suffix}"
             for segment_id in segment_ids
             for suffix in (FILTER_SUFFIX, INDEX_SUFFIX)
         }
-        gone = [
-            entry.key for entry in self._store.list(_folder(key)) if entry.key not in kept
-        ]
+        found = [*self._store.list(folder), *self._store.unfinished(folder)]
+        gone = [entry.key for entry in found if entry.key not in kept]
         for name in () if is_dry_run else gone:
             self._store.delete(name)
         return len(gone)
@@ -104,13 +119,9 @@ class KeyIndexes:
             self._store.create(name, data)
 
 
-def _folder(key: PartitionKey) -> str:
-    return f"{FOLDER}/{key.topic_id}-{key.partition}"
+def _folder(topic_id: str, partition: int) -> str:
+    return f"{FOLDER}/{topic_id}-{partition}"
 
 
 def _name(key: PartitionKey, segment_id: str, suffix: str) -> str:
-    return f"{_folder(key)}/{segment_id}{suffix}"
-
-
-KeyIndexesOpener = Callable[[], KeyIndexes | None]
-"""Opens the key indexes in a worker; None: this machine cannot reach them."""
+    return f"{_folder(key.topic_id, key.partition)}/{segment_id}{suffix}"

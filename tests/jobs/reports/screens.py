@@ -13,6 +13,7 @@ from tests.compaction.builders import KEY
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.skipping.probe_counts import ProbeCounts
 from tierfold.compaction.verification.comparison import SecondOpinion
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -71,6 +72,24 @@ SOUND: Final = Verified(
     index_entries=427,
     notes=("a remark",),
 )
+INDEXED: Final = replace(
+    DONE,
+    segments_skipped=96,
+    bytes_written=2**30,
+    index_bytes_written=2**23,
+    key_indexes=ProbeCounts(
+        by_bloom_filter=60,
+        by_key_index=30,
+        by_small_gain=6,
+        superseded=2,
+        no_index=1,
+        unsound_index=1,
+        keys_lacked=9_800,
+        keys_claimed=97,
+        keys_claimed_promised=98.0,
+        index_bytes_read=3_000_000,
+    ),
+)
 UNCOMPARED: Final = replace(SOUND, keys_compared=None)
 CORRUPT: Final = replace(
     SOUND,
@@ -99,6 +118,8 @@ SCREENS: Final = {
     "print-compact-markers": (120, _plan(DONE, DONE)),
     # What lost nothing was read once only.
     "print-compact-read-once": (120, _plan(replace(DONE, segments_read_once=1), DONE)),
+    # What key indexes left unread, and how good filters and indexes were.
+    "print-compact-key-indexes": (120, _plan(INDEXED, DONE)),
     "print-plan-unknown-keyless": (120, _plan(replace(DONE, outcome=PLANNED))),
     # If only a horizon has passed, the round lies below what is dirty.
     "print-plan-offsets": (120, _plan(PLAN, replace(PLAN, first_dirty=20_000))),

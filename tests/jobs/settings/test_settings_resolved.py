@@ -88,7 +88,7 @@ def test_resolution_is_a_few_dict_updates(
 
 def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None:
     text = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
-    text |= {"segment.index.bytes": "4", "tier.binding": "detached"}
+    text |= {"segment.index.bytes": "4", "tier.binding": "detached", "bloom.filter.fpp": "0.1"}
     for name, spelling in BY_BROKER_NAME.items():
         value = text.get(spelling.setting.name, "1")
         (tmp_path / "b.toml").write_text(f'[broker]\n"{name}" = "{value}"\n', encoding="utf-8")

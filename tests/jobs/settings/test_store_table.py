@@ -94,4 +94,4 @@ def test_a_verb_finds_the_bucket_that_the_file_describes(
     assert compacted.entry["outcome"] == "compacted"
     assert tierfold("verify", f"s3://{bucket}/tier", "--engine", "local", *here).code == 0
     names = s3_client(moto()).list_objects_v2(Bucket=bucket, Prefix="tier/_tierfold/")["Contents"]
-    assert {name["Key"].split("/")[2] for name in names} == {"partitions", "runs"}
+    assert {name["Key"].split("/")[2] for name in names} == {"key_indexes", "partitions", "runs"}

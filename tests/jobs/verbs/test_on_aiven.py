@@ -106,6 +106,13 @@ def test_what_is_written_is_stored_as_its_sources_are(make: Make, case: AivenCas
     assert names["id"] == new
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_encrypted_tier_has_no_key_indexes(make: Make, case: AivenCase) -> None:
+    tier = make(case)
+    compacted(tier, case, *case.arguments)
+    assert bool(list(tier.rglob("*.bloom"))) is (case.variant.key is None)
+
+
 def test_all_variants_get_the_same_log(uploads: Path, tmp_path: Path) -> None:
     logs = set()
     for case in CASES:

@@ -322,7 +322,7 @@ def test_the_catalog_forgets_what_is_older_than_its_memory(tier: Path) -> None:
     superseded(folder, hours=31 * 24)
     before = set(folder.rglob("*.parquet"))
     people = tierfold("vacuum", tier, *DETACHED, "--dry-run").stdout
-    said = "files of the catalog, superseded for thirty days: "
+    said = "files of the catalog, no longer needed: "
     assert not told(people, f"{said}to delete")
     assert set(folder.rglob("*.parquet")) == before
     assert not told(tierfold("vacuum", tier, *DETACHED).stdout, f"{said}deleted")
