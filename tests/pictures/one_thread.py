@@ -17,7 +17,11 @@ class OneThreadExecutor(LocalExecutor):
 
     def task(self, stage: Stage, rows: Sequence[Row]) -> list[Row]:
         """Run one task; return its results."""
-        return list(stage(Worker(tier=self._tier, advance=lambda _: None), rows))
+        return list(stage(self.worker(), rows))
+
+    def worker(self) -> Worker:
+        """Return what a task gets."""
+        return Worker(tier=self._tier, advance=lambda _: None, key_indexes=self._key_indexes)
 
     def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:  # noqa: ARG002
         """See `LocalExecutor.taken`."""

@@ -20,6 +20,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.engine_choice import Engine
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker, unpickled
 from tierfold.jobs.engines.stage_executor import WorkersDied
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 TWINS: Final = 0.05
@@ -50,7 +51,8 @@ class SimulatedExecutor(OneThreadExecutor):
     def __init__(
         self, context: RunContext, listener: Listener, driver: Actor, environment: Environment
     ) -> None:
-        super().__init__(context.tier, listener, CORES)
+        indexes = KeyIndexes(store_of(driver, environment.indexes))
+        super().__init__(context.tier, listener, CORES, indexes)
         self._run = context.run
         self._driver = driver
         self._environment = environment
@@ -68,8 +70,7 @@ class SimulatedExecutor(OneThreadExecutor):
             raise WorkersDied("Spark died", is_over=True)
         if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
             # What it wrote until then stays.
-            worker = Worker(tier=self._tier, advance=lambda _: None)
-            list(islice(stage(worker, rows), scheduler.rng.randrange(len(rows) + 1)))
+            list(islice(stage(self.worker(), rows), scheduler.rng.randrange(len(rows) + 1)))
             self._is_over = scheduler.rng.random() < ENDS
             scheduler.count("Spark died" if self._is_over else "worker died")
             raise WorkersDied("a worker died", is_over=self._is_over)
@@ -83,6 +84,8 @@ class SimulatedExecutor(OneThreadExecutor):
     def _twin(self, twin: Actor, stage: Stage, rows: Sequence[Row]) -> None:
         """Run a task a second time; Spark drops its output."""
         tier = LocalTieredStorage(store_of(twin, self._environment.objects))
-        for row in stage(Worker(tier=tier, advance=lambda _: None), rows):
+        indexes = KeyIndexes(store_of(twin, self._environment.indexes))
+        worker = Worker(tier=tier, advance=lambda _: None, key_indexes=indexes)
+        for row in stage(worker, rows):
             if row.kind is RowKind.FAILED:
                 self._environment.happened(twin.name, "task failed", unpickled(row.payload))

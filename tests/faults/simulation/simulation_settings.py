@@ -42,6 +42,7 @@ from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
 from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.kafka import kafka_uuid
+from tierfold.storage.key_indexes.index_folder import FOLDER
 from tierfold.storage.tiers import s3_objects, s3_uploads
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
@@ -97,6 +98,8 @@ class Environment:
     commit_times_ms: dict[PartitionKey, list[int]] = field(default_factory=dict)
     """The commit times of each row, in their order."""
     objects: Objects = field(init=False)
+    indexes: Objects = field(init=False)
+    """The key indexes, whose store fails like that of the tier."""
     table: TableLog = field(init=False)
     watch: Watch = field(init=False)
 
@@ -106,6 +109,12 @@ class Environment:
             "removed": self._removed,
             "deletes": lambda key: self._checked(lambda: self.watch.deletes(key)),
         }
+        self.indexes = Objects(
+            now_ms=shared["now_ms"],
+            removed=lambda _: None,
+            deletes=lambda _: None,
+            folders=frozenset({FOLDER}),
+        )
         if self.kind is StoreKind.FOLDER:
             self.objects = Objects(**shared, folders=frozenset({TIER_FOLDER}))
         else:
@@ -138,6 +147,7 @@ class Environment:
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
+            uses_key_indexes=True,
             run=run,
         )
 
