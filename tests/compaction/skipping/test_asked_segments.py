@@ -168,7 +168,7 @@ def test_three_reasons_are_skips() -> None:
         (SkipReason.UNSOUND_INDEX, "unsound_index", False),
     ],
 )
-def test_each_reason_has_a_count(reason: SkipReason, name: str, is_skipped: bool) -> None:  # noqa: FBT001
+def test_each_reason_has_a_count(reason: SkipReason, name: str, is_skipped: bool) -> None:
     one = counts_of_verdict(Verdict(reason=reason), competing=9, fpp=0.1, index_bytes_read=70)
     counted = {f.name: getattr(one, f.name) for f in fields(ProbeCounts)}
     # How many keys a segment lacks is known if its filter denies all, else from its index alone.

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.pictures.batch_words import draft_of
 from tests.scratch import SCRATCH
-
 from tests.storage.judged_segments import (
     ARound,
     facts_of,
@@ -27,7 +26,6 @@ from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
-
 
 Case = tuple[str, dict[str, Any], dict[str, Any]]
 """The words of a segment, fields of its row, and fields of the round."""
@@ -47,6 +45,7 @@ STAYS: Final[dict[str, Case]] = {
         {"end_offset": 12, "next_offset": 14},
     ),
     "a batch at the end": ("10:a=1", {}, {"next_offset": 11, "end_offset": 10}),
+    "several batches at the end": ("10:a=1 11:b=1", {}, {"next_offset": 12, "end_offset": 11}),
     "a hole at the head": ("10:a=1", {"start_offset": 8}, {}),
     "a committed transaction": ("P1(10:a=1) 11:P1:C", {}, {}),
     "another producer's abort": ("P1(10:a=1)", {}, {"aborted": (an_abort(2, 10, 30),)}),
@@ -259,7 +258,7 @@ def words(draw: st.DrawFn) -> list[str]:
             is_odd = draw(st.sampled_from(["", "", "!"]))
             found.append((empty if by == who else f"{by}({empty})") + is_odd)
         else:
-            values = draw(st.lists(st.sampled_from(["1", "1", ""]), min_size=length, max_size=length))
+            values = [draw(st.sampled_from(["1", "1", ""])) for _ in range(length)]
             inside = " ".join(f"{at + i}:k{i}={value}" for i, value in enumerate(values))
             body = f"[{inside}]{horizon}"
             found.append(body if kind == "d" else f"{kind}{who}({body})")
