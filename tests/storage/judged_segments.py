@@ -19,7 +19,7 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import RoundFacts, may_change
 from tierfold.storage.kafka.batch_draft import write_batch
-from tierfold.storage.key_indexes.index_files import filter_file, read_filter_file
+from tierfold.storage.key_indexes.index_files import filter_file, index_file, read_filter_file
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_windows import live_log
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment
@@ -111,12 +111,20 @@ def segment_of(
 
 def facts_of(tier: RemoteTier, segment: Segment) -> SegmentFacts:
     """The segment's facts from a scan, as they return from their file."""
-    order = ScanOrder(first_dirty=segment.end_offset + 1, buckets=1, fpp=FPP)
+    files = scanned_files(tier, segment)
+    assert files is not None
+    return read_filter_file(files[0], segment).facts
+
+
+def scanned_files(tier: RemoteTier, segment: Segment, *, threads: int = 1) -> list[bytes] | None:
+    """Both files of the index that a scan of the segment makes, `.bloom` first; None: none."""
+    order = ScanOrder(first_dirty=segment.next_offset, buckets=1, threads=threads, fpp=FPP)
     scanned = scan_segment(live_log(tier, KEY, segment), (), order)
     built = scanned.indexing.built(segment, FPP)
-    assert built is not None
-    indexed, _ = built
-    return read_filter_file(filter_file(indexed), segment).facts
+    if built is None:
+        return None
+    indexed, index = built
+    return [filter_file(indexed), index_file(indexed.facts, index)]
 
 
 def is_left_unread(tier: RemoteTier, segment: Segment, of_round: ARound) -> bool:

@@ -97,7 +97,7 @@ CHANGES: Final[dict[str, Case]] = {
         {"earliest_due_ms": 600},
         {},
     ),
-    "an aborted transaction is listed anew": ("10:a=1", {}, {"listed": (an_abort(1, 3, 10),)}),
+    "an aborted transaction is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 10),)}),
     "one is listed at its end": ("10:a=1 11:b=1", {}, {"listed": (an_abort(1, 3, 11),)}),
     "a hole at the end of the log": (
         "10:a=1",
