@@ -85,7 +85,7 @@ def read_index_file(data: bytes, segment: Segment) -> KeyIndex:
     columns, _ = _unpacked(data, segment)
     try:
         sizes = columns["sizes"]
-        rests = columns["rests"].reshape(len(sizes), -1)
+        rests = columns["rests"].reshape(len(sizes), len(columns["rests"]) // max(1, len(sizes)))
         return KeyIndex(counts=columns["counts"], rests=rests, sizes=sizes)
     except (KeyError, ValueError) as error:
         raise UnsoundIndex(str(error)) from error
@@ -116,11 +116,11 @@ def _unpacked(data: bytes, segment: Segment) -> tuple[Columns, dict[str, str]]:
     try:
         with pa.ipc.open_file(pa.BufferReader(body)) as reader:
             row = reader.get_batch(0)
-    except (pa.ArrowException, OSError) as error:
+        values = {
+            name.decode(): text.decode() for name, text in (row.schema.metadata or {}).items()
+        }
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UnsoundIndex(str(error)) from error
-    values = {
-        name.decode(): text.decode() for name, text in (row.schema.metadata or {}).items()
-    }
     if values.pop(_VERSION, None) != str(VERSION):
         raise UnsoundIndex("it has another version")
     if [values.get(name) for name in _OF_SEGMENT] != [

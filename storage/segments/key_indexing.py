@@ -57,7 +57,8 @@ def indexed_window(
     sizes = records.end - records.start
     hashes = key_hashes(records.body, records.key_at[is_data], records.key_bytes[is_data])
     has_tombstone = np.zeros(len(heads), np.bool_)
-    has_tombstone[records.batch[is_data & (records.value_bytes < 0)]] = True
+    # A control record without a value gets a delete horizon as a tombstone does.
+    has_tombstone[records.batch[records.value_bytes < 0]] = True
     return IndexedWindow(
         entries=entries_of(hashes, sizes[is_data]),
         records=len(records),

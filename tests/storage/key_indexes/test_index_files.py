@@ -1,0 +1,256 @@
+"""Both files of a key index return what was written; any other bytes are refused as unsound."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import a_segment, segment_id
+from tests.compaction.unread import some_facts, watched
+from tierfold.compaction.skipping.bloom_filter import bloom_filter
+from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index
+from tierfold.compaction.skipping.segment_facts import SegmentFacts, WatchedBatches
+from tierfold.storage.key_indexes import index_files
+from tierfold.storage.key_indexes.index_files import (
+    VERSION,
+    IndexedSegment,
+    UnsoundIndex,
+    filter_file,
+    index_file,
+    read_filter_file,
+    read_index_file,
+)
+
+SEGMENT: Final = a_segment(0, 9)
+HASHES: Final = np.arange(1, 11, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+ROWS: Final = (
+    {"base_offset": 2, "last_offset": 3, "producer_id": 2**40, "producer_epoch": 7},
+    {"is_control": True, "control_type": 1, "horizon_ms": 2**62, "has_records": False},
+    {"is_transactional": False, "is_emptied": True, "control_type": -2},
+)
+FACTS: Final = some_facts(ROWS, tombstones_due_ms=-7, has_undated_tombstones=True)
+INDEXED: Final = IndexedSegment(facts=FACTS, bloom=bloom_filter(HASHES, 0.01))
+INDEX: Final = key_index(entries_of(HASHES, np.arange(10, 20)), 3)
+FILES: Final[dict[str, tuple[bytes, Callable[..., object]]]] = {
+    "filter": (filter_file(INDEXED), read_filter_file),
+    "index": (index_file(FACTS, INDEX), read_index_file),
+}
+
+each_file = pytest.mark.parametrize(("data", "read"), FILES.values(), ids=FILES)
+
+
+def same(left: np.ndarray, right: np.ndarray) -> bool:
+    return left.dtype == right.dtype and left.shape == right.shape and bool((left == right).all())
+
+
+def assert_same_facts(found: SegmentFacts, expected: SegmentFacts) -> None:
+    for column in fields(WatchedBatches):
+        name = column.name
+        assert same(getattr(found.watched, name), getattr(expected.watched, name)), name
+    none = watched()
+    assert replace(found, watched=none) == replace(expected, watched=none)
+
+
+def summed(body: bytes) -> bytes:
+    """The bytes with their checksum behind them."""
+    return body + struct.pack("<I", google_crc32c.value(body))
+
+
+def changed(data: bytes, **metadata: Any) -> bytes:
+    """A file of the same columns with other metadata; None: without that."""
+    with pa.ipc.open_file(pa.BufferReader(data[:-4])) as reader:
+        row = reader.get_batch(0)
+    values = dict(row.schema.metadata) | {
+        name.replace("__", ".").encode(): None if value is None else str(value).encode()
+        for name, value in metadata.items()
+    }
+    kept = {name: value for name, value in values.items() if value is not None}
+    return file_of(row.replace_schema_metadata(kept))
+
+
+def file_of(*rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows[0].schema if schema is None else schema) as writer:
+        for row in rows:
+            writer.write_batch(row)
+    return summed(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("rows", [(), ROWS[:1], ROWS], ids=["no batches", "one", "three"])
+@pytest.mark.parametrize("due_ms", [None, 0, -7, 2**62])
+@pytest.mark.parametrize("has_undated", [True, False])
+@pytest.mark.parametrize("keys", [0, 1, 10])
+def test_a_filter_file_returns_facts_and_filter(
+    rows: tuple[dict[str, Any], ...],
+    due_ms: int | None,
+    has_undated: bool,
+    keys: int,
+) -> None:
+    facts = some_facts(rows, tombstones_due_ms=due_ms, has_undated_tombstones=has_undated)
+    bloom = bloom_filter(HASHES[:keys], 0.01)
+    found = read_filter_file(filter_file(IndexedSegment(facts=facts, bloom=bloom)), SEGMENT)
+    assert_same_facts(found.facts, facts)
+    assert same(found.bloom.words, bloom.words)
+    assert found.bloom.bits_per_key == bloom.bits_per_key
+    assert found.bloom.may_hold(HASHES[:keys]).all()
+
+
+def test_each_number_of_the_facts_returns_as_itself() -> None:
+    numbers = [
+        column.name
+        for column in fields(SegmentFacts)
+        if isinstance(getattr(FACTS, column.name), int) and column.name != "has_undated_tombstones"
+    ]
+    facts = replace(FACTS, **{name: 1000 + i for i, name in enumerate(numbers)})
+    segment = replace(SEGMENT, start_offset=facts.start_offset, size_bytes=facts.size_bytes)
+    found = read_filter_file(filter_file(replace(INDEXED, facts=facts)), segment)
+    assert_same_facts(found.facts, facts)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**31)), max_size=60),
+    st.integers(1, 4),
+)
+def test_an_index_file_returns_the_index(records: list[tuple[int, int]], rest: int) -> None:
+    hashes = np.array([one for one, _ in records], np.uint64)
+    index = key_index(entries_of(hashes, np.array([size for _, size in records], np.int64)), rest)
+    found = read_index_file(index_file(FACTS, index), SEGMENT)
+    assert same(found.counts, index.counts)
+    assert same(found.sizes, index.sizes)
+    assert found.rests.tobytes() == index.rests.tobytes()
+    asked = np.concatenate([hashes, HASHES])
+    assert found.matches(asked) == index.matches(asked)
+
+
+def test_an_index_without_records_is_sound() -> None:
+    none = key_index(np.empty(0, np.uint64), 4)
+    found = read_index_file(index_file(FACTS, none), SEGMENT)
+    assert found.matches(HASHES).records == 0
+
+
+@each_file
+def test_each_flipped_bit_is_found(data: bytes, read: Callable[..., object]) -> None:
+    for at in range(len(data)):
+        for bit in (1, 128):
+            turned = bytearray(data)
+            turned[at] ^= bit
+            with pytest.raises(UnsoundIndex):
+                read(bytes(turned), SEGMENT)
+
+
+@each_file
+def test_each_truncation_is_found(data: bytes, read: Callable[..., object]) -> None:
+    for length in range(len(data)):
+        with pytest.raises(UnsoundIndex):
+            read(data[:length], SEGMENT)
+
+
+@each_file
+def test_bytes_behind_the_file_are_found(data: bytes, read: Callable[..., object]) -> None:
+    for more in (b"\0", b"\0" * 4, data):
+        with pytest.raises(UnsoundIndex):
+            read(data + more, SEGMENT)
+
+
+@each_file
+@pytest.mark.parametrize(
+    "fields_of",
+    [{"segment_id": segment_id("x")}, {"start_offset": 1}, {"size_bytes": 999}],
+    ids=["another segment", "another start", "another size"],
+)
+def test_the_file_of_another_segment_is_not_taken(
+    data: bytes, read: Callable[..., object], fields_of: dict[str, Any]
+) -> None:
+    with pytest.raises(UnsoundIndex, match="it belongs to another segment"):
+        read(data, replace(SEGMENT, **fields_of))
+
+
+@each_file
+@pytest.mark.parametrize("version", [VERSION + 1, 0, "", "x", None])
+def test_another_version_is_not_taken(
+    data: bytes, read: Callable[..., object], version: object
+) -> None:
+    assert read(changed(data), SEGMENT) is not None
+    with pytest.raises(UnsoundIndex, match="it has another version"):
+        read(changed(data, tierfold__key_index_version=version), SEGMENT)
+
+
+def test_the_version_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert VERSION == 1
+    monkeypatch.setattr(index_files, "VERSION", 2)
+    later = filter_file(INDEXED)
+    assert read_filter_file(later, SEGMENT) is not None
+    monkeypatch.undo()
+    with pytest.raises(UnsoundIndex, match="it has another version"):
+        read_filter_file(later, SEGMENT)
+
+
+@each_file
+def test_one_file_is_not_taken_for_the_other(data: bytes, read: Callable[..., object]) -> None:
+    (other,) = (one for one, _ in FILES.values() if one != data)
+    with pytest.raises(UnsoundIndex):
+        read(other, SEGMENT)
+
+
+@each_file
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"ARROW1\0\0",
+        b"nothing of ours" * 20,
+        file_of(schema=pa.schema([]))[:-4],
+        file_of(schema=pa.schema([], metadata={b"\xff": b"\xff"}))[:-4],
+        file_of(pa.record_batch({"counts": [1]}))[:-4],
+        file_of(pa.record_batch({"counts": [1]}, metadata={b"\xff": b"\xfe"}))[:-4],
+    ],
+    ids=["empty", "begun", "text", "no row", "no row, odd", "one number", "odd metadata"],
+)
+def test_sound_bytes_of_something_else_are_not_taken(
+    data: bytes, read: Callable[..., object], body: bytes
+) -> None:
+    assert data[-4:] == struct.pack("<I", google_crc32c.value(data[:-4]))
+    with pytest.raises(UnsoundIndex):
+        read(summed(body), SEGMENT)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"bits_per_key": None},
+        {"bits_per_key": "many"},
+        {"records": None},
+        {"records": "many"},
+        {"tombstones_due_ms": "never"},
+        {"has_undated_tombstones": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_facts_that_are_no_numbers_or_too_few_are_not_taken(metadata: dict[str, Any]) -> None:
+    with pytest.raises(UnsoundIndex):
+        read_filter_file(changed(filter_file(INDEXED), **metadata), SEGMENT)
+
+
+def test_rests_that_do_not_fit_the_records_are_not_taken() -> None:
+    broken = KeyIndex(counts=INDEX.counts, rests=INDEX.rests.ravel()[:-1], sizes=INDEX.sizes)
+    with pytest.raises(UnsoundIndex):
+        read_index_file(index_file(FACTS, broken), SEGMENT)
+
+
+def test_both_files_together_take_a_few_bytes_per_record() -> None:
+    hashes = np.arange(100_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    facts = some_facts()
+    index = key_index(entries_of(hashes, np.full(len(hashes), 300)), 2)
+    indexed = IndexedSegment(facts=facts, bloom=bloom_filter(hashes, 0.01))
+    size_bytes = len(filter_file(indexed)) + len(index_file(facts, index))
+    assert size_bytes / len(hashes) < 4
