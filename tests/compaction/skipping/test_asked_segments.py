@@ -19,13 +19,14 @@ from tierfold.compaction.skipping.key_index import (
     entries_of,
     key_index,
 )
-from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts, counts_of_verdict
+from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.skip_decision import (
     SKIPS,
+    IndexAnswer,
     SkipReason,
-    Verdict,
+    answer_for,
     competing_keys,
-    verdict_on,
+    counts_of_answer,
 )
 
 KEYS = [(i * 0x9E3779B97F4A7C15) % 2**64 & ~0xFF for i in range(1, 30)]
@@ -59,19 +60,19 @@ def asked(
     index: AnIndex | None = None,
     bloom: BloomFilter = CLAIMS_ALL,
     **rules: Any,
-) -> Verdict:
+) -> IndexAnswer:
     """The answer for competing records with these keys; `tombstones`: keys that some delete."""
     found = [*keys, *tombstones]
     is_tombstone = np.arange(len(found)) >= len(keys)
     competing = competing_keys(np.array(found, np.uint64), is_tombstone)
-    return verdict_on(FACTS, competing, Rules(**rules), bloom, index or AnIndex())
+    return answer_for(FACTS, competing, Rules(**rules), bloom, index or AnIndex())
 
 
 def test_a_segment_without_competing_keys_is_skipped_by_its_filter() -> None:
     index = AnIndex()
     bloom = bloom_filter(np.array(OWN, np.uint64), 1e-9)
     for keys in ([], FOREIGN):
-        assert asked(keys, bloom=bloom, index=index) == Verdict(reason=SkipReason.BLOOM_FILTER)
+        assert asked(keys, bloom=bloom, index=index) == IndexAnswer(reason=SkipReason.BLOOM_FILTER)
     assert index.reads == 0
 
 
@@ -82,21 +83,22 @@ def test_the_filter_is_asked_for_a_tombstone_as_for_any_record() -> None:
 
 def test_a_segment_whose_filter_was_wrong_is_skipped_by_its_index() -> None:
     index = AnIndex()
-    expected = Verdict(reason=SkipReason.KEY_INDEX, claimed=len(FOREIGN), found=0)
+    expected = IndexAnswer(reason=SkipReason.KEY_INDEX, claimed=len(FOREIGN), found=0)
     assert asked(FOREIGN, index=index) == expected
     assert index.reads == 1
 
 
 def test_only_keys_that_the_filter_claims_are_looked_up() -> None:
     bloom = bloom_filter(np.array(OWN[:1], np.uint64), 1e-9)
-    expected = Verdict(reason=SkipReason.SUPERSEDED, claimed=1, found=1, saved=Matches(1, 1, 128))
+    saved = Matches(1, 1, 128)
+    expected = IndexAnswer(reason=SkipReason.SUPERSEDED, claimed=1, found=1, saved=saved)
     assert asked(OWN + FOREIGN, bloom=bloom) == expected
 
 
 @pytest.mark.parametrize("why", [SkipReason.NO_INDEX, SkipReason.UNSOUND_INDEX])
 def test_a_segment_without_a_sound_index_is_read(why: SkipReason) -> None:
     generous = {"min_rewrite_gain": Fraction(1), "min_rewrite_bytes": 10**9}
-    expected = Verdict(reason=why, claimed=len(FOREIGN))
+    expected = IndexAnswer(reason=why, claimed=len(FOREIGN))
     assert asked(FOREIGN, index=AnIndex(why), **generous) == expected
 
 
@@ -128,7 +130,7 @@ def test_a_rewrite_must_save_the_share_and_the_bytes_that_the_settings_demand(
 ) -> None:
     keys = OWN[:found] + FOREIGN[:4]
     saved = Matches(keys=found, records=found, record_bytes=128 * found)
-    expected = Verdict(reason=reason, claimed=found + 4, found=found, saved=saved)
+    expected = IndexAnswer(reason=reason, claimed=found + 4, found=found, saved=saved)
     assert asked(keys, **rules) == expected
 
 
@@ -148,12 +150,12 @@ def test_a_segment_without_data_has_no_small_gain() -> None:
     competing = competing_keys(np.array(FOREIGN, np.uint64), np.zeros(len(FOREIGN), np.bool_))
     index = AnIndex(key_index(np.empty(0, np.uint64), 4))
     rules = Rules(min_rewrite_gain=Fraction(1))
-    answer = verdict_on(nothing, competing, rules, CLAIMS_ALL, index)
-    assert answer == Verdict(reason=SkipReason.KEY_INDEX, claimed=len(FOREIGN), found=0)
+    answer = answer_for(nothing, competing, rules, CLAIMS_ALL, index)
+    assert answer == IndexAnswer(reason=SkipReason.KEY_INDEX, claimed=len(FOREIGN), found=0)
 
 
 def test_three_reasons_are_skips() -> None:
-    skips = {reason for reason in SkipReason if Verdict(reason=reason).is_skip}
+    skips = {reason for reason in SkipReason if IndexAnswer(reason=reason).is_skip}
     assert skips == SKIPS == {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SMALL}
 
 
@@ -169,7 +171,7 @@ def test_three_reasons_are_skips() -> None:
     ],
 )
 def test_each_reason_has_a_count(reason: SkipReason, name: str, is_skipped: bool) -> None:
-    one = counts_of_verdict(Verdict(reason=reason), competing=9, fpp=0.1, index_bytes_read=70)
+    one = counts_of_answer(IndexAnswer(reason=reason), competing=9, fpp=0.1, index_bytes_read=70)
     counted = {f.name: getattr(one, f.name) for f in fields(ProbeCounts)}
     # How many keys a segment lacks is known if its filter denies all, else from its index alone.
     lacked = 9 if reason is SkipReason.BLOOM_FILTER else 0
@@ -181,8 +183,8 @@ def test_each_reason_has_a_count(reason: SkipReason, name: str, is_skipped: bool
 
 @pytest.mark.parametrize("reason", [SkipReason.KEY_INDEX, SMALL, READ])
 def test_keys_that_the_filter_claimed_wrongly_are_counted(reason: SkipReason) -> None:
-    answer = Verdict(reason=reason, claimed=30, found=10, saved=NO_MATCHES)
-    one = counts_of_verdict(answer, competing=110, fpp=0.25, index_bytes_read=5)
+    answer = IndexAnswer(reason=reason, claimed=30, found=10, saved=NO_MATCHES)
+    one = counts_of_answer(answer, competing=110, fpp=0.25, index_bytes_read=5)
     assert (one.keys_lacked, one.keys_claimed, one.keys_claimed_promised) == (100, 20, 25)
 
 
