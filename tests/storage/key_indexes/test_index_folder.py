@@ -38,6 +38,8 @@ OTHERS: Final = (
 )
 """Partitions beside that of `KEY`."""
 
+PARTITION: Final = (KEY.topic_id, KEY.partition)
+
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
@@ -194,7 +196,7 @@ def test_a_forbidden_folder_counts_as_one_without_indexes() -> None:
             assert reasons(indexes) == (SkipReason.NO_INDEX, SkipReason.NO_INDEX)
             assert put(indexes) == 0
             with pytest.raises(UnreadableObject, match="no permission"):
-                indexes.forget(KEY, [])
+                indexes.forget(PARTITION, [])
         (catalog / FOLDER).chmod(0o755)
         assert reasons(indexes) == (None, None)
 
@@ -223,26 +225,26 @@ def test_forget_deletes_only_the_files_of_other_segments(
     before = files_in(catalog)
     ids = [SEGMENTS[at].segment_id for at in kept]
     gone = 2 * (3 - len(kept))
-    assert indexes.forget(KEY, ids, is_dry_run=True) == gone
+    assert indexes.forget(PARTITION, ids, is_dry_run=True) == gone
     assert files_in(catalog) == before
-    assert indexes.forget(KEY, ids) == gone
+    assert indexes.forget(PARTITION, ids) == gone
     others = [name for name in before if not name.startswith(f"{FOLDER}/")]
     assert len(others) == 2 * len(OTHERS)
     assert files_in(catalog) == sorted(names_of(*kept) + others)
-    assert indexes.forget(KEY, ids) == 0
+    assert indexes.forget(PARTITION, ids) == 0
 
 
 def test_forget_deletes_a_file_without_its_other_half(catalog: Path) -> None:
     indexes = KeyIndexes(LocalStore(catalog))
     put(indexes)
     (catalog / FOLDER / f"{SEGMENT.segment_id}.bloom").unlink()
-    assert indexes.forget(KEY, [SEGMENT.segment_id]) == 0
-    assert indexes.forget(KEY, []) == 1
+    assert indexes.forget(PARTITION, [SEGMENT.segment_id]) == 0
+    assert indexes.forget(PARTITION, []) == 1
     assert files_in(catalog) == []
 
 
 def test_forget_finds_nothing_where_no_index_was_ever_written(catalog: Path) -> None:
-    assert KeyIndexes(LocalStore(catalog)).forget(KEY, []) == 0
+    assert KeyIndexes(LocalStore(catalog)).forget(PARTITION, []) == 0
     assert files_in(catalog) == []
 
 
@@ -251,4 +253,4 @@ def test_forget_reports_a_store_that_fails(step: str, catalog: Path) -> None:
     put(KeyIndexes(LocalStore(catalog)))
     forget: Callable[..., int] = KeyIndexes(ScriptedStore(catalog, Script(fails(step)))).forget
     with pytest.raises(UnreadableObject, match="no answer"):
-        forget(KEY, [])
+        forget(PARTITION, [])
