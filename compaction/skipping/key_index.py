@@ -5,7 +5,7 @@ rounded. A key of the segment is always found. A key that it lacks is found with
 `records / 2**bits` at most. Positions of records are not stored: whether and how much a rewrite
 saves follows from the sizes.
 
-    hash      |  slice  |  rest  |   cut off   |       slices: about one per record
+    hash      |  slice  |  rest  |   cut off   |       slices: one or two records each
     stored      counts     rests                       per record: 1 to 4 bytes and a rounded size
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,9 @@ NO_MATCHES: Final = Matches(keys=0, records=0, record_bytes=0)
 class KeyIndex:
     """The index of one segment."""
 
-    counts: NDArray[np.uint32]
-    """Shape (slices,): how many records have a hash in each of the equal slices of the range."""
+    counts: NDArray[np.unsignedinteger[Any]]
+    """Shape (slices,): how many records have a hash in each of the equal slices of the range. Of the
+    smallest type that holds them."""
     rests: NDArray[np.uint8]
     """Shape (records, rest bytes): the bits of each hash after its slice, big-endian, sorted."""
     sizes: NDArray[np.uint8]
@@ -118,7 +119,7 @@ def key_index(entries: NDArray[np.uint64], rest_bytes: int) -> KeyIndex:
 
     `rest_bytes`: 1 to `REST_BYTES_MAX` for each record.
     """
-    slice_bits = min(max(1, len(entries)).bit_length(), HASH_BITS - 8 * REST_BYTES_MAX)
+    slice_bits = min(max(2, len(entries)).bit_length() - 1, HASH_BITS - 8 * REST_BYTES_MAX)
     entries.sort()
     rest = entries >> np.uint64(64 - slice_bits - 8 * rest_bytes)
     counts = np.bincount(
@@ -126,7 +127,7 @@ def key_index(entries: NDArray[np.uint64], rest_bytes: int) -> KeyIndex:
     )
     shifts = np.arange(8 * (rest_bytes - 1), -1, -8).astype(np.uint64)
     return KeyIndex(
-        counts=counts.astype(np.uint32),
+        counts=counts.astype(np.min_scalar_type(int(counts.max()))),
         rests=(rest[:, np.newaxis] >> shifts).astype(np.uint8),
         sizes=(entries & LOW_BYTE).astype(np.uint8),
     )

@@ -96,7 +96,7 @@ def test_one_byte_more_per_record_finds_a_foreign_key_256_times_less(rest: int) 
     every = np.random.default_rng(5).integers(0, 2**56, 400_000, np.uint64) << np.uint64(8)
     own, foreign = every[:4096], every[4096:]
     index = key_index(entries_of(own, np.ones(len(own), np.int64)), rest)
-    expected = len(foreign) * len(own) / 2 ** (13 + 8 * rest)
+    expected = len(foreign) * len(own) / 2 ** (12 + 8 * rest)
     assert index.matches(foreign).keys <= 1.3 * expected + 3
 
 
