@@ -51,8 +51,8 @@ class KeyIndex:
     """The index of one segment."""
 
     counts: NDArray[np.unsignedinteger[Any]]
-    """Shape (slices,): how many records have a hash in each of the equal slices of the range. Of the
-    smallest type that holds them."""
+    """Shape (slices,), in the smallest type: how many records have a hash in each of the equal
+    slices of the range."""
     rests: NDArray[np.uint8]
     """Shape (records, rest bytes): the bits of each hash after its slice, big-endian, sorted."""
     sizes: NDArray[np.uint8]
