@@ -24,7 +24,7 @@ from tierfold.compaction.skipping.skip_decision import (
     counts_of_answer,
 )
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
-from tierfold.jobs.engines.scan import ScanSummary
+from tierfold.jobs.engines.scan import TOO_MANY, ScanSummary
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 
 
@@ -101,7 +101,7 @@ def competing_by_round(
     """
     pieces: dict[int, list[CompetingKeys]] = {work.index: [] for work in rounds if work.skippable}
     for row in scanned:
-        if row.kind is RowKind.FAILED or not row.payload:
+        if row.kind is RowKind.FAILED or row.payload == TOO_MANY:
             pieces.pop(row.partition_index, None)
         elif row.partition_index in pieces:
             words = np.frombuffer(row.payload, np.uint64)

@@ -54,7 +54,7 @@ class RowKind(IntEnum):
     CHECK = 14
     """A pickled `CheckOrder`: from the driver (`verify`)."""
     COMPETING = 15
-    """The words of `CompetingKeys` of a dirty segment: for the driver. Empty: too many."""
+    """The words of `CompetingKeys` of a dirty segment, or `TOO_MANY`: for the driver."""
     PROBE = 16
     """A pickled `ProbeTask`: from the driver."""
     PROBED = 17

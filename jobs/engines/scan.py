@@ -54,6 +54,9 @@ class ScanSummary:
     probes: ProbeCounts = NO_PROBES
 
 
+TOO_MANY: Final = b"-"
+"""The payload of a COMPETING row of more than `COMPETING_MAX` keys."""
+
 _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
 """What a `ScannedSegment` counts, too."""
 
@@ -109,4 +112,4 @@ class ScanStage(SegmentStage):
 
 def _sent(competing: CompetingKeys) -> bytes:
     """The payload of a COMPETING row."""
-    return competing.words.tobytes() if len(competing) <= COMPETING_MAX else b""
+    return competing.words.tobytes() if len(competing) <= COMPETING_MAX else TOO_MANY

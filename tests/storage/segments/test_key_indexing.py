@@ -13,11 +13,7 @@ from tests.pictures.batch_words import draft_of
 from tests.storage.drafts import logs
 from tests.storage.judged_segments import FPP, scanned_files, segment_of
 from tests.storage.legacy_messages import message
-from tests.storage.live_segments import (
-    KEY,
-    log_of,
-    put_segment,
-)
+from tests.storage.live_segments import KEY, log_of, put_segment
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.transactions import TransactionBatches
 from tierfold.compaction.model.units import NO_HORIZON
@@ -138,6 +134,8 @@ def test_whatever_a_log_has_is_counted(drafts: tuple[BatchDraft, ...]) -> None:
     hashes = [mmh3.hash64(record.key, signed=False)[0] & ~0xFF for record in data]
     assert (window.entries & ~np.uint64(0xFF)).tolist() == hashes
     assert window.records == sum(len(draft.records) for draft in drafts)
+    assert window.first_offset == drafts[0].base_offset
+    assert window.last_offset == drafts[-1].last_offset
     assert window.tombstone_horizons_ms.tolist() == [
         NO_HORIZON if draft.delete_horizon_ms is None else draft.delete_horizon_ms
         for draft in drafts

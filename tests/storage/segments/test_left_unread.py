@@ -33,6 +33,7 @@ Case = tuple[str, dict[str, Any], dict[str, Any]]
 STAYS: Final[dict[str, Case]] = {
     "values": ("10:a=1 11:b=1", {}, {}),
     "a passed horizon without a tombstone": ("10:a=1^400", {}, {}),
+    "a transaction's horizon without a tombstone": ("P1(10:a=1^900)", {}, {}),
     "a horizon that passes a millisecond later": ("10:a=1", {"earliest_due_ms": 501}, {}),
     "a tombstone that is not yet due": ("10:a=^501", {"earliest_due_ms": 501}, {}),
     "another transaction is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 9),)}),
