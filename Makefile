@@ -71,6 +71,7 @@ bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/
 	@$(BIN)/python -m tests.bench.buckets
 	@$(BIN)/python -m tests.bench.memory
 	@$(BIN)/python -m tests.bench.shapes --millions 2
+	@$(BIN)/python -m tests.bench.second_runs
 
 soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
@@ -79,6 +80,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py
 	@TIERFOLD_S3_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_s3.py
 	@TIERFOLD_AIVEN_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_aiven.py
+	@TIERFOLD_GROWING_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_growing_logs.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run

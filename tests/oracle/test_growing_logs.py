@@ -43,6 +43,6 @@ def test_rounds_skip_segments_by_filter_and_by_index(grown: dict[int, list[Round
             found["expired"] += done.report["counts"]["tombstones_expired"]
             found["markers"] += done.report["counts"]["markers_expired"]
         found["rounds"] += len(rounds)
-    assert found["rounds"] >= (ROUNDS - 1) * len(grown)
+    assert found["rounds"] >= (ROUNDS - 1) * len(grown), found
     for name in ("by_bloom_filter", "by_key_index", "superseded", "skipped", "expired", "markers"):
         assert found[name] > 0, found
