@@ -18,7 +18,8 @@ class TimedStage(StrEnum):
     CLAIM = "claim"
     """Checks the plans again, reads transaction indexes, and opens the next epochs."""
     SCAN = "scan"
-    """Reads all keys and reduces them to the records that are superseded, in one Spark job."""
+    """Reads keys and reduces them to the records that are superseded: one Spark job, or three if
+    key indexes are asked."""
     REWRITE = "rewrite"
     """Reads the segments again; writes the new ones and verifies each."""
     CHECK = "check"

@@ -57,9 +57,10 @@ class ProbeStage:
     def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
         """Ask the indexes of the segments of one task."""
         for row in rows:
-            competing = self.competing[row.partition_index]
-            probed = _probed(worker, unpickled(row.payload), competing)
+            task: ProbeTask = unpickled(row.payload)
+            probed = _probed(worker, task, self.competing[row.partition_index])
             yield replace(row, kind=RowKind.PROBED, payload=pickled(probed))
+            worker.advance(task.segment.size_bytes)
 
 
 def _probed(worker: Worker, task: ProbeTask, competing: CompetingKeys) -> Probed:

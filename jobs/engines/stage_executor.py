@@ -1,6 +1,7 @@
 """Runs the stages on Spark or in this process, in the same order on both.
 
-    scan      stages 4 and 5 of some rounds: what they hold, and which records are superseded
+    scan      stages 4 and 5 of some rounds: what they hold, and which records are superseded;
+              of clean segments only those that their key indexes do not spare
     rewrite   stage 6: some groups of the scanned rounds
     verify    the stages of `verify`
 
@@ -109,7 +110,8 @@ class StageExecutor(ABC, Generic[RowsT]):
         probed: list[Row] = []
         if asked:
             run = self.run(stage, self.placed(asked), probe_tasks)
-            probed = self.taken("key indexes", 0, run)
+            asked_bytes = sum(sizes[row.partition_index, row.segment_index] for row in asked)
+            probed = self.taken("indexes", asked_bytes, run)
         sorted_out = sorted_by_answer(probed)
         rest = places - sorted_out.skipped
         if rest:
