@@ -79,7 +79,7 @@ class Compact:
     has passed, the segments that it concerns."""
     ratio: DirtyRatio
     bytes_in: int
-    """Bytes of the groups' `.log`s. Each is read at most twice: its keys first, then to rewrite it."""
+    """Bytes of the groups' `.log`s. Each is read twice at most: for keys, and to be rewritten."""
     bytes_out_estimate: int
     """`bytes_in` and the closing batches. A batch that gets its delete horizon now may exceed this
     by some bytes per record, because its timestamp deltas grow."""
