@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
@@ -23,6 +23,8 @@ from tierfold.storage.key_indexes.index_files import (
     read_index_file,
 )
 from tierfold.storage.tiers.object_store import ObjectStore
+
+_File = TypeVar("_File")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,25 +45,13 @@ class KeyIndexes:
         self, key: PartitionKey, segment: Segment
     ) -> tuple[IndexedSegment | SkipReason, int]:
         """The segment's facts and Bloom filter, or why there are none; and the bytes read."""
-        data = self._read(_name(key, segment.segment_id, FILTER_SUFFIX))
-        try:
-            found = SkipReason.NO_INDEX if data is None else read_filter_file(data, segment)
-        except UnsoundIndex as error:
-            _log.debug("The Bloom filter of %s is not used: %s", segment.segment_id, error)
-            found = SkipReason.UNSOUND_INDEX
-        return found, len(data or b"")
+        return self._parsed(key, segment, FILTER_SUFFIX, read_filter_file)
 
     def index_of(
         self, key: PartitionKey, segment: Segment
     ) -> tuple[KeyIndex | SkipReason, int]:
         """The segment's key index, or why there is none; and the bytes read."""
-        data = self._read(_name(key, segment.segment_id, INDEX_SUFFIX))
-        try:
-            found = SkipReason.NO_INDEX if data is None else read_index_file(data, segment)
-        except UnsoundIndex as error:
-            _log.debug("The key index of %s is not used: %s", segment.segment_id, error)
-            found = SkipReason.UNSOUND_INDEX
-        return found, len(data or b"")
+        return self._parsed(key, segment, INDEX_SUFFIX, read_index_file)
 
     def write(self, key: PartitionKey, indexed: IndexedSegment, index: KeyIndex) -> int:
         """Write both files of a segment; return their bytes, 0 if that failed."""
@@ -104,11 +94,23 @@ class KeyIndexes:
             self._store.delete(name)
         return len(gone)
 
-    def _read(self, name: str) -> bytes | None:
+    def _parsed(
+        self,
+        key: PartitionKey,
+        segment: Segment,
+        suffix: str,
+        parse: Callable[[bytes, Segment], _File],
+    ) -> tuple[_File | SkipReason, int]:
+        name = _name(key, segment.segment_id, suffix)
         try:
-            return self._store.read(name).tobytes()
+            data = self._store.read(name).tobytes()
         except TierfoldError:
-            return None
+            return SkipReason.NO_INDEX, 0
+        try:
+            return parse(data, segment), len(data)
+        except UnsoundIndex as error:
+            _log.debug("%s is not used: %s", self._store.uri(name), error)
+            return SkipReason.UNSOUND_INDEX, len(data)
 
     def _replace(self, name: str, data: bytes) -> None:
         """Create a file; a damaged one may be there."""
