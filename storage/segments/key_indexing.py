@@ -6,6 +6,7 @@ Held: 8 bytes per record, and the batches to watch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,13 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.skipping.bloom_filter import bloom_filter
 from tierfold.compaction.skipping.key_hashes import key_hashes
-from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index, rest_bytes_for
+from tierfold.compaction.skipping.key_index import (
+    SHARE_MAX,
+    KeyIndex,
+    entries_of,
+    key_index,
+    rest_bytes_for,
+)
 from tierfold.compaction.skipping.segment_facts import (
     SegmentFacts,
     WatchedBatches,
@@ -26,6 +33,11 @@ from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.records import Records, decode
 from tierfold.storage.key_indexes.index_files import IndexedSegment
+
+_WATCHED_BYTES: Final = 16
+"""Stored bytes of a batch to watch, about, once compressed."""
+_WATCHED_ALWAYS: Final = 4096
+"""Batches to watch that any segment may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +134,16 @@ class KeyIndexing:
     def built(self, segment: Segment, fpp: float) -> tuple[IndexedSegment, KeyIndex] | None:
         """The index of `segment`, which the windows make up; None: it must always be read.
 
-        `fpp`: as in `bloom_filter`.
+        That is so, too, if so many of its batches are to be watched that the index would take more
+        than `SHARE_MAX` of the segment. `fpp`: as in `bloom_filter`.
         """
         if not self._windows:
             return None
         windows, self._windows = self._windows, []
+        watched = joined_watched([window.watched for window in windows])
+        share = SHARE_MAX * segment.size_bytes / _WATCHED_BYTES
+        if len(watched) > max(_WATCHED_ALWAYS, share):
+            return None
         horizons_ms = np.concatenate([window.tombstone_horizons_ms for window in windows])
         dated_ms = horizons_ms[horizons_ms != NO_HORIZON]
         facts = SegmentFacts(
@@ -139,7 +156,7 @@ class KeyIndexing:
             record_bytes=sum(window.record_bytes for window in windows),
             tombstones_due_ms=int(dated_ms.min()) if len(dated_ms) else None,
             has_undated_tombstones=len(dated_ms) < len(horizons_ms),
-            watched=joined_watched([window.watched for window in windows]),
+            watched=watched,
         )
         entries = np.concatenate([window.entries for window in windows])
         del windows

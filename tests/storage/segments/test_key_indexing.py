@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import mmh3
 import numpy as np
 import pytest
 from hypothesis import event, given
 
+from tests.compaction.builders import a_segment
 from tests.pictures.batch_words import draft_of
 from tests.storage.drafts import logs
 from tests.storage.judged_segments import FPP, scanned_files, segment_of
 from tests.storage.legacy_messages import message
-from tests.storage.live_segments import KEY, log_of, put_segment
+from tests.storage.live_segments import KEY, data, log_of, put_segment
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.transactions import TransactionBatches
 from tierfold.compaction.model.units import NO_HORIZON
@@ -264,3 +265,11 @@ def test_a_horizon_is_due_if_something_waits_for_it(
     facts = built[0].facts
     assert (facts.tombstones_due_ms, facts.has_undated_tombstones) == (tombstones_ms, has_undated)
     assert facts.due_ms == due_ms
+
+
+@pytest.mark.parametrize("batches", [4096, 4097])
+def test_a_segment_with_very_many_batches_to_watch_has_no_index(batches: int) -> None:
+    indexing = KeyIndexing()
+    indexing.add(made(*(data(i, (b"k", b"v"), producer_id=7) for i in range(batches))))
+    segment = replace(a_segment(0, batches - 1), size_bytes=100 * batches)
+    assert (indexing.built(segment, FPP) is None) is (batches > 4096)
