@@ -91,7 +91,8 @@ class ScanStage(SegmentStage):
         yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
-        if scanned.competing is not None:
+        # A segment without such keys sends no row; an empty payload stands for too many.
+        if scanned.competing is not None and len(scanned.competing):
             yield RowKind.COMPETING, bucket, _sent(scanned.competing)
         if task.order.fpp is not None and worker.key_indexes is not None:
             built = scanned.indexing.built(task.segment, task.order.fpp)

@@ -39,8 +39,8 @@ millisecond before those of the second. The fifth is later than all of them.
 """
 PRODUCER_EXPIRATION_MS: Final = ROUNDS_MS[2] - TS_START_MS
 """Producers whose records all have the first timestamp expire exactly at the third round."""
-SEGMENT_BYTES: Final = 12_000
-_UPLOAD_BYTES: Final = ((500, 3000), (3000, 9000), (9000, 14_000))
+SEGMENT_BYTES: Final = 5000
+_UPLOAD_BYTES: Final = ((1000, 3000), (3000, 5000), (5000, 7000))
 """Sizes of uploads, the least and the most; each seed draws one range."""
 _GROWTH: Final = 0.01
 _BATCHES_LEAST: Final = 4
@@ -68,6 +68,8 @@ class Outcome:
     segments: tuple[RemoteSegment, ...]
     view: Path
     """The live segments under local names."""
+    found: tuple[Batch, ...]
+    """The batches of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,10 @@ class GrownRound:
     """The first offset that Kafka's round did not clean."""
     producers: frozenset[int]
     """The ids of the producers that are active for Kafka."""
+    source: tuple[Batch, ...]
+    """The log before the round: tierfold's last result, and the new batches."""
+    expected: tuple[Batch, ...]
+    """What Kafka's cleaner left."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,6 +141,8 @@ def growing_recipe(seed: int) -> dict[str, Option]:
         "records": rnd.randint(900, 1800),
         "batch_records": rnd.choice(["1:4", "1:8", "1:15"]),
         "keys": rnd.choice([40, 400, 1500, 6000, 6000]),
+        "key_dist": rnd.choice(["uniform", "uniform", "seq", "zipf:1.1"]),
+        "tombstones": rnd.choice([0, 0.01, 0.1]),
         "open_txn": False,
     }
     if seed >= LEGACY_FROM:
@@ -160,8 +168,8 @@ def run_rounds(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> Grown:
         for topic in topics.values():
             at = folder / f"round-{number + 1}"
             both = (
-                _outcome(at / "indexed", topic, indexed[topic.name]),
-                _outcome(at / "unindexed", topic, unindexed[topic.name]),
+                _outcome(lab, at / "indexed", topic, indexed[topic.name]),
+                _outcome(lab, at / "unindexed", topic, unindexed[topic.name]),
             )
             topic.rounds.append(_cleaned(lab, at, topic, both))
     verified = tierfold("verify", tiers[0], "--json", "--now", str(ROUNDS_MS[-1]))
@@ -265,7 +273,10 @@ def _compacted(
 
 
 def _outcome(
-    folder: Path, topic: GrownTopic, entries: tuple[Mapping[str, Any], Mapping[str, Any]]
+    lab: KafkaLab,
+    folder: Path,
+    topic: GrownTopic,
+    entries: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> Outcome:
     report, status = entries
     segments = tuple(
@@ -277,7 +288,13 @@ def _outcome(
         for segment in status["segments"]
     )
     view = to_local(segments, folder / f"{topic.name}-0")
-    return Outcome(report=report, status=status, segments=segments, view=view)
+    return Outcome(
+        report=report,
+        status=status,
+        segments=segments,
+        view=view,
+        found=tuple(lab.batches(view)),
+    )
 
 
 def _cleaned(
@@ -299,6 +316,9 @@ def _cleaned(
         segment_bytes=SEGMENT_BYTES,
         producer_expiration_ms=PRODUCER_EXPIRATION_MS,
     )
+    start = topic.borders[number][0]
+    before = topic.rounds[-1].indexed.found if topic.rounds else ()
+    new = [batch for batch in lab.batches(given) if batch["baseOffset"] >= start]
     return GrownRound(
         indexed=both[0],
         unindexed=both[1],
@@ -306,6 +326,8 @@ def _cleaned(
         oracle=oracle,
         oracle_end=cleaned["endOffset"],
         producers=frozenset(producer["producerId"] for producer in cleaned["producers"]),
+        source=(*before, *new),
+        expected=tuple(lab.batches(oracle)),
     )
 
 
