@@ -40,7 +40,7 @@ millisecond before those of the second. The fifth is later than all of them.
 PRODUCER_EXPIRATION_MS: Final = ROUNDS_MS[2] - TS_START_MS
 """Producers whose records all have the first timestamp expire exactly at the third round."""
 SEGMENT_BYTES: Final = 5000
-_UPLOAD_BYTES: Final = ((1000, 3000), (3000, 5000), (5000, 7000))
+_UPLOAD_BYTES: Final = ((1500, 4000), (3000, 5000), (5000, 7000))
 """Sizes of uploads, the least and the most; each seed draws one range."""
 _GROWTH: Final = 0.01
 _BATCHES_LEAST: Final = 4
@@ -125,8 +125,8 @@ class Grown:
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds of `TIERFOLD_GROWTH_SEEDS`, or five, and one with legacy batches."""
-    return seeds_of(SEEDS_VARIABLE, f"0:5,{LEGACY_FROM}:{LEGACY_FROM + 1}")
+    """The seeds of `TIERFOLD_GROWTH_SEEDS`, or four, and one with legacy batches."""
+    return seeds_of(SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def growing_recipe(seed: int) -> dict[str, Option]:
@@ -138,15 +138,16 @@ def growing_recipe(seed: int) -> dict[str, Option]:
     rnd = random.Random(seed + 0.5)
     options = recipe(seed)
     changed: dict[str, Option] = {
-        "records": rnd.randint(900, 1800),
-        "batch_records": rnd.choice(["1:4", "1:8", "1:15"]),
+        "records": rnd.randint(600, 1300),
+        "batch_records": rnd.choice(["1:4", "1:6", "1:10"]),
         "keys": rnd.choice([40, 400, 1500, 6000, 6000]),
         "key_dist": rnd.choice(["uniform", "uniform", "seq", "zipf:1.1"]),
         "tombstones": rnd.choice([0, 0.01, 0.1]),
+        "empty_batches": rnd.choice([0, 0.03, 0.08]),
         "open_txn": False,
     }
     if seed >= LEGACY_FROM:
-        changed["tombstones"] = 0
+        changed |= {"tombstones": 0, "empty_batches": options["empty_batches"]}
     if options.get("txn"):
         changed["txn_batches"] = rnd.choice(["1:1", "1:3"])
     options.pop("open_txn_at", None)
@@ -180,7 +181,7 @@ def _made(lab: KafkaLab, folder: Path, tiers: tuple[Path, Path], seed: int) -> G
     name = f"t{seed}-0"
     source = folder / "made" / name
     lab.make(source, **growing_recipe(seed))
-    borders = _borders(lab.batches(source), random.Random(seed))
+    borders = _borders(lab.batches(source), seed)
     log = folder / "log" / name
     lab.replicate(source, log, roll_at={border for of_one in borders for border in of_one})
     ids = (random.Random(seed), random.Random(seed))
@@ -192,37 +193,46 @@ def _made(lab: KafkaLab, folder: Path, tiers: tuple[Path, Path], seed: int) -> G
     )
 
 
-def _borders(batches: Sequence[Batch], rnd: random.Random) -> tuple[tuple[int, ...], ...]:
-    """The borders of each round's uploads; every round has a new segment that is decided."""
-    growths = len(ROUNDS_MS) - 1
+def _borders(batches: Sequence[Batch], seed: int) -> tuple[tuple[int, ...], ...]:
+    """The borders of each round's uploads; the first round gets as much as leaves enough."""
     least = max(_BATCHES_LEAST, round(_GROWTH * len(batches)))
-    at = len(batches) - 3 * growths * least
-    borders = [_base_borders(batches[:at], rnd)]
-    for _ in range(growths):
-        start = batches[at]["baseOffset"]
-        middle = rnd.randint(1, least - 1)
-        known = _first_undecided(batches, start)
-        cuts = [start]
-        at += middle
-        cuts.append(batches[at - 1]["lastOffset"] + 1)
-        at += least - middle
-        # Kafka's cleaner throws if no segment is cleanable.
-        while _cleanable(batches, [*borders[-1], *cuts], _end(batches, at)) <= known:
-            at += 1
-        cuts.append(_end(batches, at))
-        borders.append(tuple(cuts))
-    return tuple(borders)
+    growths = len(ROUNDS_MS) - 1
+    for count in range(len(batches) - growths * least, 0, -least):
+        rnd = random.Random(seed)
+        grown = _growth_borders(batches, count, least, rnd)
+        if grown is not None:
+            return (_base_borders(batches[:count], rnd), *grown)
+    raise AssertionError(f"seed {seed} decides too few transactions")
+
+
+def _growth_borders(
+    batches: Sequence[Batch], count: int, least: int, rnd: random.Random
+) -> list[tuple[int, ...]] | None:
+    """The borders of later uploads, `least` batches or more each; None: the log is too short.
+
+    `count`: how many batches the first round has. Each round has a new segment that is decided,
+    because Kafka's cleaner throws if it has nothing to clean.
+    """
+    grown: list[tuple[int, ...]] = []
+    for _ in ROUNDS_MS[1:]:
+        known = _first_undecided(batches, _end(batches, count))
+        middle, more = count + rnd.randint(1, least - 1), least
+        while True:
+            if count + more > len(batches):
+                return None
+            borders = tuple(_end(batches, at) for at in (count, middle, count + more))
+            undecided = _first_undecided(batches, borders[-1])
+            if any(known < border <= undecided for border in borders):
+                break
+            more += 1
+        grown.append(borders)
+        count += more
+    return grown
 
 
 def _end(batches: Sequence[Batch], count: int) -> int:
     """The offset after the first `count` batches."""
     return int(batches[count - 1]["lastOffset"]) + 1
-
-
-def _cleanable(batches: Sequence[Batch], borders: Sequence[int], end: int) -> int:
-    """The highest border up to which all transactions are decided in the log that ends at `end`."""
-    undecided = _first_undecided(batches, end)
-    return max(border for border in (0, *borders, end) if border <= undecided)
 
 
 def _base_borders(batches: Sequence[Batch], rnd: random.Random) -> tuple[int, ...]:
