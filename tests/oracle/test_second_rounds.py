@@ -22,6 +22,8 @@ REACHED = {
     "horizon waits beside a skipped segment",
 }
 
+VERDICTS = ("by_bloom_filter", "by_key_index", "by_small_gain", "superseded", "no_index")
+
 by_seed = pytest.mark.parametrize("seed", seeds())
 
 
@@ -80,6 +82,14 @@ def test_no_key_index_is_unsound_and_without_indexes_nothing_is_skipped(grown: G
             assert (asked["by_bloom_filter"], asked["by_key_index"]) == (0, 0)
 
 
+@by_seed
+def test_each_later_round_asks_the_index_of_every_clean_segment(grown: Grown, seed: int) -> None:
+    for before, done in pairwise(grown.topics[seed].rounds):
+        clean = [s for s in before.indexed.segments if s.end_offset < before.oracle_end]
+        asked = done.indexed.report["key_indexes"]
+        assert sum(asked[verdict] for verdict in VERDICTS) == len(clean)
+
+
 def test_all_seeds_together_skip_segments_and_reach_each_outcome(grown: Grown) -> None:
     met: Counter[str] = Counter()
     for topic in grown.topics.values():
@@ -129,7 +139,7 @@ def _changed(before: GrownRound, done: GrownRound) -> Counter[str]:
             met["tombstone gone"] += any(r["valueLen"] < 0 for r in batch["records"])
             continue
         left = after[batch["baseOffset"]]
-        met["clean record superseded"] += left["count"] < batch["count"]
+        met["clean record superseded"] += len(left["records"]) < len(batch["records"])
         met["horizon set"] += left["deleteHorizonMs"] != batch["deleteHorizonMs"]
         waits = left["crc"] == batch["crc"] and batch["deleteHorizonMs"] is not None
         met["horizon waits beside a skipped segment"] += waits and skips
