@@ -40,7 +40,7 @@ millisecond before those of the second. The fifth is later than all of them.
 PRODUCER_EXPIRATION_MS: Final = ROUNDS_MS[2] - TS_START_MS
 """Producers whose records all have the first timestamp expire exactly at the third round."""
 SEGMENT_BYTES: Final = 5000
-_UPLOAD_BYTES: Final = ((1500, 4000), (3000, 5000), (5000, 7000))
+_UPLOAD_BYTES: Final = ((2000, 5000), (4000, 6000), (6000, 8000))
 """Sizes of uploads, the least and the most; each seed draws one range."""
 _GROWTH: Final = 0.01
 _BATCHES_LEAST: Final = 4
@@ -139,7 +139,7 @@ def growing_recipe(seed: int) -> dict[str, Option]:
     rnd = random.Random(seed + 0.5)
     options = recipe(seed)
     changed: dict[str, Option] = {
-        "records": rnd.randint(600, 1300),
+        "records": rnd.randint(500, 1100),
         "batch_records": rnd.choice(["1:4", "1:6", "1:10"]),
         "keys": rnd.choice([40, 400, 1500, 6000, 6000]),
         "key_dist": rnd.choice(["uniform", "uniform", "seq", "zipf:1.1"]),
