@@ -80,7 +80,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py
 	@TIERFOLD_S3_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_s3.py
 	@TIERFOLD_AIVEN_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_aiven.py
-	@TIERFOLD_GROWING_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_growing_logs.py
+	@TIERFOLD_GROWTH_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run

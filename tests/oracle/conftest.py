@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.oracle import leaders_run
+from tests.oracle import growing_run, leaders_run
 from tests.oracle.fuzz_run import FuzzedTopic, run_passes, seeds
+from tests.oracle.growing_run import Grown, run_rounds
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.leaders_run import Led, run_leaders
 
@@ -34,3 +35,9 @@ def led(spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFac
     """Every seed's log as several leaders upload it, after four passes by both."""
     folder = tmp_path_factory.mktemp("leaders")
     return run_leaders(lab, spark, folder, leaders_run.seeds())
+
+
+@pytest.fixture(scope="session")
+def grown(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    """Every seed's log that grows, after five rounds with and without key indexes."""
+    return run_rounds(lab, tmp_path_factory.mktemp("growth"), growing_run.seeds())
