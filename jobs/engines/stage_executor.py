@@ -78,9 +78,9 @@ class StageExecutor(ABC, Generic[RowsT]):
         buckets = {index: buckets_of(size) for index, size in sizes.items()}
         reduce = ReduceStage(buckets=buckets, task_of=task_of)
         with self.answering():
-            found, indexed, scan_bytes = self._keys(rounds)
+            title, found, indexed, scan_bytes = self._keys(rounds)
             found = self.kept(self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores)))
-            summaries = self.taken("scan", scan_bytes, self.only(found, FOR_DRIVER))
+            summaries = self.taken(title, scan_bytes, self.only(found, FOR_DRIVER))
             if self._scanned is not None:
                 others = {place: task for place, task in task_of.items() if place[0] not in sizes}
                 rest = self.run(MoveStage(task_of=others), self.only(self._scanned, _BITS), None)
@@ -88,11 +88,11 @@ class StageExecutor(ABC, Generic[RowsT]):
         self._scanned = found
         return _by_round([*summaries, *indexed])
 
-    def _keys(self, rounds: Sequence[Round]) -> tuple[RowsT, list[Row], int]:
+    def _keys(self, rounds: Sequence[Round]) -> tuple[str, RowsT, list[Row], int]:
         """Scan the rounds, without clean segments whose key indexes show that nothing is lost.
 
-        Return the rows, not all computed yet; SCANNED rows of what the indexes said; and how many
-        bytes are still to be scanned.
+        Return what is left to do, as a title; the rows, not all computed yet; SCANNED rows of what
+        the indexes said; and how many bytes are still to be scanned.
         """
         sizes = {(work.index, i): one.size_bytes for work in rounds for i, one in work.scanned}
         probes, probe_tasks = probe_rows(rounds, self.cores)
@@ -100,7 +100,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         first = sizes.keys() - places
         found = self._scan(rounds, first)
         if not probes:
-            return found, [], sum(sizes.values())
+            return "scan", found, [], sum(sizes.values())
         found = self.kept(found)
         kinds = frozenset({RowKind.COMPETING, RowKind.FAILED})
         first_bytes = sum(sizes[place] for place in first)
@@ -116,7 +116,8 @@ class StageExecutor(ABC, Generic[RowsT]):
         rest = places - sorted_out.skipped
         if rest:
             found = self.joined(found, self._scan(rounds, rest, sorted_out.unindexed))
-        return found, sorted_out.summaries, sum(sizes[place] for place in rest)
+        rest_bytes = sum(sizes[place] for place in rest)
+        return "scan clean", found, sorted_out.summaries, rest_bytes
 
     def _scan(
         self,

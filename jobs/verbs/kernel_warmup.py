@@ -68,6 +68,10 @@ def warm_kernels() -> None:
             _put(context, _key(strategy), _first_log())
             _put(context, _key(strategy, 1), _first_log(), _second_log())
             _compact(context, strategy)
+        # Another round on what is clean, which has key indexes.
+        _put(context, _key(CompactionStrategy.OFFSET), _second_log())
+        _put(context, _key(CompactionStrategy.OFFSET, 1), _second_log(13))
+        _compact(context, CompactionStrategy.OFFSET)
         _put(context, _key("legacy"), _legacy_log())
         _read(context, _key(CompactionStrategy.HEADER))
         found = verify(context, resolve([]), EVERYTHING, engine=_ENGINE)
@@ -160,9 +164,10 @@ def _first_log() -> bytes:
     )
 
 
-def _second_log() -> bytes:
+def _second_log(start: int = 10) -> bytes:
     """A compressed batch: its records are in a separate buffer."""
-    records = (_record(10, b"kept", b"y"), _record(11, b"kept", b"z"), _record(12, b"gone", None))
+    fields = ((b"kept", b"y"), (b"kept", b"z"), (b"gone", None))
+    records = (_record(start + i, key, value) for i, (key, value) in enumerate(fields))
     return _batch(*records, codec=Codec.GZIP)
 
 

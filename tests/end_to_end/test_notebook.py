@@ -27,6 +27,7 @@ PNG: Final = b"\x89PNG\r\n\x1a\n"
 KEY: Final = 4
 VALUE: Final = 5
 LOGS: Final = sorted(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
+STEPS: Final = ("scan", "scan clean", "rewrite")
 TIER_CELL: Final = "shutil.copytree("
 A_MINUTE_LATER: Final = """
 import time
@@ -237,8 +238,11 @@ def test_its_counts_add_up_and_its_result_is_right(round_: tuple[Shown, Path]) -
     read = sum(len(batch.records) for log in taken for batch in read_segment(log).batches())
     assert shown.numbers(r"(\d+) records read, (\d+) with an outcome") == [read, read]
     size = sum(log.stat().st_size for log in taken)
-    for step in ("scan", "rewrite"):
-        assert shown.numbers(rf"{step}: (\d+) of (\d+) bytes") == [size, size]
+    done = {step: shown.numbers(rf"{step}: (\d+) of (\d+) bytes") for step in STEPS}
+    assert done["rewrite"] == [size, size]
+    dirty, clean = (done[step][0] for step in ("scan", "scan clean"))
+    assert done["scan"] + done["scan clean"] == [dirty, dirty, clean, clean]
+    assert dirty + clean == size
     latest = {bytes(row[KEY]): row[VALUE] for row in committed(LOGS)}
     assert {key: value for _, key, value in records_in([last])} == latest
     assert f"{len(latest)} keys agree with the originals" in shown.text
