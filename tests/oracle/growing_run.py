@@ -125,8 +125,8 @@ class Grown:
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds of `TIERFOLD_GROWTH_SEEDS`, or four, and one with legacy batches."""
-    return seeds_of(SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 1}")
+    """The seeds of `TIERFOLD_GROWTH_SEEDS`, or six that reach each outcome, one of them legacy."""
+    return seeds_of(SEEDS_VARIABLE, f"7:9,16:17,20:21,23:24,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def growing_recipe(seed: int) -> dict[str, Option]:

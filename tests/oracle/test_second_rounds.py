@@ -98,7 +98,7 @@ def test_all_seeds_together_skip_segments_and_reach_each_outcome(grown: Grown) -
         for before, done in pairwise(topic.rounds):
             met.update(_arrived(before, done))
             met.update(_changed(before, done))
-    assert {name for name in REACHED if not met[name]} == set(), met
+    assert {name for name in REACHED if met[name] < 3} == set(), met
 
 
 def _asked(done: GrownRound) -> Counter[str]:
