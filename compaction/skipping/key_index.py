@@ -125,9 +125,12 @@ def key_index(entries: NDArray[np.uint64], rest_bytes: int) -> KeyIndex:
     counts = np.bincount(
         (entries >> np.uint64(64 - slice_bits)).astype(np.int64), minlength=2**slice_bits
     )
-    shifts = np.arange(8 * (rest_bytes - 1), -1, -8).astype(np.uint64)
+    # Column by column: a matrix of words would take eight times as much.
+    rests = np.empty((len(entries), rest_bytes), np.uint8)
+    for column in range(rest_bytes):
+        rests[:, column] = rest >> np.uint64(8 * (rest_bytes - 1 - column))
     return KeyIndex(
         counts=counts.astype(np.min_scalar_type(int(counts.max()))),
-        rests=(rest[:, np.newaxis] >> shifts).astype(np.uint8),
+        rests=rests,
         sizes=(entries & LOW_BYTE).astype(np.uint8),
     )

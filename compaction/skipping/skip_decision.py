@@ -10,6 +10,7 @@ competing record may have one of them, and it need not be rewritten unless a bat
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -31,7 +32,7 @@ from tierfold.compaction.cleaning.record_retention import (
     decide_retention,
 )
 from tierfold.compaction.cleaning.transactions import aborted_batches
-from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
@@ -207,7 +208,7 @@ class RoundFacts:
     discardable: NDArray[np.int64]
     """Base offsets, ascending, of control batches that may be removed."""
     listed: Sequence[AbortedTransaction]
-    """The transactions that transaction indexes must list."""
+    """The transactions that transaction indexes must list, by marker offset."""
     end_offset: int
     """The last live offset; the group that ends there, and with the round, must end in a batch."""
 
@@ -230,7 +231,9 @@ def _changes(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> Ite
     yield facts.has_undated_tombstones
     yield facts.tombstones_due_ms is not None and facts.tombstones_due_ms <= now_ms
     yield segment.has_transaction_index
-    yield any(segment.start_offset <= t.last_offset <= segment.end_offset for t in of_round.listed)
+    listed = of_round.listed
+    at = bisect_left(listed, segment.start_offset, key=lambda t: t.last_offset)
+    yield at < len(listed) and listed[at].last_offset <= segment.end_offset
     yield closing_batch_of(group, facts.last_offset, ends_in_batch=ends_round) is not None
     first, last = np.array([facts.first_offset]), np.array([facts.last_offset])
     yield bool(offset_violation(first, last, segment))
@@ -244,7 +247,9 @@ def _watched_change(facts: SegmentFacts, of_round: RoundFacts) -> bool:
     has_key = np.ones(len(rows), np.bool_)
     aborted = np.zeros(len(watched), np.bool_)
     decides = watched.is_transactional | watched.is_control
-    aborted[decides] = aborted_batches(watched.transaction_batches, of_round.aborted)
+    if decides.any():
+        reach = reaching(of_round.aborted, facts.first_offset, facts.last_offset)
+        aborted[decides] = aborted_batches(watched.transaction_batches, reach)
     columns = BatchColumns(
         last_offset=watched.last_offset,
         producer_id=watched.producer_id,
@@ -276,7 +281,7 @@ def kept_apart(
     `stays`: ids of segments that need no rewrite. Such a segment leaves its group, unless those
     beside it that are rewritten anyway have at least as many bytes; then it joins them, as in
     Kafka's `Cleaner.groupSegmentsBySize`. So each byte is rewritten a number of times that grows
-    with the logarithm of the log, and small segments do not pile up.
+    with the logarithm of the log, and segments pile up only if each is smaller than the one before.
     """
     return tuple(cut for group in groups for cut in _cut(group, stays))
 

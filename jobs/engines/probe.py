@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from tierfold.compaction.cleaning.transactions import joined_batches
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.skipping.key_index import KeyIndex
-from tierfold.compaction.skipping.probe_counts import ProbeCounts
+from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import (
     COMPETING_MAX,
@@ -26,6 +28,8 @@ from tierfold.compaction.skipping.skip_decision import (
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
 from tierfold.jobs.engines.scan import TOO_MANY, ScanSummary
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,13 @@ class ProbeStage:
         """Ask the indexes of the segments of one task."""
         for row in rows:
             task: ProbeTask = unpickled(row.payload)
-            probed = _probed(worker, task, self.competing[row.partition_index])
+            try:
+                probed = _probed(worker, task, self.competing[row.partition_index])
+            except Exception as error:  # noqa: BLE001 - an odd index costs a read, nothing else
+                _log.debug("The index of %s is not used: %r", task.segment.segment_id, error)
+                counts = replace(NO_PROBES, unsound_index=1)
+                answer = IndexAnswer(reason=SkipReason.UNSOUND_INDEX)
+                probed = Probed(answer=answer, facts=None, counts=counts)
             yield replace(row, kind=RowKind.PROBED, payload=pickled(probed))
             worker.advance(task.segment.size_bytes)
 

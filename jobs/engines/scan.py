@@ -16,7 +16,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
-from tierfold.compaction.skipping.skip_decision import COMPETING_MAX, CompetingKeys
+from tierfold.compaction.skipping.skip_decision import CompetingKeys
 from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, Worker, pickled
 from tierfold.storage.segments.log_windows import live_log
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
@@ -55,7 +55,7 @@ class ScanSummary:
 
 
 TOO_MANY: Final = b"-"
-"""The payload of a COMPETING row of more than `COMPETING_MAX` keys."""
+"""The payload of a COMPETING row of more keys than the driver takes of this segment."""
 
 _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
 """What a `ScannedSegment` counts, too."""
@@ -95,7 +95,7 @@ class ScanStage(SegmentStage):
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
         if scanned.competing is not None:
-            yield RowKind.COMPETING, bucket, _sent(scanned.competing)
+            yield RowKind.COMPETING, bucket, _sent(scanned.competing, task.order.competing_max)
         if task.order.fpp is not None and worker.key_indexes is not None:
             built = scanned.indexing.built(task.segment, task.order.fpp)
             if built is not None:
@@ -110,6 +110,6 @@ class ScanStage(SegmentStage):
         yield RowKind.SCANNED, bucket, pickled(summary)
 
 
-def _sent(competing: CompetingKeys) -> bytes:
+def _sent(competing: CompetingKeys, most: int) -> bytes:
     """The payload of a COMPETING row."""
-    return competing.words.tobytes() if len(competing) <= COMPETING_MAX else TOO_MANY
+    return competing.words.tobytes() if len(competing) <= most else TOO_MANY

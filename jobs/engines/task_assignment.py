@@ -11,6 +11,7 @@ from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.model.aborted_transactions import reaching
+from tierfold.compaction.skipping.skip_decision import COMPETING_MAX
 from tierfold.jobs.engines.probe import ProbeTask
 from tierfold.jobs.engines.rows import Row, RowKind, pickled
 from tierfold.jobs.engines.scan import ScanTask
@@ -129,6 +130,7 @@ def scan_rows(
         if places is None or (work.index, i) in places
     ]
     skippable = {work.index: {i for i, _ in work.skippable} for work in rounds}
+    shares = {work.index: _competing_share(work) for work in rounds}
     sources = {work.index: {s.segment_id for s in work.compact.sources} for work in rounds}
     sizes = [segment.size_bytes for *_, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
@@ -139,7 +141,7 @@ def scan_rows(
         is_source = segment.segment_id in sources[work.index]
         order = replace(
             _scan_order(work, threads),
-            lists_competing=bool(skippable[work.index]) and i not in skippable[work.index],
+            competing_max=0 if i in skippable[work.index] else shares[work.index],
             fpp=work.fpp if (work.index, i) in unindexed else None,
         )
         scan = ScanTask(
@@ -150,6 +152,15 @@ def scan_rows(
         )
         rows.append(_row(task, work.index, i, RowKind.SCAN, scan))
     return rows, tasks
+
+
+def _competing_share(work: Round) -> int:
+    """How many competing keys the driver takes of one dirty segment; 0: it asks for none.
+
+    The driver holds those of all segments of a round.
+    """
+    dirty = len(work.compact.sources) - len(work.skippable)
+    return max(1, COMPETING_MAX // max(1, dirty)) if work.skippable else 0
 
 
 def _scan_order(work: Round, threads: int) -> ScanOrder:

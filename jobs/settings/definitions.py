@@ -212,16 +212,16 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         kind=RATIO,
         broker_names=("min.rewrite.gain",),
         source=TIERFOLD,
-        doc="A clean segment stays as it is if a rewrite would save a smaller share of its bytes. "
-        "Deleted keys are removed in any case.",
+        doc="A clean segment with a key index stays as it is if the round would save a smaller "
+        "share of its bytes. Deleted keys are removed in any case. What stays superseded does not "
+        "count for later rounds; compact --first-dirty 0 removes it.",
     ),
     Setting(
         name="min.rewrite.bytes",
         kind=whole_number(0, LONG_MAX, "bytes"),
         broker_names=("min.rewrite.bytes",),
         source=TIERFOLD,
-        doc="A clean segment stays as it is if a rewrite would save fewer bytes. Deleted keys are "
-        "removed in any case.",
+        doc="The same, if the round would save fewer bytes.",
     ),
     Setting(
         name="bloom.filter.fpp",

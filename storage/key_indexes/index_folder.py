@@ -32,6 +32,9 @@ FOLDER: Final = "key_indexes"
 FILTER_SUFFIX: Final = ".bloom"
 INDEX_SUFFIX: Final = ".keys"
 
+_BYTES_MIN: Final = 2**20
+"""What a file of any segment may have; of a larger one it may have as much as its log."""
+
 _FOLDER_NAME: Final = re.compile(r"([A-Za-z0-9_-]{22})-([0-9]+)")
 
 
@@ -102,11 +105,14 @@ class KeyIndexes:
         parse: Callable[[bytes, Segment], _File],
     ) -> tuple[_File | SkipReason, int]:
         name = _name(key, segment.segment_id, suffix)
+        bytes_max = max(_BYTES_MIN, segment.size_bytes)
         try:
-            data = self._store.read(name).tobytes()
+            data = self._store.read_range(name, 0, bytes_max + 1).tobytes()
         except TierfoldError:
             return SkipReason.NO_INDEX, 0
         try:
+            if len(data) > bytes_max:
+                raise UnsoundIndex("it is larger than any index of this segment")
             return parse(data, segment), len(data)
         except UnsoundIndex as error:
             _log.debug("%s is not used: %s", self._store.uri(name), error)

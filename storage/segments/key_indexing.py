@@ -34,6 +34,14 @@ from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.records import Records, decode
 from tierfold.storage.key_indexes.index_files import IndexedSegment
 
+RECORDS_MAX: Final = 8_000_000
+"""Records of a segment with an index. While it is made, each takes some 30 bytes."""
+
+_SHARE_MOST: Final = 0.1
+"""Of a segment's bytes: what its filter and one byte per record may take at most."""
+_BYTES_ALWAYS: Final = 2**16
+"""What they may take of any segment."""
+
 _WATCHED_BYTES: Final = 16
 """Stored bytes of a batch to watch, about, once compressed."""
 _WATCHED_ALWAYS: Final = 4096
@@ -134,10 +142,12 @@ class KeyIndexing:
     def built(self, segment: Segment, fpp: float) -> tuple[IndexedSegment, KeyIndex] | None:
         """The index of `segment`, which the windows make up; None: it must always be read.
 
-        That is so, too, if so many of its batches are to be watched that the index would take more
-        than `SHARE_MAX` of the segment. `fpp`: as in `bloom_filter`.
+        That is so, too, if it has more than `RECORDS_MAX` records, or if the index would take too
+        large a share of it: of many small transactional batches, or of records that compress to a
+        few bytes each. `fpp`: as in `bloom_filter`.
         """
-        if not self._windows:
+        records = sum(window.records for window in self._windows)
+        if not self._windows or records > RECORDS_MAX:
             return None
         windows, self._windows = self._windows, []
         watched = joined_watched([window.watched for window in windows])
@@ -152,7 +162,7 @@ class KeyIndexing:
             size_bytes=segment.size_bytes,
             first_offset=windows[0].first_offset,
             last_offset=windows[-1].last_offset,
-            records=sum(window.records for window in windows),
+            records=records,
             record_bytes=sum(window.record_bytes for window in windows),
             tombstones_due_ms=int(dated_ms.min()) if len(dated_ms) else None,
             has_undated_tombstones=len(dated_ms) < len(horizons_ms),
@@ -161,5 +171,7 @@ class KeyIndexing:
         entries = np.concatenate([window.entries for window in windows])
         del windows
         bloom = bloom_filter(entries, fpp)
+        if bloom.words.nbytes + len(entries) > max(_BYTES_ALWAYS, _SHARE_MOST * segment.size_bytes):
+            return None
         rest_bytes = rest_bytes_for(segment.size_bytes, len(entries), bloom.words.nbytes)
         return IndexedSegment(facts=facts, bloom=bloom), key_index(entries, rest_bytes)

@@ -55,8 +55,9 @@ class ScanOrder:
     """How many buckets the partition's keys are split into."""
     threads: int = 1
     versions: VersionSource = field(default_factory=VersionSource)
-    lists_competing: bool = False
-    """Whether the competing keys are wanted, for the key indexes of other segments."""
+    competing_max: int = 0
+    """How many competing keys are wanted at most, for the key indexes of other segments; 0: none
+    are."""
     fpp: float | None = None
     """Of the Bloom filter of the segment's key index; None: it gets no index."""
 
@@ -79,7 +80,7 @@ class ScannedSegment:
     plain: PlainSegment | None
     """None if the segment is not plain."""
     competing: CompetingKeys | None
-    """None: they were not wanted, or are more than `COMPETING_MAX`."""
+    """None: they were not wanted."""
     indexing: KeyIndexing
     """What its key index needs, if it gets one."""
 
@@ -171,7 +172,7 @@ def scan_segment(
         malformed_versions=malformed,
         without_key=without_key,
         plain=plain if is_plain_so_far else None,
-        competing=all_competing(competing) if order.lists_competing else None,
+        competing=all_competing(competing) if order.competing_max else None,
         indexing=indexing,
     )
 
@@ -228,7 +229,7 @@ def _scanned_window(
             has_value=records.value_bytes >= 0,
         ),
         offsets=(int(heads.base_offset[0]), int(heads.last_offset[-1])),
-        competing=_competing(records, chosen & is_dirty) if order.lists_competing else None,
+        competing=_competing(records, chosen & is_dirty) if order.competing_max else None,
         indexed=None if order.fpp is None else indexed_window(heads, records, types),
     )
 

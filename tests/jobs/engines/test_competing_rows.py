@@ -11,21 +11,23 @@ import pytest
 from tests.compaction.claimed import a_round
 from tests.storage.judged_segments import segment_of
 from tests.storage.live_segments import KEY, a_tier
+from tierfold.compaction.skipping.skip_decision import COMPETING_MAX
 from tierfold.jobs.context.byte_progress import unheard
-from tierfold.jobs.engines import probe, scan
+from tierfold.jobs.engines import probe
 from tierfold.jobs.engines.probe import competing_by_round
-from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled
+from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
 from tierfold.jobs.engines.scan import ScanStage, ScanTask
+from tierfold.jobs.engines.task_assignment import scan_rows
 from tierfold.storage.segments.segment_scan import ScanOrder
 
 ROUND = replace(a_round(first_dirty=11), has_key_indexes=True)
 """Its first segment is clean, the other two are dirty."""
 
 
-def rows_of(tmp_path: Path, *words: str) -> list[Row]:
-    """The COMPETING rows of the scan of a segment of these batches."""
+def rows_of(tmp_path: Path, *words: str, most: int = 9) -> list[Row]:
+    """The COMPETING rows of the scan of a segment of these batches; `most` keys are wanted."""
     tier = a_tier(tmp_path)
-    order = ScanOrder(first_dirty=0, buckets=1, lists_competing=True)
+    order = ScanOrder(first_dirty=0, buckets=1, competing_max=most)
     segment = segment_of(tier, words)
     task = ScanTask(key=KEY, segment=segment, aborted=(), order=order)
     row = Row(task=0, partition_index=0, segment_index=1, kind=RowKind.SCAN, payload=pickled(task))
@@ -54,12 +56,19 @@ def test_a_dirty_segment_of_markers_alone_has_no_keys_and_indexes_are_asked(tmp_
 
 @pytest.mark.parametrize(("most", "expected"), [(2, 2), (1, None)])
 def test_with_too_many_keys_no_index_is_asked(
-    most: int, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most: int, expected: int | None, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(scan, "COMPETING_MAX", most)
-    monkeypatch.setattr(probe, "COMPETING_MAX", most)
-    rows = rows_of(tmp_path, "[11:a=1 12:b=1]")
+    rows = rows_of(tmp_path, "[11:a=1 12:b=1]", most=most)
     assert keys_of(rows) == expected
+
+
+def test_the_dirty_segments_share_what_the_driver_takes() -> None:
+    rows, _ = scan_rows([ROUND], 2)
+    orders = [unpickled(row.payload).order for row in rows]
+    half = COMPETING_MAX // 2
+    assert [order.competing_max for order in orders] == [0, half, half]
+    without = replace(ROUND, has_key_indexes=False)
+    assert {unpickled(row.payload).order.competing_max for row in scan_rows([without], 2)[0]} == {0}
 
 
 def test_segments_that_have_too_many_keys_together_have_too_many(

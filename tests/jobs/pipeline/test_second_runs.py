@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from tests.jobs.claims import ORDERS, catalog_of
 from tests.jobs.commands import ALWAYS, status_of, tierfold
 from tests.jobs.tiers import files_below, made_tier, put_segment, records_in
 from tests.storage.live_segments import data
+from tierfold.storage.key_indexes.index_files import filter_file, read_filter_file
 from tierfold.storage.key_indexes.index_folder import FOLDER
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
@@ -107,6 +111,21 @@ def swapped(tier: Path) -> None:
         other.write_bytes(first)
 
 
+def huge(tier: Path) -> None:
+    """Filters of 8 GiB that take no room on the disk."""
+    for path in indexes(tier).rglob("*.bloom"):
+        os.truncate(path, 2**33)
+
+
+def odd(tier: Path) -> None:
+    """Filters without a bit, whose checksums are right."""
+    for segment in catalog_of(tier).read()[ORDERS].segments:
+        (path,) = indexes(tier).rglob(f"{segment.segment_id}.bloom")
+        found = read_filter_file(path.read_bytes(), segment)
+        none = replace(found.bloom, words=np.empty(0, np.uint64))
+        path.write_bytes(filter_file(replace(found, bloom=none)))
+
+
 def without_keys(tier: Path) -> None:
     for path in indexes(tier).rglob("*.keys"):
         path.unlink()
@@ -118,9 +137,11 @@ def without_keys(tier: Path) -> None:
         (lambda tier: shutil.rmtree(indexes(tier)), "no_index"),
         (damaged, "unsound_index"),
         (swapped, "unsound_index"),
+        (huge, "unsound_index"),
+        (odd, "unsound_index"),
         (without_keys, "no_index"),
     ],
-    ids=["missing", "damaged", "of other segments", "only the filter is left"],
+    ids=["missing", "damaged", "of other segments", "huge", "odd", "only the filter is left"],
 )
 def test_a_spoilt_index_costs_one_read_and_is_made_again(
     clean: Path, spoil: Any, why: str

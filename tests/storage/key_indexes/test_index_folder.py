@@ -169,7 +169,7 @@ def test_a_write_whose_answer_is_lost_is_repeated(catalog: Path) -> None:
 
 def test_a_store_that_refuses_reads_counts_as_one_without_indexes(catalog: Path) -> None:
     put(KeyIndexes(LocalStore(catalog)))
-    refusing = KeyIndexes(ScriptedStore(catalog, Script(fails("read"))))
+    refusing = KeyIndexes(ScriptedStore(catalog, Script(fails("read_range"))))
     assert reasons(refusing) == (SkipReason.NO_INDEX, SkipReason.NO_INDEX)
 
 

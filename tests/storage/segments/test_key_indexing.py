@@ -21,6 +21,7 @@ from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.skipping.key_index import entries_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.key_indexing import (
+    RECORDS_MAX,
     IndexedWindow,
     KeyIndexing,
     indexed_batches,
@@ -273,3 +274,22 @@ def test_a_segment_with_very_many_batches_to_watch_has_no_index(batches: int) ->
     indexing.add(made(*(data(i, (b"k", b"v"), producer_id=7) for i in range(batches))))
     segment = replace(a_segment(0, batches - 1), size_bytes=100 * batches)
     assert (indexing.built(segment, FPP) is None) is (batches > 4096)
+
+
+@pytest.mark.parametrize("size_bytes", [10**6, 10**9])
+def test_a_segment_whose_index_would_be_large_beside_it_has_none(size_bytes: int) -> None:
+    indexing = KeyIndexing()
+    window = made("0:a=1")
+    entries = np.arange(50_000, dtype=np.uint64) << np.uint64(40)
+    indexing.add(replace(window, entries=entries, records=50_000))
+    segment = replace(a_segment(0, 49_999), size_bytes=size_bytes)
+    assert (indexing.built(segment, FPP) is None) is (size_bytes == 10**6)
+
+
+def test_a_segment_of_more_records_than_fit_in_memory_has_no_index() -> None:
+    window = made("0:a=1")
+    for records, is_made in ((RECORDS_MAX, True), (RECORDS_MAX + 1, False)):
+        indexing = KeyIndexing()
+        indexing.add(replace(window, records=records))
+        built = indexing.built(replace(a_segment(0, 9), size_bytes=10**9), FPP)
+        assert (built is not None) is is_made
