@@ -126,7 +126,7 @@ class Grown:
 
 def seeds() -> tuple[int, ...]:
     """The seeds of `TIERFOLD_GROWTH_SEEDS`, or six that reach each outcome, one of them legacy."""
-    return seeds_of(SEEDS_VARIABLE, f"7:9,16:17,20:21,23:24,{LEGACY_FROM}:{LEGACY_FROM + 1}")
+    return seeds_of(SEEDS_VARIABLE, f"7:9,16:17,32:33,38:39,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def growing_recipe(seed: int) -> dict[str, Option]:
