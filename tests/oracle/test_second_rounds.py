@@ -22,7 +22,7 @@ REACHED = {
     "horizon waits beside a skipped segment",
 }
 
-VERDICTS = ("by_bloom_filter", "by_key_index", "by_small_gain", "superseded", "no_index")
+ANSWERS = ("by_bloom_filter", "by_key_index", "by_small_gain", "superseded", "no_index")
 
 by_seed = pytest.mark.parametrize("seed", seeds())
 
@@ -87,7 +87,7 @@ def test_each_later_round_asks_the_index_of_every_clean_segment(grown: Grown, se
     for before, done in pairwise(grown.topics[seed].rounds):
         clean = [s for s in before.indexed.segments if s.end_offset < before.oracle_end]
         asked = done.indexed.report["key_indexes"]
-        assert sum(asked[verdict] for verdict in VERDICTS) == len(clean)
+        assert sum(asked[answer] for answer in ANSWERS) == len(clean)
 
 
 def test_all_seeds_together_skip_segments_and_reach_each_outcome(grown: Grown) -> None:
