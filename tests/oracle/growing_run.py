@@ -18,6 +18,7 @@ from typing import Any, Final
 from tests.jobs.commands import Ran, tierfold
 from tests.oracle.fuzz_run import date, seeds_of
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option
+from tests.oracle.leaders_run import first_undecided
 from tests.oracle.recipes import FIRST_PASS_MS, LEGACY_FROM, TS_START_MS, recipe
 from tests.oracle.remote_views import (
     RemoteSegment,
@@ -126,7 +127,7 @@ class Grown:
 
 def seeds() -> tuple[int, ...]:
     """The seeds of `TIERFOLD_GROWTH_SEEDS`, or six that reach each outcome, one of them legacy."""
-    return seeds_of(SEEDS_VARIABLE, f"7:9,16:17,20:21,23:24,{LEGACY_FROM}:{LEGACY_FROM + 1}")
+    return seeds_of(SEEDS_VARIABLE, f"7:9,16:17,32:33,38:39,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def growing_recipe(seed: int) -> dict[str, Option]:
@@ -216,13 +217,13 @@ def _growth_borders(
     """
     grown: list[tuple[int, ...]] = []
     for _ in ROUNDS_MS[1:]:
-        known = _first_undecided(batches, _end(batches, count))
+        known = first_undecided(batches, _end(batches, count))
         middle, more = count + rnd.randint(1, least - 1), least
         while True:
             if count + more > len(batches):
                 return None
             borders = tuple(_end(batches, at) for at in (count, middle, count + more))
-            undecided = _first_undecided(batches, borders[-1])
+            undecided = first_undecided(batches, borders[-1])
             if any(known < border <= undecided for border in borders):
                 break
             more += 1
@@ -247,18 +248,6 @@ def _base_borders(batches: Sequence[Batch], rnd: random.Random) -> tuple[int, ..
             held, limit = 0, rnd.randint(*sizes)
     end = batches[-1]["lastOffset"] + 1
     return tuple(borders) if borders[-1] == end else (*borders, end)
-
-
-def _first_undecided(batches: Sequence[Batch], end: int) -> int:
-    """The first offset of the transactions that are open at `end`; `end`: none is open."""
-    opened: dict[int, int] = {}
-    for batch in batches:
-        if batch["lastOffset"] < end and batch["isTransactional"]:
-            if batch["isControl"]:
-                opened.pop(batch["producerId"], None)
-            else:
-                opened.setdefault(batch["producerId"], batch["baseOffset"])
-    return min(opened.values(), default=end)
 
 
 def _arrive(topic: GrownTopic, number: int) -> None:

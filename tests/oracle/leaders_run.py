@@ -192,11 +192,11 @@ def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
     for end, waiting in zip(covered.ends, covered.waiting, strict=True):
         if waiting and not has_row:
             return False
-        has_row = has_row or _first_undecided(batches, end) >= covered.borders[1]
+        has_row = has_row or first_undecided(batches, end) >= covered.borders[1]
     return True
 
 
-def _first_undecided(batches: Sequence[Batch], end: int) -> int:
+def first_undecided(batches: Sequence[Batch], end: int) -> int:
     """The first offset of the transactions that are open at `end`; `end`: none is open."""
     opened: dict[int, int] = {}
     for batch in batches:
