@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from multiprocessing import get_context
@@ -65,7 +66,8 @@ def summary_of(seeds: Iterable[int]) -> Summary:
 
 
 def _one(seed: int) -> Summary:
-    scenario = played(seed)
+    with _without_warnings():
+        scenario = played(seed)
     return Summary(
         seeds=1,
         steps=len(scenario.trace),
@@ -94,10 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--replay", type=int, metavar="SEED", help="print one scenario instead")
     chosen = parser.parse_args(arguments)
-    # A simulated catalog has no `runs` table, of which each vacuum would warn.
-    logging.getLogger("tierfold").setLevel(logging.ERROR)
     if chosen.replay is not None:
-        scenario = played(chosen.replay)
+        with _without_warnings():
+            scenario = played(chosen.replay)
         _say(*scenario.trace, scenario.failure or "it succeeded")
         return 1 if scenario.failure else 0
     total = NOTHING
@@ -106,6 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"{total.seeds} of {chosen.seeds} seeds, {len(total.failures)} failed")
     _say(str(total))
     return 1 if total.failures else 0
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """A simulated catalog has no `runs` table, of which each vacuum would warn."""
+    logger = logging.getLogger("tierfold")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _say(*lines: str) -> None:
