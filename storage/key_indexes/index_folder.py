@@ -91,7 +91,9 @@ class KeyIndexes:
             for segment_id in segment_ids
             for suffix in (FILTER_SUFFIX, INDEX_SUFFIX)
         }
-        found = [*self._store.list(folder), *self._store.unfinished(folder)]
+        found = [*self._store.list(folder)]
+        if self._store.keeps_empty_folders:  # In a bucket a file is one put, which leaves nothing.
+            found += self._store.unfinished(folder)
         gone = [entry.key for entry in found if entry.key not in kept]
         for name in () if is_dry_run else gone:
             self._store.delete(name)
