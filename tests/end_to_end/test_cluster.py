@@ -37,6 +37,7 @@ from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
 from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded
 from tierfold.jobs.sources.segment_source import KafkaSegments
 from tierfold.storage.segments.segment_reader import Batch, read_segment
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 
 NOW = ("--now", "1800000000000")
 LARGE_SEGMENTS = 12
@@ -277,9 +278,11 @@ def test_a_task_that_runs_twice_publishes_once(
     submitted = cluster.submitted(archive, *job)
     try:
         awaited("a task", lambda: _reading(cluster, made) or None)
-        slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, made), 0.002)
+        # Not a key index, of which the twin writes another one for its own segment.
+        tier = made / TIER_FOLDER
+        slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, tier), 0.002)
         signalled(slow, signal.SIGSTOP)
-        held = in_hand(slow, made)
+        held = in_hand(slow, tier)
         awaited("another that writes the same", lambda: _has_twin(made, held), 0.002)
         signalled(slow, signal.SIGCONT)
         done = submitted.ended()
