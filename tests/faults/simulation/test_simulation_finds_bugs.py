@@ -284,7 +284,7 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (all_live_segments_are_given_up, 2018, 100, "is part of the log"),
         (where_the_old_history_ended_is_kept, 2018, 400, _NOT_OUT),
         (commits_bear_the_start_of_the_run, 2000, 20, "bears the time"),
-        (an_unanswered_completion_counts, 2091, 400, "is not there"),
+        (an_unanswered_completion_counts, 2280, 400, "is not there"),
         (every_unfinished_upload_is_ours, 2009, 400, "a broker's upload of"),
         (running_uploads_are_aborted, 2028, 300, "upload of"),
     ],
