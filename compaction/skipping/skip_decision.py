@@ -3,9 +3,9 @@
 A segment below the first dirty offset supersedes nothing. So its keys need not be read unless a
 competing record may have one of them, and it need not be rewritten unless a batch of it changes.
 
-    answer_for     do its keys have to be read?           by the Bloom filter and the key index
-    why_rewritten  does a batch of it change otherwise?   by its facts, once transactions are known
-    kept_apart     the groups of a round, without segments that stay as they are
+    answer_for   do its keys have to be read?          by the Bloom filter and the key index
+    may_change   may a batch of it change otherwise?   by its facts, once transactions are known
+    kept_apart   the groups of a round, without segments that stay as they are
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from tierfold.compaction.skipping.segment_facts import SegmentFacts
 COMPETING_MAX: Final = 2_000_000
 """Competing keys of a round for which indexes are consulted. More are rare, and nearly every
 segment has one of so many."""
-
 
 _TOMBSTONE: Final = np.uint64(1)
 

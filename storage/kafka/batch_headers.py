@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.record_retention import is_emptied
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import (
     BATCH_HEADER_BYTES,
@@ -126,6 +127,17 @@ class BatchHeads:
         """From when on the batch's tombstones and markers may go; `NO_HORIZON` where unset."""
         horizon_ms = np.where(self.has_delete_horizon, self.base_timestamp_ms, NO_HORIZON)
         return horizon_ms.astype(np.int64)
+
+    @property
+    def is_emptied(self) -> NDArray[np.bool_]:
+        """Already in the form of a batch that must stay without its records."""
+        return is_emptied(
+            is_legacy=self.is_legacy,
+            size_bytes=self.size_bytes,
+            codec=self.codec,
+            has_delete_horizon=self.has_delete_horizon,
+            base_timestamp_ms=self.base_timestamp_ms,
+        )
 
     def _flag(self, bit: int) -> NDArray[np.bool_]:
         return (self.attributes & bit).astype(np.bool_)

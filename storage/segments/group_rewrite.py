@@ -33,7 +33,6 @@ from tierfold.compaction.cleaning.record_retention import (
     Retention,
     decide_retention,
     earliest_due_ms,
-    is_emptied,
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
@@ -275,13 +274,7 @@ def _retention(
         producer_epoch=heads.producer_epoch,
         is_control=heads.is_control,
         is_legacy=heads.is_legacy,
-        is_emptied=is_emptied(
-            is_legacy=heads.is_legacy,
-            size_bytes=heads.size_bytes,
-            codec=heads.codec,
-            has_delete_horizon=heads.has_delete_horizon,
-            base_timestamp_ms=heads.base_timestamp_ms,
-        ),
+        is_emptied=heads.is_emptied,
         horizon_ms=heads.delete_horizon_ms,
         record_batch=records.batch,
         has_key=records.key_bytes >= 0,

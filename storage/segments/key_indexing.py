@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.record_retention import is_emptied
 from tierfold.compaction.cleaning.transactions import DATA
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_HORIZON
@@ -102,13 +101,6 @@ def indexed_batches(data: NDArray[np.uint8], *, where: str) -> IndexedWindow | N
 
 def _watched(heads: BatchHeads, types: NDArray[np.int16]) -> WatchedBatches:
     rows = np.flatnonzero(heads.is_transactional | heads.is_control | (heads.count == 0))
-    emptied = is_emptied(
-        is_legacy=heads.is_legacy,
-        size_bytes=heads.size_bytes,
-        codec=heads.codec,
-        has_delete_horizon=heads.has_delete_horizon,
-        base_timestamp_ms=heads.base_timestamp_ms,
-    )
     kinds = np.where(heads.is_control, types, DATA).astype(np.int16)
     return WatchedBatches(
         base_offset=heads.base_offset[rows],
@@ -120,7 +112,7 @@ def _watched(heads: BatchHeads, types: NDArray[np.int16]) -> WatchedBatches:
         is_transactional=heads.is_transactional[rows],
         is_control=heads.is_control[rows],
         has_records=heads.count[rows] > 0,
-        is_emptied=emptied[rows],
+        is_emptied=heads.is_emptied[rows],
     )
 
 

@@ -22,7 +22,13 @@ from tests.oracle.recipes import (
     recipe,
     uploads_below_stable,
 )
-from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_remote
+from tests.oracle.remote_views import (
+    RemoteSegment,
+    all_segments,
+    live_segments,
+    to_local,
+    to_remote,
+)
 from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
@@ -275,14 +281,7 @@ def _passed(
     # Kafka's cleaner throws if the dirty region starts above the end of the cleanable one. If
     # tierfold found nothing to do, Kafka gets the whole log; any change would be a difference.
     is_first = number == 0 and report["outcome"] == "compacted"
-    segments = tuple(
-        RemoteSegment(
-            start_offset=segment["start_offset"],
-            end_offset=segment["end_offset"],
-            log=Path(segment["log"]),
-        )
-        for segment in status["segments"]
-    )
+    segments = live_segments(status)
     oracle = folder / "oracle" / name
     source = topic.passes[-1].oracle if topic.passes else topic.before
     first_dirty = _first_dirty(topic.seed) if is_first else 0

@@ -23,6 +23,7 @@ from tests.oracle.recipes import FIRST_PASS_MS, LEGACY_FROM, TS_START_MS, recipe
 from tests.oracle.remote_views import (
     RemoteSegment,
     epochs_until,
+    live_segments,
     partition_folder,
     to_local,
     upload,
@@ -279,14 +280,7 @@ def _outcome(
     entries: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> Outcome:
     report, status = entries
-    segments = tuple(
-        RemoteSegment(
-            start_offset=segment["start_offset"],
-            end_offset=segment["end_offset"],
-            log=Path(segment["log"]),
-        )
-        for segment in status["segments"]
-    )
+    segments = live_segments(status)
     view = to_local(segments, folder / f"{topic.name}-0")
     return Outcome(
         report=report,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
 _COPIED: Final = ("log", "index", "timeindex", "txnindex")
@@ -107,6 +107,18 @@ def all_segments(folder: Path, end_offset: int) -> list[RemoteSegment]:
         RemoteSegment(start_offset=start, end_offset=end, log=log)
         for start, end, log in zip(starts, ends, logs, strict=True)
     ]
+
+
+def live_segments(status: Mapping[str, Any]) -> tuple[RemoteSegment, ...]:
+    """The live segments that an entry of `tierfold status --json` names, in offset order."""
+    return tuple(
+        RemoteSegment(
+            start_offset=segment["start_offset"],
+            end_offset=segment["end_offset"],
+            log=Path(segment["log"]),
+        )
+        for segment in status["segments"]
+    )
 
 
 def topic_id_of(folder: Path) -> str:

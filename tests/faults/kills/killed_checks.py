@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from tests.faults.kills.killed_logs import Newest, WrittenTier
 from tests.jobs.commands import tierfold
 from tests.oracle.kafka_lab import Batch, KafkaLab
-from tests.oracle.remote_views import RemoteSegment, to_local
+from tests.oracle.remote_views import live_segments, to_local
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.storage.catalog.rows import rows_read
 from tierfold.storage.tiers.local_tiered_storage import NAMES, partition_folder
@@ -110,15 +110,7 @@ class Examiner:
         """Return the newest committed record per key, read by Kafka's own classes."""
         view = self.scratch / f"{key.topic}-{key.partition}"
         shutil.rmtree(view, ignore_errors=True)
-        segments = [
-            RemoteSegment(
-                start_offset=segment["start_offset"],
-                end_offset=segment["end_offset"],
-                log=Path(segment["log"]),
-            )
-            for segment in entry["segments"]
-        ]
-        to_local(segments, view)
+        to_local(live_segments(entry), view)
         return newest_of(self.lab, view)
 
 
