@@ -17,7 +17,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_columns import NO_VERSIONS, KeyColumns, Versions, taken
+from tierfold.compaction.cleaning.key_columns import (
+    NO_VERSIONS,
+    KeyColumns,
+    PartedKeys,
+    Versions,
+    taken,
+)
 
 HEADER: Final = struct.Struct("<qqqq")
 
@@ -91,8 +97,7 @@ def arrays_in(data: bytes, at: int, *layout: tuple[type[np.generic], int]) -> li
 
 
 def blocks_of(
-    ordered: KeyColumns,
-    part_starts: NDArray[np.int64],
+    keys: PartedKeys,
     superseded: NDArray[np.bool_],
     *,
     buckets: int,
@@ -101,31 +106,31 @@ def blocks_of(
 ) -> Iterator[tuple[int, KeyBlock]]:
     """For each bucket with any, the entries that no other entry of their segment supersedes.
 
-    `ordered` and `part_starts` come from `ordered_by_part` with `buckets * parts_per_bucket(...)`
-    parts; `superseded` has shape (entries,). A bucket of more than `block_bytes` becomes several
-    blocks. All entries of a part are in one of them, so that their order does not matter.
+    `keys` have `buckets * parts_per_bucket(buckets)` parts; `superseded` has shape (entries,). A
+    bucket of more than `block_bytes` becomes several blocks. All entries of a part are in one of
+    them, so that their order does not matter.
     """
-    step, key_at = parts_per_bucket(buckets), ordered.key_at
+    step, key_at = parts_per_bucket(buckets), keys.columns.key_at
+    rows, starts = keys.rows_by_part(~superseded)
     for bucket in range(buckets):
-        starts = part_starts[bucket * step : (bucket + 1) * step + 1]
-        rows = int(starts[0]) + np.flatnonzero(~superseded[int(starts[0]) : int(starts[-1])])
-        for piece in _cut(rows, ordered.key_bytes[rows], starts, block_bytes):
-            columns = taken(ordered, piece, key_at)
+        ends = starts[bucket * step : (bucket + 1) * step + 1]
+        here = rows[int(ends[0]) : int(ends[-1])]
+        for piece in _cut(here, keys.columns.key_bytes[here], ends - ends[0], block_bytes):
+            columns = taken(keys.columns, piece, key_at)
             yield bucket, KeyBlock(columns=columns, competes_from=competes_from)
 
 
 def _cut(
     rows: NDArray[np.int64],
     key_bytes: NDArray[np.int32],
-    starts: NDArray[np.int64],
+    part_ends: NDArray[np.int64],
     block_bytes: int,
 ) -> list[NDArray[np.int64]]:
     """`rows` in pieces of whole parts, of at most `block_bytes` unless one part has more."""
     sizes = np.concatenate(([0], np.cumsum(key_bytes, dtype=np.int64)))
     sizes += _ENTRY_BYTES * np.arange(len(sizes))
     cuts = [0]
-    ends = np.searchsorted(rows, starts[1:] if sizes[-1] > block_bytes else starts[:0])
-    for before, end in pairwise(ends):
+    for before, end in pairwise(part_ends if sizes[-1] > block_bytes else ()):
         if sizes[end] - sizes[cuts[-1]] > block_bytes:
             cuts.append(int(before))
     pieces = [rows[start:end] for start, end in pairwise([*cuts, len(rows)])]

@@ -1,8 +1,9 @@
 """The keys of many records as columns, ordered so that a hash table over them fits the cache.
 
-One big hash table over scattered keys costs a cache miss per record. So the keys are gathered and
-ordered into parts by the top bits of their hash. Each part gets its own small table, and the parts
-of a bucket, end to end, are the block that is shuffled.
+One big hash table over scattered keys costs a cache miss per record. So the keys of each window are
+gathered into parts, by the top bits of their hash, while the window is in the cache. Each part of
+all windows gets its own small table, and the parts of a bucket, end to end, are the block that is
+shuffled.
 """
 
 from __future__ import annotations
@@ -73,24 +74,50 @@ _EMPTY: Final = KeyColumns(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartedKeys:
+    """Keyed records of consecutive windows; the entries of each window are ordered by part."""
+
+    columns: KeyColumns
+    starts: NDArray[np.int64]
+    """Shape (windows, parts + 1): part p of window w has the entries from `[w, p]` to `[w, p + 1]`,
+    in record order."""
+
+    def rows_by_part(self, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The chosen entries in a stable order by part, and where each part starts among them.
+
+        `chosen` has shape (entries,), and the starts have shape (parts + 1,).
+        """
+        rows = np.empty(int(np.count_nonzero(chosen)), np.int64)
+        starts = np.zeros(self.starts.shape[1], np.int64)
+        _rows_by_part(self.starts, chosen, rows, starts)
+        return rows, starts
+
+
 def gathered(
     body: NDArray[np.uint8],
     key_at: NDArray[np.int64],
     key_bytes: NDArray[np.int32],
     chosen: NDArray[np.bool_],
-) -> KeyColumns:
-    """The keys of the chosen records, in record order; record i has ordinal i.
+    parts: int,
+) -> PartedKeys:
+    """The keys of the chosen records of a window, by `part_of(hash, parts)`; record i has ordinal i.
 
     `key_at`, `key_bytes` and `chosen` have shape (records,); the keys are in `body`. Every chosen
     record must have a key (`key_bytes` ≥ 0).
     """
-    rows = np.flatnonzero(chosen)
-    lengths = key_bytes[rows]
-    hash_ = np.empty(len(rows), np.uint64)
-    keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
-    _gather(body, key_at[rows], lengths, hash_, keys)
-    return KeyColumns(
-        hash=hash_, ordinal=rows.astype(np.uint32), key_bytes=lengths, keys=keys
+    hash_, ordinal, lengths, keys, starts = _gather(body, key_at, key_bytes, chosen, parts)
+    columns = KeyColumns(hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys)
+    return PartedKeys(columns=columns, starts=starts.reshape(1, -1))
+
+
+def joined_windows(windows: Sequence[PartedKeys], parts: int) -> PartedKeys:
+    """The entries of windows that follow each other and have the same parts."""
+    ends = np.cumsum([0] + [len(window.columns) for window in windows])
+    starts = [window.starts + end for window, end in zip(windows, ends[:-1], strict=True)]
+    return PartedKeys(
+        columns=joined([window.columns for window in windows]),
+        starts=np.concatenate([np.empty((0, parts + 1), np.int64), *starts]),
     )
 
 
@@ -113,13 +140,11 @@ def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
     )
 
 
-def ordered_by_part(columns: KeyColumns, parts: int) -> tuple[KeyColumns, NDArray[np.int64]]:
-    """The entries in a stable order by `part_of(hash, parts)`, and each part's start.
-
-    The starts have shape (parts + 1,).
-    """
+def ordered_by_part(columns: KeyColumns, parts: int) -> PartedKeys:
+    """The entries in a stable order by `part_of(hash, parts)`, as one window."""
     order, starts = _part_order(columns.hash, parts)
-    return taken(columns, order, columns.key_at), starts
+    ordered = taken(columns, order, columns.key_at)
+    return PartedKeys(columns=ordered, starts=starts.reshape(1, -1))
 
 
 def taken(
@@ -144,13 +169,45 @@ def taken(
 
 @numba.njit(cache=True, nogil=True)
 def _gather(
-    body: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, hash_: np.ndarray, keys: np.ndarray
+    body: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray, chosen: np.ndarray, parts: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    found = np.empty(len(chosen), np.uint64)
+    starts = np.zeros(parts + 1, np.int64)
+    bytes_before = np.zeros(parts + 1, np.int64)
+    for i in range(len(chosen)):
+        if chosen[i]:
+            found[i] = hash_key(body, key_at[i], key_bytes[i])
+            after = part_of(found[i], parts) + 1
+            starts[after] += 1
+            bytes_before[after] += key_bytes[i]
+    for part in range(parts):
+        starts[part + 1] += starts[part]
+        bytes_before[part + 1] += bytes_before[part]
+    hash_, ordinal = np.empty(starts[parts], np.uint64), np.empty(starts[parts], np.uint32)
+    lengths, keys = np.empty(starts[parts], np.int32), np.empty(bytes_before[parts], np.uint8)
+    place = starts[:-1].copy()
+    for i in range(len(chosen)):
+        if chosen[i]:
+            part = part_of(found[i], parts)
+            to = place[part]
+            hash_[to], ordinal[to], lengths[to] = found[i], i, key_bytes[i]
+            place[part] += 1
+            bytes_before[part] = _copy(body, key_at[i], key_bytes[i], keys, bytes_before[part])
+    return hash_, ordinal, lengths, keys, starts
+
+
+@numba.njit(cache=True, nogil=True)
+def _rows_by_part(
+    starts: np.ndarray, chosen: np.ndarray, rows: np.ndarray, starts_chosen: np.ndarray
 ) -> None:
     to = 0
-    for i in range(len(lengths)):
-        at, length = key_at[i], lengths[i]
-        hash_[i] = hash_key(body, at, length)
-        to = _copy(body, at, length, keys, to)
+    for part in range(starts.shape[1] - 1):
+        for window in range(starts.shape[0]):
+            for i in range(starts[window, part], starts[window, part + 1]):
+                if chosen[i]:
+                    rows[to] = i
+                    to += 1
+        starts_chosen[part + 1] = to
 
 
 @numba.njit(cache=True, nogil=True)

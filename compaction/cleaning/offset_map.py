@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.key_blocks import KeyBlock
-from tierfold.compaction.cleaning.key_columns import KeyColumns, joined
+from tierfold.compaction.cleaning.key_columns import KeyColumns, PartedKeys, joined
 from tierfold.compaction.cleaning.key_hash import part_of, same_key
 
 SUPERSEDED: Final = np.uint8(1)
@@ -49,14 +49,12 @@ class Ordinals(NamedTuple):
     superseding: NDArray[np.uint32]
 
 
-def superseded_in_segment(
-    ordered: KeyColumns, part_starts: NDArray[np.int64], competes_from: int
-) -> Superseded:
+def superseded_in_segment(keys: PartedKeys, competes_from: int) -> Superseded:
     """Which entries of one segment another entry of it supersedes.
 
     Entries with an ordinal at or above `competes_from` compete; if versions decide, all do.
     """
-    return _superseded(ordered, ordered.ordinal >= competes_from, part_starts.reshape(1, -1))
+    return _superseded(keys.columns, keys.columns.ordinal >= competes_from, keys.starts)
 
 
 def superseded_in_bucket(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list[Ordinals]:

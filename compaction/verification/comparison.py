@@ -186,13 +186,14 @@ def _matches(before: LatestValues, now: LatestValues) -> NDArray[np.int64]:
     """Shape (len(now),): the entry of `before` with the same key; −1: none."""
     # Versions have already decided, and a side without entries has none, so they are dropped.
     keys = joined([replace(side.keys, versions=None) for side in (before, now)])
-    ordered, starts = ordered_by_part(numbered(keys), PARTS_AT_LEAST)
+    parted = ordered_by_part(numbered(keys), PARTS_AT_LEAST)
+    ordered = parted.columns
     match = np.full(len(now), -1, np.int64)
     _match(
         (ordered.hash, ordered.key_bytes, ordered.key_at, ordered.keys),
         ordered.ordinal.astype(np.int64),
         len(before),
-        starts,
+        parted.starts,
         match,
     )
     return match
@@ -212,9 +213,9 @@ def _match(
     """
     hash_, key_bytes, key_at, body = keys
     table = np.empty(16, np.int64)
-    for part in range(len(starts) - 1):
-        table, mask = empty_table(table, starts.reshape(1, -1), part)
-        for i in range(starts[part], starts[part + 1]):
+    for part in range(starts.shape[1] - 1):
+        table, mask = empty_table(table, starts, part)
+        for i in range(starts[0, part], starts[0, part + 1]):
             slot = hash_[i] & mask
             while table[slot] >= 0:
                 other = table[slot]

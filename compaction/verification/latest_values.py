@@ -21,6 +21,7 @@ from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST, arrays_in
 from tierfold.compaction.cleaning.key_columns import (
     NO_VERSIONS,
     KeyColumns,
+    PartedKeys,
     Versions,
     gathered,
     joined,
@@ -93,8 +94,11 @@ def latest_in_window(
     `offset` and `chosen` have shape (records,); keys and values are in `body`. `versions` are those
     of the chosen records; None: offsets decide.
     """
-    columns = gathered(body, keys.at, keys.size_bytes, chosen)
-    kept = _latest_of_each(replace(columns, versions=versions))
+    found = gathered(body, keys.at, keys.size_bytes, chosen, PARTS_AT_LEAST)
+    if versions is not None:
+        nth = np.cumsum(chosen) - 1
+        versions = versions[nth[found.columns.ordinal]]
+    kept = _latest_of_each(replace(found, columns=replace(found.columns, versions=versions)))
     rows = kept.ordinal
     return LatestValues(
         keys=numbered(kept),
@@ -113,16 +117,16 @@ def latest_of(pieces: Sequence[LatestValues]) -> LatestValues:
         value_bytes=np.concatenate([piece.value_bytes for piece in every]),
         digest=np.concatenate([piece.digest for piece in every]),
     )
-    return together.taken(_latest_of_each(together.keys))
+    return together.taken(_latest_of_each(ordered_by_part(together.keys, PARTS_AT_LEAST)))
 
 
 def in_buckets(latest: LatestValues, buckets: int) -> Iterator[tuple[int, LatestValues]]:
     """The entries of each bucket that has any; a key is always in the same bucket."""
-    ordered, starts = ordered_by_part(latest.keys, buckets)
-    key_at = ordered.key_at
+    ordered = ordered_by_part(latest.keys, buckets)
+    key_at, starts = ordered.columns.key_at, ordered.starts[0]
     for bucket in np.flatnonzero(np.diff(starts)):
         rows = np.arange(starts[bucket], starts[bucket + 1])
-        yield int(bucket), latest.taken(taken(ordered, rows, key_at))
+        yield int(bucket), latest.taken(taken(ordered.columns, rows, key_at))
 
 
 def serialize_latest(latest: LatestValues) -> bytes:
@@ -166,11 +170,10 @@ def deserialize_latest(data: bytes) -> LatestValues:
     )
 
 
-def _latest_of_each(columns: KeyColumns) -> KeyColumns:
+def _latest_of_each(keys: PartedKeys) -> KeyColumns:
     """The entries that no other entry of their key supersedes, ordered by part."""
-    ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
-    superseded = superseded_in_segment(ordered, starts, 0).superseded
-    return taken(ordered, np.flatnonzero(~superseded), ordered.key_at)
+    rows, _ = keys.rows_by_part(~superseded_in_segment(keys, 0).superseded)
+    return taken(keys.columns, rows, keys.columns.key_at)
 
 
 def numbered(columns: KeyColumns) -> KeyColumns:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, blocks_of, parts_per_bucket
-from tierfold.compaction.cleaning.key_columns import KeyColumns, gathered, joined, ordered_by_part
+from tierfold.compaction.cleaning.key_columns import PartedKeys, gathered, joined_windows
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_segment
 from tierfold.compaction.cleaning.record_retention import is_plain
 from tierfold.compaction.cleaning.transactions import (
@@ -182,7 +182,7 @@ class _ScannedWindow:
     """The scan of one window of a segment."""
 
     txn_batches: TransactionBatches
-    keys: KeyColumns
+    keys: PartedKeys
     """Numbered from the segment's first record."""
     first_competing: int | None
     """The number within the segment of the first record at or above `first_dirty`."""
@@ -210,11 +210,14 @@ def _scanned_window(
     competing = np.flatnonzero(is_dirty)
     may_compete = (~heads.is_control & ~is_aborted)[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
-    keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
-    versions, malformed = order.versions.versions_of(records, keys.ordinal)
+    parts = order.buckets * parts_per_bucket(order.buckets)
+    keys = gathered(records.body, records.key_at, records.key_bytes, chosen, parts)
+    columns = keys.columns
+    versions, malformed = order.versions.versions_of(records, columns.ordinal)
+    columns = replace(columns, versions=versions).numbered_from(window.first_record)
     return _ScannedWindow(
         txn_batches=txn_batches,
-        keys=replace(keys, versions=versions).numbered_from(window.first_record),
+        keys=replace(keys, columns=columns),
         first_competing=window.first_record + int(competing[0]) if len(competing) else None,
         records_end=window.records_end,
         record_bytes=int((records.end - records.start).sum()),
@@ -244,7 +247,7 @@ class _Keys:
     """The keys of windows, in order, which become blocks a stretch at a time.
 
     Held per key: 16 bytes (hash, ordinal, length; 25 with versions) and the key itself; while a
-    stretch is ordered all of it twice, and 24 bytes more. Held per record: one byte of bits.
+    stretch is joined all of it twice, and 24 bytes more. Held per record: one byte of bits.
     Measured (`tests.bench.memory`) with keys of 24 bytes: at most 138 bytes per record in all.
     """
 
@@ -253,7 +256,7 @@ class _Keys:
         self.own_bits: list[NDArray[np.uint8]] = []
         """One array per stretch."""
         self._buckets = buckets
-        self._pieces: list[KeyColumns] = []
+        self._windows: list[PartedKeys] = []
         self._held = self._held_bytes = 0
         self._competes_from: int | None = None
         self._stretch_start = 0
@@ -264,26 +267,25 @@ class _Keys:
         if self._competes_from is None:
             self._competes_from = found.first_competing
         self._records_end = found.records_end
-        self._pieces.append(found.keys)
-        self._held += len(found.keys)
-        self._held_bytes += len(found.keys.keys)
+        self._windows.append(found.keys)
+        self._held += len(found.keys.columns)
+        self._held_bytes += len(found.keys.columns.keys)
         if self._held >= KEYS_MAX or self._held_bytes >= KEY_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:
         """Make blocks of the stretch, and set the bits of its records."""
-        columns = joined(self._pieces)
-        self._pieces.clear()
+        keys = joined_windows(self._windows, self._buckets * parts_per_bucket(self._buckets))
+        self._windows.clear()
         self._held = self._held_bytes = 0
-        ordered, starts = ordered_by_part(columns, self._buckets * parts_per_bucket(self._buckets))
-        del columns
         competes_from = self._records_end if self._competes_from is None else self._competes_from
-        superseded, superseding = superseded_in_segment(ordered, starts, competes_from)
+        superseded, superseding = superseded_in_segment(keys, competes_from)
+        ordinal = keys.columns.ordinal - np.uint32(self._stretch_start)
         bits = np.zeros(self._records_end - self._stretch_start, np.uint8)
-        bits[ordered.ordinal[superseded] - self._stretch_start] = SUPERSEDED
-        bits[ordered.ordinal[superseding] - self._stretch_start] = SUPERSEDING
+        bits[ordinal[superseded]] = SUPERSEDED
+        bits[ordinal[superseding]] = SUPERSEDING
         self.own_bits.append(bits)
         self._stretch_start = self._records_end
         self.blocks += blocks_of(
-            ordered, starts, superseded, buckets=self._buckets, competes_from=competes_from
+            keys, superseded, buckets=self._buckets, competes_from=competes_from
         )

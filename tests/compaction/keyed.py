@@ -8,7 +8,14 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from tierfold.compaction.cleaning.key_columns import KeyColumns, gathered
+from tierfold.compaction.cleaning.key_columns import (
+    KeyColumns,
+    PartedKeys,
+    gathered,
+    joined_windows,
+    ordered_by_part,
+    taken,
+)
 
 TRICKY: Final = (
     b"",
@@ -35,19 +42,30 @@ maybe_keys = keys | st.none()
 """None: a record without a key."""
 
 
-def columns_of(
-    record_keys: Sequence[bytes | None], *, first_ordinal: int = 0, gap: bytes = b"#"
-) -> KeyColumns:
-    """The keyed records' columns; in the body, `gap` stands for the fields before each key."""
+def gathered_in(record_keys: Sequence[bytes | None], parts: int, gap: bytes = b"#") -> PartedKeys:
+    """The keyed records of one window; in its body, `gap` stands for the fields before each key."""
     body = b"".join(gap + (key or b"") for key in record_keys)
     lengths = np.array([-1 if key is None else len(key) for key in record_keys], np.int32)
     sizes = np.maximum(lengths, 0).astype(np.int64) + len(gap)
-    return gathered(
-        np.frombuffer(body, np.uint8),
-        np.cumsum(sizes) - sizes + len(gap),
-        lengths,
-        lengths >= 0,
-    ).numbered_from(first_ordinal)
+    key_at = np.cumsum(sizes) - sizes + len(gap)
+    return gathered(np.frombuffer(body, np.uint8), key_at, lengths, lengths >= 0, parts)
+
+
+def columns_of(
+    record_keys: Sequence[bytes | None], *, first_ordinal: int = 0, gap: bytes = b"#"
+) -> KeyColumns:
+    """The keyed records' columns, in record order."""
+    return gathered_in(record_keys, 1, gap).columns.numbered_from(first_ordinal)
+
+
+def in_windows(columns: KeyColumns, window: int, parts: int) -> PartedKeys:
+    """The entries, so many to a window."""
+    rows = np.arange(len(columns))
+    windows = [
+        ordered_by_part(taken(columns, rows[at : at + window], columns.key_at), parts)
+        for at in range(0, len(columns), window)
+    ]
+    return joined_windows(windows, parts)
 
 
 def keys_of(columns: KeyColumns) -> list[bytes]:

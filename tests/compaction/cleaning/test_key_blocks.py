@@ -64,16 +64,16 @@ def test_a_block_is_serialized_as_its_columns_end_to_end() -> None:
 def test_blocks_hold_the_entries_that_are_not_superseded(
     record_keys: list[bytes], buckets: int, data: st.DataObject
 ) -> None:
-    ordered, starts = ordered_by_part(columns_of(record_keys), buckets * parts_per_bucket(buckets))
+    ordered = ordered_by_part(columns_of(record_keys), buckets * parts_per_bucket(buckets))
     count = len(record_keys)
     lost = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
-    found = list(blocks_of(ordered, starts, lost, buckets=buckets, competes_from=5))
+    found = list(blocks_of(ordered, lost, buckets=buckets, competes_from=5))
     entries = [
         (int(ordinal), key, bucket)
         for bucket, block in found
         for ordinal, key in zip(block.columns.ordinal, keys_of(block.columns), strict=True)
     ]
-    alive = sorted(int(ordinal) for ordinal in ordered.ordinal[~lost])
+    alive = sorted(int(ordinal) for ordinal in ordered.columns.ordinal[~lost])
     assert sorted(ordinal for ordinal, _, _ in entries) == alive
     assert all(record_keys[ordinal] == key for ordinal, key, _ in entries)
     bucket_of = {key: bucket for _, key, bucket in entries}
@@ -87,11 +87,11 @@ def test_a_large_bucket_becomes_blocks_of_whole_parts(
     record_keys: list[bytes], buckets: int, block_bytes: int
 ) -> None:
     parts = buckets * parts_per_bucket(buckets)
-    ordered, starts = ordered_by_part(columns_of(record_keys), parts)
+    ordered = ordered_by_part(columns_of(record_keys), parts)
     stays = np.zeros(len(record_keys), np.bool_)
     wanted = {"buckets": buckets, "competes_from": 0}
-    whole = list(blocks_of(ordered, starts, stays, **wanted))
-    cut = list(blocks_of(ordered, starts, stays, **wanted, block_bytes=block_bytes))
+    whole = list(blocks_of(ordered, stays, **wanted))
+    cut = list(blocks_of(ordered, stays, **wanted, block_bytes=block_bytes))
     entries, together = (
         [(bucket, int(at)) for bucket, block in blocks for at in block.columns.ordinal]
         for blocks in (whole, cut)
@@ -107,17 +107,17 @@ def test_a_large_bucket_becomes_blocks_of_whole_parts(
 
 def test_blocks_are_cut_no_smaller_than_needed() -> None:
     record_keys = [b"%08d" % i for i in range(4000)]
-    ordered, starts = ordered_by_part(columns_of(record_keys), 64)
+    ordered = ordered_by_part(columns_of(record_keys), 64)
     stays = np.zeros(4000, np.bool_)
     found = list(
-        blocks_of(ordered, starts, stays, buckets=1, competes_from=0, block_bytes=4000 * 33 // 2)
+        blocks_of(ordered, stays, buckets=1, competes_from=0, block_bytes=4000 * 33 // 2)
     )
     assert len(found) in (2, 3)
 
 
 def test_the_first_ordinal_is_the_lowest_though_parts_are_out_of_order() -> None:
     columns = columns_of([b"b", b"a", b"c"], first_ordinal=7)
-    backwards, _ = ordered_by_part(columns, 64)
+    backwards = ordered_by_part(columns, 64).columns
     assert KeyBlock(columns=backwards, competes_from=0).first_ordinal == 7
     nothing = KeyBlock(columns=columns_of([]), competes_from=0)
     assert nothing.first_ordinal == 0

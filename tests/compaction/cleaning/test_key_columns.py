@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import TRICKY, columns_of, keys, keys_of, maybe_keys
+from tests.compaction.keyed import TRICKY, columns_of, gathered_in, in_windows, keys, keys_of, maybe_keys
 from tierfold.compaction.cleaning.key_columns import joined, ordered_by_part, taken
 from tierfold.compaction.cleaning.key_hash import hash_key, part_of, same_key
 
@@ -60,17 +60,44 @@ def test_joining_lays_the_pieces_end_to_end(pieces: list[list[bytes]]) -> None:
     assert columns.ordinal.tolist() == [i for piece in pieces for i in range(len(piece))]
 
 
+@given(st.lists(maybe_keys, max_size=40), st.integers(1, 70))
+def test_gathered_keys_are_in_a_stable_order_by_part(
+    record_keys: list[bytes | None], parts: int
+) -> None:
+    found = gathered_in(record_keys, parts)
+    expected = ordered_by_part(columns_of(record_keys), parts)
+    assert keys_of(found.columns) == keys_of(expected.columns)
+    assert found.columns.hash.tolist() == expected.columns.hash.tolist()
+    assert found.columns.ordinal.tolist() == expected.columns.ordinal.tolist()
+    assert found.starts.tolist() == expected.starts.tolist()
+
+
 @given(st.lists(keys, max_size=40), st.integers(1, 70))
 def test_ordering_by_part_is_stable_and_returns_the_starts(
     record_keys: list[bytes], parts: int
 ) -> None:
     columns = columns_of(record_keys)
-    ordered, starts = ordered_by_part(columns, parts)
+    ordered = ordered_by_part(columns, parts)
     part = [int(part_of(hash_, parts)) for hash_ in columns.hash]
     order = sorted(range(len(record_keys)), key=lambda i: part[i])
-    assert ordered.ordinal.tolist() == order
-    assert keys_of(ordered) == [record_keys[i] for i in order]
-    assert starts.tolist() == [sum(p < edge for p in part) for edge in range(parts + 1)]
+    assert ordered.columns.ordinal.tolist() == order
+    assert keys_of(ordered.columns) == [record_keys[i] for i in order]
+    assert ordered.starts.tolist() == [[sum(p < edge for p in part) for edge in range(parts + 1)]]
+
+
+@given(st.lists(keys, max_size=40), st.integers(1, 9), st.integers(1, 70), st.data())
+def test_rows_of_all_windows_come_in_a_stable_order_by_part(
+    record_keys: list[bytes], window: int, parts: int, data: st.DataObject
+) -> None:
+    count = len(record_keys)
+    columns = columns_of(record_keys)
+    parted = in_windows(columns, window, parts)
+    wanted = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    rows, starts = parted.rows_by_part(np.array(wanted, np.bool_)[parted.columns.ordinal])
+    chosen = [i for i in range(count) if wanted[i]]
+    part = {i: int(part_of(columns.hash[i], parts)) for i in chosen}
+    assert parted.columns.ordinal[rows].tolist() == sorted(chosen, key=part.__getitem__)
+    assert starts.tolist() == [sum(p < edge for p in part.values()) for edge in range(parts + 1)]
 
 
 @given(st.lists(keys, min_size=1, max_size=20), st.data())

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import TRICKY, columns_of, maybe_keys
+from tests.compaction.keyed import TRICKY, columns_of, in_windows, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
     BLOCK_BYTES,
     KeyBlock,
@@ -41,6 +41,8 @@ class Case:
     buckets: int = 1
     stretch: int = 1000
     """So many records of a segment go into a block."""
+    window: int = 1000
+    """So many keys of a stretch are in a window."""
     block_bytes: int = BLOCK_BYTES
     hash_mask: int = EVERY_BIT
     versions: tuple[int | None, ...] | None = None
@@ -114,17 +116,13 @@ def superseded_by_reduce(
     for number, segment in enumerate(case.segments):
         competes_from = min(max(case.first_dirty - starts[number], 0), len(segment))
         for columns in stretches(case, number):
-            ordered, part_starts = ordered_by_part(columns, case.buckets * parts)
-            own = superseded_in_segment(ordered, part_starts, competes_from)
-            superseded += [
-                starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.superseded]
-            ]
-            superseding |= {
-                starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.superseding]
-            }
+            parted = in_windows(columns, case.window, case.buckets * parts)
+            own = superseded_in_segment(parted, competes_from)
+            ordinals = starts[number] + parted.columns.ordinal.astype(np.int64)
+            superseded += ordinals[own.superseded].tolist()
+            superseding |= {*ordinals[own.superseding].tolist()}
             for bucket, block in blocks_of(
-                ordered,
-                part_starts,
+                parted,
                 own.superseded,
                 buckets=case.buckets,
                 competes_from=competes_from,
@@ -151,6 +149,7 @@ def cases(draw: st.DrawFn) -> Case:
         first_dirty=draw(st.integers(0, sum(map(len, segments)) + 1)),
         buckets=draw(st.integers(1, 7)),
         stretch=draw(st.integers(1, 13)),
+        window=draw(st.integers(1, 13)),
         block_bytes=draw(st.integers(1, 300)),
         hash_mask=draw(st.sampled_from(HASH_MASKS)),
     )
@@ -243,9 +242,9 @@ def test_a_segment_finds_its_own_superseded_records(
     competes_from: int, superseded: set[int]
 ) -> None:
     columns = columns_of([b"a", b"b", b"c", b"a", b"a", b"b"])
-    ordered, part_starts = ordered_by_part(columns, 64)
-    found = superseded_in_segment(ordered, part_starts, competes_from).superseded
-    assert set(ordered.ordinal[found].tolist()) == superseded
+    keys = ordered_by_part(columns, 64)
+    found = superseded_in_segment(keys, competes_from).superseded
+    assert set(keys.columns.ordinal[found].tolist()) == superseded
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
@@ -255,7 +254,7 @@ def test_many_keys_in_every_part_find_their_latest(buckets: int, hash_mask: int)
     keys = [b"key %d" % number for number in range(400)]
     segments = tuple(tuple(chance.choices(keys, k=chance.randint(1, 300))) for _ in range(5))
     case = Case(
-        segments=segments, first_dirty=250, buckets=buckets, stretch=90, hash_mask=hash_mask
+        segments=segments, first_dirty=250, buckets=buckets, stretch=90, window=40, hash_mask=hash_mask
     )
     assert places_by_reduce(case) == sorted(superseded_by_rule(case))
     versions = tuple(chance.randint(-9, 9) for _ in case.log)
