@@ -71,9 +71,10 @@ def counts_of(
     `records_in` and `record_bytes_in` come from the batch headers, so that a record without an
     outcome shows as a difference.
     """
-    counts = np.bincount(outcomes, minlength=len(RECORD_OUTCOMES))
-    totals = [int(sizes[outcomes == number].sum()) for number in range(len(RECORD_OUTCOMES))]
-    by_name = {name: int(count) for name, count in zip(RECORD_OUTCOMES, counts, strict=True)}
+    counts = np.bincount(outcomes, minlength=len(RECORD_OUTCOMES)).tolist()
+    # Doubles, but a window has far fewer bytes than the 2^53 up to which they are exact.
+    totals = np.bincount(outcomes, sizes, len(RECORD_OUTCOMES)).astype(np.int64).tolist()
+    by_name = dict(zip(RECORD_OUTCOMES, counts, strict=True))
     by_name |= {f"{name}_bytes": total for name, total in zip(RECORD_OUTCOMES, totals, strict=True)}
     return Counts(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
 

@@ -144,6 +144,8 @@ class BatchHeads:
 
     def slice(self, first: int, last: int) -> BatchHeads:
         """The batches `[first, last)`, as views."""
+        if (first, last) == (0, len(self)):
+            return self
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         return BatchHeads(**{name: column[first:last] for name, column in columns.items()})
 
