@@ -5,33 +5,40 @@
 
 Each axis changes one number and keeps the others: logs of 100 B values, 10 % distinct keys, on
 Spark, with the session warm. Rows go to results.jsonl; a line is fitted to each axis, and the
-picture growth.svg shows the points beside it. `tests.bench.planning` measures how planning grows.
+picture growth.svg shows the points beside it. One more point runs on a standalone cluster of two
+workers, by spark-submit and the archive. `tests.bench.planning` measures how planning grows.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import click
 import numpy as np
 
-from tests.bench.contenders import session_start, tierfold_pass
+from tests.bench.contenders import NOW_MS, session_start, tierfold_pass
 from tests.bench.results import printed
 from tests.bench.synthetic import Shape, fresh_folder, put_log
 from tests.bench.xy_plot import Axis, plot
+from tests.end_to_end.spark_cluster import bare_python, spark_cluster
 from tests.jobs.commands import ROOT
 from tierfold.jobs.engines.local_executor import usable_cores
 
 RECORD_BYTES: Final = 137
 """Of a record with 24 bytes of key and 100 of value, the batch's header shared."""
 _SEGMENT_BYTES: Final = 64 * 2**20
+_PASSES: Final = ROOT / "tests" / "bench" / "passes_in_turn.py"
 _POINTS: Final = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -75,8 +82,8 @@ def measured(these: Sequence[Point], folder: Path) -> list[dict[str, object]]:
     return [_measured(point, folder) for point in these]
 
 
-def _measured(point: Point, folder: Path) -> dict[str, object]:
-    tier = folder / "scratch" / "growth"
+def put_point(point: Point, tier: Path) -> None:
+    """Make a new tier with the logs of a point."""
     records = int(point.gigabytes * 1e9 / RECORD_BYTES / point.partitions)
     shape = Shape(
         records=records,
@@ -85,11 +92,16 @@ def _measured(point: Point, folder: Path) -> dict[str, object]:
         segment_bytes=point.segment_bytes,
         batch_records=min(1000, max(10, records // 64)),
     )
+    fresh_folder(tier)
+    for number in range(point.partitions):
+        put_log(tier, "growth", number, shape)
+
+
+def _measured(point: Point, folder: Path) -> dict[str, object]:
+    tier = folder / "scratch" / "growth"
     best = None
     for _ in range(2):
-        fresh_folder(tier)
-        for number in range(point.partitions):
-            put_log(tier, "growth", number, shape)
+        put_point(point, tier)
         done = tierfold_pass(tier)
         if best is None or done.cost.elapsed_s < best.cost.elapsed_s:
             best = done
@@ -112,6 +124,26 @@ def in_own_process(these: Sequence[Point], folder: Path) -> list[dict[str, objec
     with pool:
         found: list[dict[str, object]] = pool.submit(measured, these, folder).result()
     return found
+
+
+def on_cluster(gigabytes: float, folder: Path) -> None:
+    """A row of a cluster of two workers of one core: the better of two passes, after a small one."""
+    with TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        build = [sys.executable, "scripts/cluster_archive.py", str(place / "dist")]
+        subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+        (archive,) = (place / "dist").iterdir()
+        tiers = [place / name for name in ("small", "first", "second")]
+        for tier, size in zip(tiers, (0.01, gigabytes, gigabytes), strict=True):
+            put_point(Point(axis="cluster", x=2, gigabytes=size), tier)
+        with spark_cluster(place, bare_python(place / "bare")) as cluster:
+            application = cluster.submitted(archive, _PASSES, str(NOW_MS), *tiers)
+            done = application.ended()
+    if done.code != 0:
+        raise RuntimeError(done.stderr)
+    _, *large = json.loads(done.stdout)
+    row = {"axis": "cluster", "x": 2, "elapsed s": round(min(large), 3)}
+    printed("growth", row, folder / "results.jsonl")
 
 
 def axis_of(name: str, rows: Sequence[dict[str, object]]) -> Axis:
@@ -149,6 +181,7 @@ def main(gigabytes: float, most: int, folder: Path) -> None:
     for point in points(gigabytes, most):
         by_cores.setdefault(point.cores, []).append(point)
     rows = [row for these in by_cores.values() for row in in_own_process(these, folder)]
+    on_cluster(min(1.0, gigabytes), folder)
     axes = [axis_of(name, rows) for name in dict.fromkeys(str(row["axis"]) for row in rows)]
     for axis in axes:
         line = {"axis": axis.name, "s per unit": axis.slope, "s in any case": axis.base}
