@@ -83,7 +83,9 @@ class PartedKeys:
     """Shape (windows, parts + 1): part p of window w has the entries from `[w, p]` to `[w, p + 1]`,
     in record order."""
 
-    def rows_by_part(self, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def rows_by_part(
+        self, chosen: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The chosen entries in a stable order by part, and where each part starts among them.
 
         `chosen` has shape (entries,), and the starts have shape (parts + 1,).
@@ -101,7 +103,7 @@ def gathered(
     chosen: NDArray[np.bool_],
     parts: int,
 ) -> PartedKeys:
-    """The keys of the chosen records of a window, by `part_of(hash, parts)`; record i has ordinal i.
+    """The keys of a window's chosen records by `part_of(hash, parts)`; record i has ordinal i.
 
     `key_at`, `key_bytes` and `chosen` have shape (records,); the keys are in `body`. Every chosen
     record must have a key (`key_bytes` ≥ 0).

@@ -127,7 +127,7 @@ def in_own_process(these: Sequence[Point], folder: Path) -> list[dict[str, objec
 
 
 def on_cluster(gigabytes: float, folder: Path) -> None:
-    """A row of a cluster of two workers of one core: the better of two passes, after a small one."""
+    """Print a row of a cluster of two workers with a core each: the better of two passes."""
     with TemporaryDirectory() as scratch:
         place = Path(scratch)
         build = [sys.executable, "scripts/cluster_archive.py", str(place / "dist")]

@@ -34,4 +34,4 @@ def seconds(tier: str, now_ms: int) -> float:
 
 if __name__ == "__main__":
     _, now, *tiers = sys.argv
-    print(json.dumps([seconds(tier, int(now)) for tier in tiers]))
+    sys.stdout.write(json.dumps([seconds(tier, int(now)) for tier in tiers]))

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import TRICKY, columns_of, gathered_in, in_windows, keys, keys_of, maybe_keys
+from tests.compaction.keyed import (
+    TRICKY,
+    columns_of,
+    gathered_in,
+    in_windows,
+    keys,
+    keys_of,
+    maybe_keys,
+)
 from tierfold.compaction.cleaning.key_columns import joined, ordered_by_part, taken
 from tierfold.compaction.cleaning.key_hash import hash_key, part_of, same_key
 

@@ -254,7 +254,12 @@ def test_many_keys_in_every_part_find_their_latest(buckets: int, hash_mask: int)
     keys = [b"key %d" % number for number in range(400)]
     segments = tuple(tuple(chance.choices(keys, k=chance.randint(1, 300))) for _ in range(5))
     case = Case(
-        segments=segments, first_dirty=250, buckets=buckets, stretch=90, window=40, hash_mask=hash_mask
+        segments=segments,
+        first_dirty=250,
+        buckets=buckets,
+        stretch=90,
+        window=40,
+        hash_mask=hash_mask,
     )
     assert places_by_reduce(case) == sorted(superseded_by_rule(case))
     versions = tuple(chance.randint(-9, 9) for _ in case.log)
