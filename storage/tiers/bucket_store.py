@@ -22,6 +22,7 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.bucket_clients import (
     BucketClients,
     S3Writer,
+    awaited,
     clients_of,
     counter_of,
 )
@@ -48,7 +49,8 @@ from tierfold.storage.tiers.store_errors import (
 from tierfold.storage.tiers.store_options import StoreOptions
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, GetResult, ObjectMeta
+    from obstore import Bytes as Buffer
+    from obstore import GetOptions, ObjectMeta
 
 FOLDERS_LISTED_ALONE: Final = 8
 """Up to so many folders are listed one by one; more, by one listing of all that is in their parent.
@@ -61,8 +63,6 @@ _NO_FOLDER: Final = "tierfold-looks-for-the-bucket"
 
 _PAGE_KEYS: Final = {"az": 5000}
 _PAGE_KEYS_USUAL: Final = 1000
-_CHUNK_BYTES: Final = 1 << 20
-"""How much of a large object is copied at once into its array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +103,17 @@ class BucketStore:
 
     def read(self, key: str) -> NDArray[np.uint8]:
         """See `ObjectStore.read`."""
-        name = self._name(key)
-        self._count(gets=1)
         with self._translated(key, "read"):
-            found = obstore.get(self._clients.store, name)
-            return self._received(found, key)
+            return self._received(self._name(key), {}).copy()
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`."""
         name = self._name(key)
         if length <= 0:
             return np.empty(0, np.uint8)
-        self._count(gets=1)
-        wanted: GetOptions = {"range": (start, start + length)}
         try:
             with failures():
-                found = obstore.get(self._clients.store, name, options=wanted)
-                return self._received(found, key)
+                return self._received(name, {"range": (start, start + length)})
         except RequestFailedError as failed:
             if self._is_past_end(failed.failure, key, start):
                 return np.empty(0, np.uint8)
@@ -326,17 +320,21 @@ class BucketStore:
                 return obstore.head(self._clients.store, self._name(key))["size"] <= start
         return failure.cause is Cause.RANGE
 
-    def _received(self, found: GetResult, key: str) -> NDArray[np.uint8]:
-        """The bytes of an answer, in an array of their own."""
-        first, end = found.range
-        data = np.empty(end - first, np.uint8)
-        got = 0
-        for chunk in found.stream(_CHUNK_BYTES):
-            data[got : got + len(chunk)] = np.frombuffer(chunk, np.uint8)
-            got += len(chunk)
-        self._count(received_bytes=got)
-        if got != len(data):
-            raise self._error(Failure(Cause.CUT), key, "read")
+    def _received(self, name: str, options: GetOptions) -> NDArray[np.uint8]:
+        """The bytes of an answer, read-only, as obstore holds them; raises its errors, too."""
+        store = self._clients.store
+
+        async def received() -> tuple[int, Buffer]:
+            found = await obstore.get_async(store, name, options=options)
+            first, end = found.range
+            return end - first, await found.bytes_async()
+
+        self._count(gets=1)
+        expected_bytes, body = awaited(received())
+        data = np.frombuffer(memoryview(body), np.uint8)
+        self._count(received_bytes=len(data))
+        if len(data) != expected_bytes:
+            raise RequestFailedError(Failure(Cause.CUT))
         return data
 
     def _is_there(self, key: str, doing: str, request: Callable[[], object]) -> bool:

@@ -101,7 +101,7 @@ class ObjectStore(Protocol):
         """Whether a large range is mapped from a file, so that it is neither copied nor held."""
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
-        """Up to `length` bytes from `start` on, fewer at the object's end."""
+        """Up to `length` bytes from `start` on, fewer at the object's end; maybe read-only."""
 
     def create(self, key: str, data: Bytes) -> None:
         """Write a whole object; refuse a key that is taken."""

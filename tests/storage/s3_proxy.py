@@ -60,6 +60,8 @@ class Fault:
     """Whether the emulator receives the request nevertheless: its answer is lost."""
     cut_after_bytes: int | None = None
     """Where the connection breaks in the body of the emulator's answer."""
+    body_bytes: int | None = None
+    """The length of the body, whichever range the emulator's answer says it is."""
     silent_s: float = 0.0
     """How long the proxy waits before its answer."""
     before: Callable[[], None] | None = None
@@ -158,6 +160,8 @@ def _handle(proxy: Proxy, handler: BaseHTTPRequestHandler) -> None:
         _send(handler, *fault.answer, {"Content-Type": "application/xml"})
         return
     status, headers, found = _forwarded(proxy, handler, body)
+    if fault is not None and fault.body_bytes is not None:
+        found = found[: fault.body_bytes].ljust(fault.body_bytes)
     _send(handler, status, found, headers, None if fault is None else fault.cut_after_bytes)
 
 

@@ -287,7 +287,7 @@ class _Writes(BucketStore):
     def _clients(self) -> BucketClients:
         is_aws = self.client.objects.is_aws
         s3 = S3Writer(self.client, self.bucket, self.options, is_aws)
-        return BucketClients(MemoryStore(), s3, 0)
+        return BucketClients(MemoryStore(), s3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,16 @@ def test_a_body_that_ends_early_is_completed_or_reported(
         found()
 
 
+@pytest.mark.parametrize("body_bytes", [0, len(LARGE) - 1, len(LARGE) + 1])
+def test_a_whole_body_of_another_length_than_its_range_is_reported(
+    store: BucketStore, proxy: Proxy, body_bytes: int
+) -> None:
+    write_large(store, "f/object")
+    proxy.add("gets", times=ALWAYS, body_bytes=body_bytes)
+    with pytest.raises(UnreadableObject, match="the answer ended early"):
+        store.read_range("f/object", 0, len(LARGE))
+
+
 @pytest.mark.parametrize("kind", ["gets", "lists", "puts"])
 def test_a_silent_store_is_asked_again_and_then_reported(
     store: BucketStore, proxy: Proxy, kind: str

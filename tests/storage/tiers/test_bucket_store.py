@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from subprocess import PIPE, run
+from sys import executable
 
 import pytest
 
@@ -24,12 +27,37 @@ UNSIGNED = {
 """An account of Google whose requests carry no token."""
 
 
+_FORKED = """
+import os
+from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.store_options import StoreOptions
+
+BucketStore("memory", "before", "", StoreOptions()).exists("a")
+child = os.fork()
+if not child:
+    BucketStore("memory", "after", "", StoreOptions()).exists("a")
+os.wait()
+"""
+
+
+def test_a_process_that_was_forked_from_one_that_used_a_bucket_does_not_wait_forever() -> None:
+    ran = run([executable, "-c", _FORKED], stderr=PIPE, text=True, check=True, timeout=60)
+    assert "was forked from one that had used an object store" in ran.stderr
+
+
 class TestInMemory(RealStoreContract):
     unfinished_bytes = 0
 
     @pytest.fixture(autouse=True)
     def _in_memory(self) -> None:
         self.store = BucketStore("memory", new_name(), "a/prefix", StoreOptions(part_bytes=PART))
+
+    def test_it_reads_where_an_event_loop_runs_as_in_a_notebook(self) -> None:
+        async def cell() -> bytes:
+            self.store.create("object", b"0123456789")
+            return self.store.read("object").tobytes()
+
+        assert asyncio.run(cell()) == b"0123456789"
 
 
 class TestMoto(RealStoreContract):

@@ -361,7 +361,7 @@ def test_what_is_stored_wrongly_is_found_before_a_commit(
     read = BucketStore.read_range
 
     def rotten(store: BucketStore, key: str, start: int, length: int) -> np.ndarray:
-        found = read(store, key, start, length)
+        found = read(store, key, start, length).copy()
         if key.endswith(suffix.value) and not any(name in key for name in own) and len(found) > 8:
             found[8] ^= 1
         return found
