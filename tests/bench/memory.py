@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,7 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_ba
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
 from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.segments.segment_check import read_and_check
 from tierfold.storage.segments.segment_scan import ScanOrder
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
@@ -52,6 +54,7 @@ VALUE_BYTES: Final = 1024
 BATCH_RECORDS: Final = 16
 _INTERVAL_BYTES: Final = 4096
 _BUCKETS: Final = 8
+_FPP: Final = 0.01
 _WARM_BATCHES: Final = 500
 
 
@@ -169,11 +172,12 @@ def _row(kind: RowKind, payload: object) -> Row:
 def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[], object]]]:
     """The steps of a worker on one segment; the rewrite takes the bits of the scan."""
     bits: list[Row] = []
-    order = ScanOrder(first_dirty=0, buckets=_BUCKETS)
-    task = ScanTask(key=KEY, segment=segment, aborted=(), order=order)
 
-    def scan() -> None:
+    def scan(fpp: float | None = None) -> None:
         stage = ScanStage(first_bucket_task={0: 0})
+        order = ScanOrder(first_dirty=0, buckets=_BUCKETS, fpp=fpp)
+        task = ScanTask(key=KEY, segment=segment, aborted=(), order=order)
+        bits.clear()
         for row in stage(worker, [_row(RowKind.SCAN, task)]):
             if row.kind is RowKind.FAILED:
                 raise RuntimeError(unpickled(row.payload))
@@ -181,7 +185,7 @@ def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[],
                 bits.append(row)
 
     def rewrite() -> None:
-        group = a_group_task([segment], index_interval_bytes=_INTERVAL_BYTES)
+        group = a_group_task([segment], index_interval_bytes=_INTERVAL_BYTES, fpp=_FPP)
         (row,) = RewriteStage()(worker, [*bits, _row(RowKind.REWRITE, group)])
         if row.kind is RowKind.FAILED:
             raise RuntimeError(unpickled(row.payload))
@@ -193,6 +197,7 @@ def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[],
             raise RuntimeError(read.checked.corruptions[0])
 
     yield "scan", scan
+    yield "scan, with a key index", partial(scan, _FPP)
     yield "rewrite", rewrite
     yield "verify", check
 
@@ -212,10 +217,11 @@ def tier_in(folder: Path, aiven: tuple[str, ...] | None) -> RemoteTier:
 
 
 def _measured(
-    tier: RemoteTier, small: Segment, large: Segment
+    tier: RemoteTier, folder: Path, small: Segment, large: Segment
 ) -> list[tuple[str, float, float]]:
     """In a worker process: (step, MiB above the warm worker, elapsed seconds)."""
-    worker = Worker(tier=tier, advance=lambda _: None)
+    indexes = KeyIndexes(CopyingStore(folder))
+    worker = Worker(tier=tier, advance=lambda _: None, key_indexes=indexes)
     for _, step in _steps(worker, small):
         step()
     found = []
@@ -238,7 +244,7 @@ def rows_for(
     large = put_large(tier, megabytes * 2**20 // batch_bytes, distinct)
     pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
     with pool:
-        measured = pool.submit(_measured, tier, small, large).result()
+        measured = pool.submit(_measured, tier, folder, small, large).result()
     shutil.rmtree(folder)
     records = large.end_offset + 1
     return [
