@@ -134,15 +134,12 @@ def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
         (row.key.topic_id, row.key.partition): (*row.segments, *(r.segment for r in row.retired))
         for row in rows.states
     }
-    return sum(
-        indexes.forget(
-            partition,
-            [segment.segment_id for segment in named.get(partition, ())],
-            is_dry_run=is_dry_run,
-        )
+    kept = {
+        partition: [segment.segment_id for segment in named.get(partition, ())]
         for partition in partitions
         if partition not in rows.refused
-    )
+    }
+    return indexes.forget(kept, is_dry_run=is_dry_run)
 
 
 def _claimed(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:

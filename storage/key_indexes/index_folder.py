@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from tierfold.compaction.model.errors import TierfoldError
@@ -22,7 +22,7 @@ from tierfold.storage.key_indexes.index_files import (
     read_filter_file,
     read_index_file,
 )
-from tierfold.storage.tiers.object_store import ObjectStore
+from tierfold.storage.tiers.object_store import ObjectEntry, ObjectStore
 
 _File = TypeVar("_File")
 
@@ -75,26 +75,28 @@ class KeyIndexes:
         return [(match[1], int(match[2])) for match in found if match is not None]
 
     def forget(
-        self,
-        partition: tuple[str, int],
-        segment_ids: Iterable[str],
-        *,
-        is_dry_run: bool = False,
+        self, kept: Mapping[tuple[str, int], Iterable[str]], *, is_dry_run: bool = False
     ) -> int:
-        """Delete the files of all segments but these, and unfinished ones; return how many.
+        """Delete files of segments that are not kept, and unfinished ones; return how many.
 
-        `partition`: topic id and number. Raises UnreadableObject.
+        `kept`: by topic id and number of a partition, the ids of segments that stay; of other
+        partitions nothing is deleted. Raises UnreadableObject.
         """
-        folder = _folder(*partition)
-        kept = {
+        folders = [_folder(*partition) for partition in kept]
+        found: list[ObjectEntry] = []
+        for entries in self._store.list_each(folders).values():
+            if isinstance(entries, Exception):
+                raise entries
+            found += entries
+        if self._store.keeps_empty_folders:  # In a bucket a file is one put, which leaves nothing.
+            found += [entry for folder in folders for entry in self._store.unfinished(folder)]
+        names = {
             f"{folder}/{segment_id}{suffix}"
+            for folder, segment_ids in zip(folders, kept.values(), strict=True)
             for segment_id in segment_ids
             for suffix in (FILTER_SUFFIX, INDEX_SUFFIX)
         }
-        found = [*self._store.list(folder)]
-        if self._store.keeps_empty_folders:  # In a bucket a file is one put, which leaves nothing.
-            found += self._store.unfinished(folder)
-        gone = [entry.key for entry in found if entry.key not in kept]
+        gone = [entry.key for entry in found if entry.key not in names]
         for name in () if is_dry_run else gone:
             self._store.delete(name)
         return len(gone)

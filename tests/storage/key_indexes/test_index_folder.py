@@ -24,9 +24,10 @@ from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_ind
 from tierfold.compaction.skipping.skip_decision import SkipReason
 from tierfold.storage.key_indexes.index_files import IndexedSegment
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
+from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.locations import location_of, open_store
-from tierfold.storage.tiers.store_options import ENVIRONMENT
+from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 SEGMENTS: Final = (a_segment(0, 9), a_segment(10, 19), a_segment(20, 29))
 SEGMENT: Final = SEGMENTS[0]
@@ -196,7 +197,7 @@ def test_a_forbidden_folder_counts_as_one_without_indexes() -> None:
             assert reasons(indexes) == (SkipReason.NO_INDEX, SkipReason.NO_INDEX)
             assert put(indexes) == 0
             with pytest.raises(UnreadableObject, match="no permission"):
-                indexes.forget(PARTITION, [])
+                indexes.forget({PARTITION: []})
         (catalog / FOLDER).chmod(0o755)
         assert reasons(indexes) == (None, None)
 
@@ -225,26 +226,47 @@ def test_forget_deletes_only_the_files_of_other_segments(
     before = files_in(catalog)
     ids = [SEGMENTS[at].segment_id for at in kept]
     gone = 2 * (3 - len(kept))
-    assert indexes.forget(PARTITION, ids, is_dry_run=True) == gone
+    assert indexes.forget({PARTITION: ids}, is_dry_run=True) == gone
     assert files_in(catalog) == before
-    assert indexes.forget(PARTITION, ids) == gone
+    assert indexes.forget({PARTITION: ids}) == gone
     others = [name for name in before if not name.startswith(f"{FOLDER}/")]
     assert len(others) == 2 * len(OTHERS)
     assert files_in(catalog) == sorted(names_of(*kept) + others)
-    assert indexes.forget(PARTITION, ids) == 0
+    assert indexes.forget({PARTITION: ids}) == 0
 
 
 def test_forget_deletes_a_file_without_its_other_half(catalog: Path) -> None:
     indexes = KeyIndexes(LocalStore(catalog))
     put(indexes)
     (catalog / FOLDER / f"{SEGMENT.segment_id}.bloom").unlink()
-    assert indexes.forget(PARTITION, [SEGMENT.segment_id]) == 0
-    assert indexes.forget(PARTITION, []) == 1
+    assert indexes.forget({PARTITION: [SEGMENT.segment_id]}) == 0
+    assert indexes.forget({PARTITION: []}) == 1
     assert files_in(catalog) == []
 
 
+def test_forget_deletes_nothing_of_partitions_it_was_not_given(catalog: Path) -> None:
+    indexes = KeyIndexes(LocalStore(catalog))
+    for key in (KEY, *OTHERS):
+        put(indexes, key=key)
+    given = {(key.topic_id, key.partition): () for key in OTHERS}
+    assert indexes.forget(given) == 2 * len(OTHERS)
+    assert files_in(catalog) == names_of(0)
+
+
+def test_forget_lists_many_partitions_of_a_bucket_at_once() -> None:
+    store = BucketStore("memory", "many-indexes", "catalog", StoreOptions())
+    indexes = KeyIndexes(store)
+    keys = [replace(KEY, partition=number) for number in range(30)]
+    for key in keys:
+        put(indexes, key=key)
+    before = store.requests()
+    assert indexes.forget({(key.topic_id, key.partition): () for key in keys}) == 60
+    assert (store.requests() - before).lists <= 2
+    assert indexes.partitions() == []
+
+
 def test_forget_finds_nothing_where_no_index_was_ever_written(catalog: Path) -> None:
-    assert KeyIndexes(LocalStore(catalog)).forget(PARTITION, []) == 0
+    assert KeyIndexes(LocalStore(catalog)).forget({PARTITION: []}) == 0
     assert files_in(catalog) == []
 
 
@@ -253,4 +275,4 @@ def test_forget_reports_a_store_that_fails(step: str, catalog: Path) -> None:
     put(KeyIndexes(LocalStore(catalog)))
     forget: Callable[..., int] = KeyIndexes(ScriptedStore(catalog, Script(fails(step)))).forget
     with pytest.raises(UnreadableObject, match="no answer"):
-        forget(PARTITION, [])
+        forget({PARTITION: []})
