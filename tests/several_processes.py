@@ -18,12 +18,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 MADE_ONCE: Final = {
     **dict.fromkeys(("led", "spark"), "Spark"),
-    "archive": "archive",
+    **dict.fromkeys(("archive", "unpacked"), "archive"),
     **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
 }
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
-STARTS_JVM: Final = frozenset({"spark", "archive", "lab", "led", "fuzzed"})
+STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "led", "fuzzed"})
 """Fixtures that start a Java process, or need one."""
 
 SLOW_FIRST: Final = (
