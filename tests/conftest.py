@@ -15,7 +15,7 @@ import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
 from tests.storage.emulator_programs import missing_emulators
-from tierfold.jobs.spark.session import tierfold_session
+from tierfold.jobs.spark.session import JVM_OPTIONS, tierfold_session
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -31,8 +31,10 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Read by the launcher of every JVM that submits a job; child processes inherit it.
+    # Read by the launcher of every JVM that submits a job, and for the launcher, which is a JVM
+    # itself; child processes inherit them.
     os.environ["SPARK_SUBMIT_OPTS"] = jvm_options()
+    os.environ["SPARK_LAUNCHER_OPTS"] = JVM_OPTIONS
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -18,12 +18,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 MADE_ONCE: Final = {
     **dict.fromkeys(("led", "spark"), "Spark"),
-    "archive": "archive",
+    **dict.fromkeys(("archive", "unpacked"), "archive"),
     **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
 }
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
-STARTS_JVM: Final = frozenset({"spark", "archive", "lab", "led", "fuzzed"})
+STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "led", "fuzzed"})
 """Fixtures that start a Java process, or need one."""
 
 SLOW_FIRST: Final = (
@@ -39,8 +39,10 @@ SLOW_FIRST: Final = (
 @cache
 def scope_of(file: Path) -> str:
     """The scope of a file's tests: the file itself, or the scope of a fixture that it uses."""
-    nodes = ast.walk(ast.parse(file.read_bytes()))
-    wanted = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    text = file.read_text(encoding="utf-8")
+    if not any(f"{name}:" in text for name in MADE_ONCE):
+        return str(file)  # Parsing the files of all tests would take three seconds.
+    wanted = {node.arg for node in ast.walk(ast.parse(text)) if isinstance(node, ast.arg)}
     return next((scope for name, scope in MADE_ONCE.items() if name in wanted), str(file))
 
 

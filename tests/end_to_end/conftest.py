@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.iterdir()
     return built
+
+
+@pytest.fixture(scope="session")
+def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the archive holds."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder

@@ -29,6 +29,7 @@ from tests.end_to_end.processes import (
 )
 from tests.jobs.commands import ROOT
 from tests.spark_classes import jvm_options
+from tierfold.jobs.spark.session import JVM_OPTIONS
 
 SPARK: Final = Path(pyspark.__file__).parent
 MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -195,6 +196,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LAUNCHER_OPTS": JVM_OPTIONS,
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_SUBMIT_OPTS": jvm_options(),
         "TMPDIR": str(scratch),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +75,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             patch.setenv(name, value)
         with spark_cluster(tmp_path_factory.mktemp("cluster"), python) as running:
             yield running
+
+
+@pytest.fixture(scope="module")
+def linked(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of links to what `archive` holds, which costs nothing to send and unpack.
+
+    The links lead to a copy, so that no kernel that an executor compiles gets into `unpacked`.
+    """
+    folder = tmp_path_factory.mktemp("linked")
+    copy = Path(shutil.copytree(unpacked, folder / "content", copy_function=os.link))
+    with tarfile.open(folder / "links.tar.gz", "w:gz") as packed:
+        for path in copy.iterdir():
+            link = tarfile.TarInfo(path.name)
+            link.type, link.linkname = tarfile.SYMTYPE, str(path)
+            packed.addfile(link)
+    return folder / "links.tar.gz"
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +167,7 @@ class OnS3:
 
 @pytest.fixture(scope="module")
 def on_s3(
-    cluster: Cluster, archive: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, linked: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> OnS3:
     here = _copied(tier)
     uri = uploaded(here, moto())
@@ -163,7 +181,7 @@ def on_s3(
     ]
     options = (uri, "--json", *NOW, *ALWAYS)
     with command_lines() as commands:
-        submitted = cluster.submitted(archive, *logged, job, answers, *options)
+        submitted = cluster.submitted(linked, *logged, job, answers, *options)
         try:
             done = submitted.ended()
         finally:
@@ -246,14 +264,14 @@ def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]
 
 
 def test_a_worker_killed_in_mid_run_costs_time_only(
-    cluster: Cluster, archive: Path, tmp_path: Path
+    cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
     put_large(made, LARGE_SEGMENTS)
     here = _copied(made)
     options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
     victim = cluster.workers[0]
-    submitted = cluster.submitted(archive, "jobs/compact_job.py", made, *options)
+    submitted = cluster.submitted(linked, "jobs/compact_job.py", made, *options)
     try:
         awaited("a task of the worker", lambda: reading(victim.family(), made) or None)
         victim.kill()
@@ -268,14 +286,14 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
 
 
 def test_a_task_that_runs_twice_publishes_once(
-    cluster: Cluster, archive: Path, tmp_path: Path
+    cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
     newest = put_large(made, LARGE_SEGMENTS)
     here = _copied(made)
     options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
     job = (*SPECULATING, "jobs/compact_job.py", made, *options)
-    submitted = cluster.submitted(archive, *job)
+    submitted = cluster.submitted(linked, *job)
     try:
         awaited("a task", lambda: _reading(cluster, made) or None)
         # Not a key index, of which the twin writes another one for its own segment.

@@ -6,11 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from tests.jobs.commands import ALWAYS
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
@@ -39,14 +36,6 @@ print(json.dumps({
 }))
 """
 """What each kernel has on disk: where, how many compiled forms; inlined ones have none."""
-
-
-@pytest.fixture(scope="module")
-def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    return folder
 
 
 def said_by(unpacked: Path, *arguments: str | Path) -> str:

@@ -142,9 +142,9 @@ def users_environment() -> dict[str, str]:
 
 
 def _is_of_spark(name: str) -> bool:
-    # The options only make the JVM start faster (`tests.spark_classes`).
-    is_ours = name.startswith(("PYSPARK_", "SPARK_")) and name != "SPARK_SUBMIT_OPTS"
-    return is_ours or name == "PYTHONPATH"
+    # The options only make its JVMs start faster (`tests.spark_classes`).
+    is_options = name in {"SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"}
+    return name == "PYTHONPATH" or (name.startswith(("PYSPARK_", "SPARK_")) and not is_options)
 
 
 def told(reason: str, *words: str) -> Sequence[str]:

@@ -13,6 +13,7 @@ from tests.tidy import source_tree
     [
         ("spark: SparkSession", {"Spark"}),
         ("archive: Path", {"archive"}),
+        ("unpacked: Path", {"archive"}),
         ("lab: KafkaLab", {"Kafka", "Spark"}),
         ("led: Led", {"Spark"}),
         ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),
