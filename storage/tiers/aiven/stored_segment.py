@@ -97,12 +97,12 @@ class StoredSegment:
         first, last = start // chunks.chunk_bytes, (end - 1) // chunks.chunk_bytes
         origin = chunks.stored_start(first)
         stored = self._stored(origin, chunks.stored_start(last + 1), is_beyond=is_beyond)
+        where = self.store.uri(self.log_key)
 
         def decoded(chunk: int, low: int, high: int) -> NDArray[np.uint8]:
             at, behind = chunks.stored_start(chunk), chunks.stored_start(chunk + 1)
-            data = self.transform.decoded(
-                stored[at - origin : behind - origin], chunks.size_of(chunk), self._name_of(chunk)
-            )
+            piece, size_bytes = stored[at - origin : behind - origin], chunks.size_of(chunk)
+            data = self.transform.decoded(piece, size_bytes, f"{where}, chunk {chunk}")
             return np.frombuffer(data, np.uint8)[low:high]
 
         return self._decoded(start, end, decoded)
@@ -140,12 +140,9 @@ class StoredSegment:
             start=at,
             stored_bytes=behind - at,
             size_bytes=chunks.size_of(chunk),
-            where=self._name_of(chunk),
+            where=f"{self.store.uri(self.log_key)}, chunk {chunk}",
         )
         return self.open_chunks.read(large, self.transform, low, high)
-
-    def _name_of(self, chunk: int) -> str:
-        return f"{self.store.uri(self.log_key)}, chunk {chunk}"
 
 
 def _cut_off(end: int, expected: int, where: str) -> CorruptLog:
