@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.key_hash import hash_key, load_u64, part_of, store_u64
 
+WINDOW_PARTS_MAX: Final = 1024
+"""With more parts, windows are not ordered, but all their keys once they are joined: a window has
+thousands of keys, and 8 bytes for each part would be more than these."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
@@ -105,21 +109,26 @@ def gathered(
 ) -> PartedKeys:
     """The keys of a window's chosen records by `part_of(hash, parts)`; record i has ordinal i.
 
+    With more than `WINDOW_PARTS_MAX` parts they stay in record order, in a single part.
+
     `key_at`, `key_bytes` and `chosen` have shape (records,); the keys are in `body`. Every chosen
     record must have a key (`key_bytes` ≥ 0).
     """
+    parts = parts if parts <= WINDOW_PARTS_MAX else 1
     hash_, ordinal, lengths, keys, starts = _gather(body, key_at, key_bytes, chosen, parts)
     columns = KeyColumns(hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys)
     return PartedKeys(columns=columns, starts=starts.reshape(1, -1))
 
 
 def joined_windows(windows: Sequence[PartedKeys], parts: int) -> PartedKeys:
-    """The entries of windows that follow each other and have the same parts."""
+    """The entries of windows that follow each other and were `gathered` into these parts."""
+    columns = joined([window.columns for window in windows])
+    if parts > WINDOW_PARTS_MAX:
+        return ordered_by_part(columns, parts)
     ends = np.cumsum([0] + [len(window.columns) for window in windows])
     starts = [window.starts + end for window, end in zip(windows, ends[:-1], strict=True)]
     return PartedKeys(
-        columns=joined([window.columns for window in windows]),
-        starts=np.concatenate([np.empty((0, parts + 1), np.int64), *starts]),
+        columns=columns, starts=np.concatenate([np.empty((0, parts + 1), np.int64), *starts])
     )
 
 

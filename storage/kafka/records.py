@@ -148,14 +148,15 @@ def decode(
 def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]]:
     """Cut `heads` into ranges `[first, last)` of at most `window_bytes` stored bytes.
 
-    A range holds at least one batch. None holds both legacy and magic 2 batches, so that one
-    function decodes it.
+    Those of compressed batches count twice: decoded, they take several times as much. A range holds
+    at least one batch. None holds both legacy and magic 2 batches, so that one function decodes it.
     """
-    ends = np.cumsum(heads.size_bytes)
+    counted_bytes = heads.size_bytes * np.where(heads.codec == Codec.NONE, 1, 2)
+    ends = np.cumsum(counted_bytes)
     turns = np.flatnonzero(np.diff(heads.is_legacy)) + 1
     first = 0
     while first < len(heads):
-        before = int(ends[first] - heads.size_bytes[first])
+        before = int(ends[first] - counted_bytes[first])
         last = int(np.searchsorted(ends, before + window_bytes, side="right"))
         next_turn = int(np.searchsorted(turns, first, side="right"))
         limit = int(turns[next_turn]) if next_turn < turns.size else len(heads)

@@ -80,25 +80,28 @@ class KeyIndexes:
         """Delete files of segments that are not kept, and unfinished ones; return how many.
 
         `kept`: by topic id and number of a partition, the ids of segments that stay; of other
-        partitions nothing is deleted. Raises UnreadableObject.
+        partitions nothing is deleted. Raises UnreadableObject; if a folder cannot be listed, the
+        files in the others are deleted before.
         """
-        folders = [_folder(*partition) for partition in kept]
-        found: list[ObjectEntry] = []
-        for entries in self._store.list_each(folders).values():
-            if isinstance(entries, Exception):
-                raise entries
-            found += entries
-        if self._store.keeps_empty_folders:  # In a bucket a file is one put, which leaves nothing.
-            found += [entry for folder in folders for entry in self._store.unfinished(folder)]
         names = {
-            f"{folder}/{segment_id}{suffix}"
-            for folder, segment_ids in zip(folders, kept.values(), strict=True)
+            f"{_folder(*partition)}/{segment_id}{suffix}"
+            for partition, segment_ids in kept.items()
             for segment_id in segment_ids
             for suffix in (FILTER_SUFFIX, INDEX_SUFFIX)
         }
+        listed = self._store.list_each([_folder(*partition) for partition in kept])
+        found: list[ObjectEntry] = []
+        for folder, entries in listed.items():
+            if not isinstance(entries, Exception):
+                found += entries
+                if self._store.keeps_empty_folders:  # In a bucket a file is one put.
+                    found += self._store.unfinished(folder)
         gone = [entry.key for entry in found if entry.key not in names]
         for name in () if is_dry_run else gone:
             self._store.delete(name)
+        for error in listed.values():
+            if isinstance(error, Exception):
+                raise error
         return len(gone)
 
     def _parsed(

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -141,7 +141,7 @@ def counter_of(root: str) -> RequestCounter:
         return _OPENED.counters.setdefault(root, RequestCounter())
 
 
-def awaited(request: Coroutine[object, object, _Found]) -> _Found:
+def awaited(request: Callable[[], Coroutine[object, object, _Found]]) -> _Found:
     """What obstore finds in threads of its own; raises its errors.
 
     obstore's calls that block wake the caller for each piece of a body, with TLS every 16 KB: that
@@ -152,9 +152,10 @@ def awaited(request: Coroutine[object, object, _Found]) -> _Found:
     with _OPENED.lock:
         loop = _OPENED.loop
         if loop is None:
-            loop = _OPENED.loop = asyncio.new_event_loop()
+            loop = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="bucket", daemon=True).start()
-    return asyncio.run_coroutine_threadsafe(request, loop).result()
+            _OPENED.loop = loop  # Only now: without a thread every request would wait for ever.
+    return asyncio.run_coroutine_threadsafe(request(), loop).result()
 
 
 def _clients(scheme: str, bucket: str, options: StoreOptions) -> BucketClients:

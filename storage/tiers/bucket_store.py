@@ -63,6 +63,8 @@ _NO_FOLDER: Final = "tierfold-looks-for-the-bucket"
 
 _PAGE_KEYS: Final = {"az": 5000}
 _PAGE_KEYS_USUAL: Final = 1000
+_LARGE_BYTES: Final = 2**18
+"""From here on a read waits for obstore's threads; for less, that costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class BucketStore:
     def read(self, key: str) -> NDArray[np.uint8]:
         """See `ObjectStore.read`."""
         with self._translated(key, "read"):
-            return self._received(self._name(key), {}).copy()
+            return self._received(self._name(key)).copy()
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`."""
@@ -113,7 +115,7 @@ class BucketStore:
             return np.empty(0, np.uint8)
         try:
             with failures():
-                return self._received(name, {"range": (start, start + length)})
+                return self._received(name, (start, start + length))
         except RequestFailedError as failed:
             if self._is_past_end(failed.failure, key, start):
                 return np.empty(0, np.uint8)
@@ -320,20 +322,28 @@ class BucketStore:
                 return obstore.head(self._clients.store, self._name(key))["size"] <= start
         return failure.cause is Cause.RANGE
 
-    def _received(self, name: str, options: GetOptions) -> NDArray[np.uint8]:
-        """The bytes of an answer, read-only, as obstore holds them; raises its errors, too."""
-        store = self._clients.store
+    def _received(self, name: str, span: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+        """A span of an object's bytes, or all, as obstore holds them, read-only.
 
-        async def received() -> tuple[int, Buffer]:
+        Raises obstore's errors, too.
+        """
+        store = self._clients.store
+        options: GetOptions = {} if span is None else {"range": span}
+
+        def received() -> tuple[tuple[int, int], Buffer]:
+            found = obstore.get(store, name, options=options)
+            return found.range, found.bytes()
+
+        async def received_in_threads() -> tuple[tuple[int, int], Buffer]:
             found = await obstore.get_async(store, name, options=options)
-            first, end = found.range
-            return end - first, await found.bytes_async()
+            return found.range, await found.bytes_async()
 
         self._count(gets=1)
-        expected_bytes, body = awaited(received())
+        is_large = span is not None and span[1] - span[0] >= _LARGE_BYTES
+        (first, end), body = awaited(received_in_threads) if is_large else received()
         data = np.frombuffer(memoryview(body), np.uint8)
         self._count(received_bytes=len(data))
-        if len(data) != expected_bytes:
+        if len(data) != end - first:
             raise RequestFailedError(Failure(Cause.CUT))
         return data
 

@@ -16,7 +16,13 @@ from tests.compaction.keyed import (
     keys_of,
     maybe_keys,
 )
-from tierfold.compaction.cleaning.key_columns import joined, ordered_by_part, taken
+from tierfold.compaction.cleaning.key_columns import (
+    WINDOW_PARTS_MAX,
+    joined,
+    joined_windows,
+    ordered_by_part,
+    taken,
+)
 from tierfold.compaction.cleaning.key_hash import hash_key, part_of, same_key
 
 
@@ -68,7 +74,7 @@ def test_joining_lays_the_pieces_end_to_end(pieces: list[list[bytes]]) -> None:
     assert columns.ordinal.tolist() == [i for piece in pieces for i in range(len(piece))]
 
 
-@given(st.lists(maybe_keys, max_size=40), st.integers(1, 70))
+@given(st.lists(maybe_keys, max_size=40), st.integers(1, 70) | st.just(WINDOW_PARTS_MAX))
 def test_gathered_keys_are_in_a_stable_order_by_part(
     record_keys: list[bytes | None], parts: int
 ) -> None:
@@ -91,6 +97,20 @@ def test_ordering_by_part_is_stable_and_returns_the_starts(
     assert ordered.columns.ordinal.tolist() == order
     assert keys_of(ordered.columns) == [record_keys[i] for i in order]
     assert ordered.starts.tolist() == [[sum(p < edge for p in part) for edge in range(parts + 1)]]
+
+
+@given(st.lists(st.lists(maybe_keys, max_size=9), max_size=5))
+def test_windows_hold_no_more_starts_than_keys_where_there_are_many_parts(
+    records: list[list[bytes | None]],
+) -> None:
+    parts = WINDOW_PARTS_MAX + 1
+    windows = [gathered_in(window, parts) for window in records]
+    assert all(window.starts.size == 2 for window in windows)
+    found = joined_windows(windows, parts)
+    expected = ordered_by_part(joined([columns_of(window) for window in records]), parts)
+    assert keys_of(found.columns) == keys_of(expected.columns)
+    assert found.columns.ordinal.tolist() == expected.columns.ordinal.tolist()
+    assert found.starts.tolist() == expected.starts.tolist()
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 9), st.integers(1, 70), st.data())

@@ -276,3 +276,16 @@ def test_forget_reports_a_store_that_fails(step: str, catalog: Path) -> None:
     forget: Callable[..., int] = KeyIndexes(ScriptedStore(catalog, Script(fails(step)))).forget
     with pytest.raises(UnreadableObject, match="no answer"):
         forget({PARTITION: []})
+
+
+def test_forget_passes_by_a_folder_that_cannot_be_listed(catalog: Path) -> None:
+    keys = (KEY, *OTHERS)
+    for key in keys:
+        put(KeyIndexes(LocalStore(catalog)), key=key)
+    failing = KeyIndexes(ScriptedStore(catalog, Script(fails("list 1"))))
+    kept: dict[tuple[str, int], tuple[str, ...]]
+    kept = {(key.topic_id, key.partition): () for key in keys}
+    with pytest.raises(UnreadableObject, match="no answer"):
+        failing.forget(kept)
+    assert len(files_in(catalog)) == 2
+    assert KeyIndexes(LocalStore(catalog)).forget(kept) == 2

@@ -145,7 +145,10 @@ def test_a_segment_without_keys_has_no_blocks() -> None:
     assert (found.blocks, found.own_bits.tolist()) == ((), [0, 0])
 
 
-WORDS = ("[0:a=1 1:b=1 2:c=1]", "P1(3:a=2)", "[4:=1 5:b=2]", "6:P1:A", "[7:c=2 8:d=1]", "9:a=3")
+WORDS = (
+    *("[0:a=1 1:b=1 2:c=1]", "P1(3:a=2)", "[4:=1 5:b=2]", "6:P1:A", "[7:c=2 8:d=1]", "9:a=3"),
+    *("[10:d=2 11:d=3]", "[12:a=4 13:d=4]"),  # A key recurs within a later stretch, too.
+)
 ABORTED = (aborted_entry(1, 3, 6),)
 
 
@@ -153,7 +156,7 @@ ABORTED = (aborted_entry(1, 3, 6),)
     window_bytes=st.integers(1, 500),
     keys_max=st.integers(1, 12),
     key_bytes_max=st.integers(1, 12),
-    first_dirty=st.integers(0, 11),
+    first_dirty=st.integers(0, 15),
     threads=st.sampled_from([1, 1, 3]),
 )
 def test_the_scan_does_not_depend_on_window_and_batch_sizes(

@@ -45,6 +45,33 @@ def test_a_process_that_was_forked_from_one_that_used_a_bucket_does_not_wait_for
     assert "was forked from one that had used an object store" in ran.stderr
 
 
+_WITHOUT_THREADS = """
+import sys
+import threading
+import numpy as np
+from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.store_options import StoreOptions
+
+def refused(thread):
+    raise RuntimeError("can't start new thread")
+
+store = BucketStore("memory", "one", "", StoreOptions())
+store.create("large", np.ones(1 << 20, np.uint8))
+start, threading.Thread.start = threading.Thread.start, refused
+try:
+    store.read_range("large", 0, 1 << 20)
+except RuntimeError as error:
+    sys.stdout.write(f"{error}; ")
+threading.Thread.start = start
+sys.stdout.write(str(len(store.read_range("large", 0, 1 << 20))))
+"""
+
+
+def test_a_read_that_could_start_no_thread_leaves_later_reads_working() -> None:
+    ran = run([executable, "-c", _WITHOUT_THREADS], stdout=PIPE, text=True, check=True, timeout=60)
+    assert ran.stdout == "can't start new thread; 1048576"
+
+
 class TestInMemory(RealStoreContract):
     unfinished_bytes = 0
 
@@ -53,11 +80,13 @@ class TestInMemory(RealStoreContract):
         self.store = BucketStore("memory", new_name(), "a/prefix", StoreOptions(part_bytes=PART))
 
     def test_it_reads_where_an_event_loop_runs_as_in_a_notebook(self) -> None:
-        async def cell() -> bytes:
-            self.store.create("object", b"0123456789")
-            return self.store.read("object").tobytes()
+        data = b"0123456789" * 100_000
 
-        assert asyncio.run(cell()) == b"0123456789"
+        async def cell() -> bytes:
+            self.store.create("object", data)
+            return self.store.read_range("object", 0, len(data)).tobytes()
+
+        assert asyncio.run(cell()) == data
 
 
 class TestMoto(RealStoreContract):
