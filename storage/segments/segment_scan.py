@@ -248,7 +248,7 @@ class _Keys:
 
     Held per key: 16 bytes (hash, ordinal, length; 25 with versions) and the key itself; while a
     stretch is joined all of it twice, and 24 bytes more. Held per record: one byte of bits.
-    Measured (`tests.bench.memory`) with keys of 24 bytes: at most 138 bytes per record in all.
+    Measured (`tests.bench.memory`) with keys of 24 bytes: at most 143 bytes per record in all.
     """
 
     def __init__(self, buckets: int) -> None:
