@@ -61,6 +61,11 @@ class ScanOrder:
     fpp: float | None = None
     """Of the Bloom filter of the segment's key index; None: it gets no index."""
 
+    @property
+    def parts(self) -> int:
+        """How many parts all buckets have together."""
+        return self.buckets * parts_per_bucket(self.buckets)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
@@ -138,7 +143,7 @@ def scan_segment(
     def scanned(window: LogWindow) -> _ScannedWindow:
         return _scanned_window(window, aborted, order)
 
-    keys = _Keys(order.buckets)
+    keys = _Keys(order)
     indexing = KeyIndexing()
     competing: list[CompetingKeys] = []
     txn_batches: list[TransactionBatches] = []
@@ -210,8 +215,7 @@ def _scanned_window(
     competing = np.flatnonzero(is_dirty)
     may_compete = (~heads.is_control & ~is_aborted)[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
-    parts = order.buckets * parts_per_bucket(order.buckets)
-    keys = gathered(records.body, records.key_at, records.key_bytes, chosen, parts)
+    keys = gathered(records.body, records.key_at, records.key_bytes, chosen, order.parts)
     columns = keys.columns
     versions, malformed = order.versions.versions_of(records, columns.ordinal)
     columns = replace(columns, versions=versions).numbered_from(window.first_record)
@@ -251,11 +255,11 @@ class _Keys:
     Measured (`tests.bench.memory`) with keys of 24 bytes: at most 143 bytes per record in all.
     """
 
-    def __init__(self, buckets: int) -> None:
+    def __init__(self, order: ScanOrder) -> None:
         self.blocks: list[tuple[int, KeyBlock]] = []
         self.own_bits: list[NDArray[np.uint8]] = []
         """One array per stretch."""
-        self._buckets = buckets
+        self._order = order
         self._windows: list[PartedKeys] = []
         self._held = self._held_bytes = 0
         self._competes_from: int | None = None
@@ -275,7 +279,7 @@ class _Keys:
 
     def flush(self) -> None:
         """Make blocks of the stretch, and set the bits of its records."""
-        keys = joined_windows(self._windows, self._buckets * parts_per_bucket(self._buckets))
+        keys = joined_windows(self._windows, self._order.parts)
         self._windows.clear()
         self._held = self._held_bytes = 0
         competes_from = self._records_end if self._competes_from is None else self._competes_from
@@ -287,5 +291,5 @@ class _Keys:
         self.own_bits.append(bits)
         self._stretch_start = self._records_end
         self.blocks += blocks_of(
-            keys, superseded, buckets=self._buckets, competes_from=competes_from
+            keys, superseded, buckets=self._order.buckets, competes_from=competes_from
         )

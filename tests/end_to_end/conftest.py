@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.jobs.commands import ROOT
+from tests.end_to_end.spark_cluster import built_archive
 
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive that `make dist` builds."""
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "scripts/cluster_archive.py", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.iterdir()
-    return built
+    return built_archive(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="session")
