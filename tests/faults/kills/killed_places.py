@@ -32,8 +32,7 @@ class Place(Protocol):
     """Where the tier is examined."""
     uri: str
     """The tier as a run is given it."""
-    on_spark: bool
-    """Whether runs use Spark; if not, a run is one process."""
+    in_bucket: bool
     options: tuple[str, ...]
     """Options of every run."""
     look_every_s: float
@@ -55,7 +54,7 @@ class Place(Protocol):
 class FolderPlace(Place):
     """A tier in a folder."""
 
-    on_spark = True
+    in_bucket = False
     options = ()
     look_every_s = 0.01
 
@@ -85,7 +84,7 @@ class BucketPlace(Place):
     The environment names the endpoint for the runs.
     """
 
-    on_spark = False
+    in_bucket = True
     look_every_s = 0.03  # A look is a request or two.
 
     def __init__(self, folder: Path, endpoint: str) -> None:
@@ -95,7 +94,7 @@ class BucketPlace(Place):
         self._bucket = self.uri.removeprefix("s3://").partition("/")[0]
         config = folder.with_name("tierfold.toml")
         config.write_text(f'[store]\n"part.bytes" = {_PART_BYTES}\n')
-        self.options = ("--engine", "local", "--config", str(config))
+        self.options = ("--config", str(config))
 
     def look(self) -> None:
         """See `Place`."""

@@ -3,10 +3,11 @@
     python -m tests.faults.kills.killed_run --kills 50 --seed 1 --place s3
 
 The tier is in a folder, compacted on Spark, or in a bucket of an S3 emulator, compacted without
-Spark. After some kills an undisturbed run finishes the tier. Its live records must equal those of a
-tier with a single undisturbed run. Then `vacuum` must delete what the dead runs left, and nothing
-live. New tiers follow until all kills are done. A failure prints how to replay its tier: the
-planned kills are the same, but what they hit depends on the machine.
+Spark; tests may compact a tier with both in turn. After some kills an undisturbed run finishes the
+tier. Its live records must equal those of a tier with a single undisturbed run. Then `vacuum` must
+delete what the dead runs left, and nothing live. New tiers follow until all kills are done. A
+failure prints how to replay its tier: the planned kills are the same, but what they hit depends on
+the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -40,6 +41,7 @@ from tests.faults.kills.planned_kills import (
     KILLS_PER_ROUND,
     ON_SPARK,
     SURVIVED,
+    KillRound,
     PlannedKill,
     Target,
     carried_out,
@@ -117,6 +119,7 @@ class KilledTier:
     place: Place
     examiner: Examiner
     folder: Path
+    kinds: KillRound
     last: Left
     run: Application | None = None
     kills: list[Kill] = field(default_factory=list)
@@ -124,7 +127,7 @@ class KilledTier:
 
     def kill(self, planned: PlannedKill) -> Kill | None:
         """Kill the current run, or a new one; None: it ended before."""
-        run = self.run or self._started()
+        run = self.run or self._started(on_spark=planned.on_spark)
         self.run = run
         if not carried_out(planned, run, self.place):
             self._ended(run, expected=DONE)
@@ -141,7 +144,7 @@ class KilledTier:
 
     def finish(self) -> None:
         """Let a run finish the tier, and compare it with an undisturbed one."""
-        run = self.run or self._started()
+        run = self.run or self._started(on_spark=Target.ALL in self.kinds.on_spark)
         self._ended(run, expected=DONE)
         self.last = self._examined()
         undone = {
@@ -154,8 +157,11 @@ class KilledTier:
         self.place.look()
         self.faults += unlike(self.written.path, other)
 
-    def _started(self) -> Application:
-        return started_run(self.folder, self.place.uri, *self.place.options)
+    def _started(self, *, on_spark: bool) -> Application:
+        engine = "spark" if on_spark else "local"
+        return started_run(
+            self.folder, self.place.uri, "--engine", engine, *self.place.options
+        )
 
     @property
     def _ends(self) -> Iterator[int]:
@@ -196,7 +202,9 @@ def started_run(folder: Path, tier: str | Path, *options: str) -> Application:
     return started(command, folder, name, environment)
 
 
-def begun(folder: Path, seed: int, lab: KafkaLab, endpoint: str | None) -> KilledTier:
+def begun(
+    folder: Path, seed: int, lab: KafkaLab, kinds: KillRound, endpoint: str | None
+) -> KilledTier:
     """Write a tier of this seed in the new folder; `endpoint`: and upload it there."""
     folder.mkdir()
     written = _written(folder / "tier", seed, in_bucket=endpoint is not None)
@@ -204,7 +212,13 @@ def begun(folder: Path, seed: int, lab: KafkaLab, endpoint: str | None) -> Kille
     examiner = Examiner(written=written, lab=lab, scratch=folder)
     none = Left(versions=0, hidden=0, orphans=0, clean_until=(0,) * len(written.truth), faults=())
     return KilledTier(
-        seed=seed, written=written, place=place, examiner=examiner, folder=folder, last=none
+        seed=seed,
+        written=written,
+        place=place,
+        examiner=examiner,
+        folder=folder,
+        kinds=kinds,
+        last=none,
     )
 
 
@@ -216,7 +230,7 @@ def _written(folder: Path, seed: int, *, in_bucket: bool) -> WrittenTier:
 
 def undisturbed(folder: Path, seed: int, place: Place) -> Path:
     """Write the same tier into a folder, and compact it with one undisturbed run."""
-    tier = _written(folder / "undisturbed", seed, in_bucket=not place.on_spark).path
+    tier = _written(folder / "undisturbed", seed, in_bucket=place.in_bucket).path
     ran = tierfold("compact", tier, *OPTIONS)
     assert set(ran.outcomes.values()) == {"compacted"}, ran.stderr
     return tier
@@ -250,19 +264,18 @@ def killed(
     seed: int,
     kills: int,
     lab: KafkaLab,
-    report: Callable[[str], None],
+    kinds: KillRound,
     endpoint: str | None = None,
 ) -> KilledTier:
     """Apply at most `kills` kills to a tier of this seed and finish it; stops at a fault.
 
     `endpoint`: of the S3 emulator where the tier is; the environment names it, too.
     """
-    killed_tier = begun(folder, seed, lab, endpoint)
-    kinds = ON_SPARK if killed_tier.place.on_spark else IN_ONE_PROCESS
+    killed_tier = begun(folder, seed, lab, kinds, endpoint)
     for planned in islice(planned_kills(seed, kinds), kills):
         kill = killed_tier.kill(planned)
         ended = "the run had ended" if kill is None else kill.ended
-        report(f"{planned.target}, {planned}: {ended}")
+        click.echo(f"{planned.target}, {planned}: {ended}")
         if kill is None or killed_tier.faults:
             break
     if not killed_tier.faults:
@@ -271,13 +284,13 @@ def killed(
 
 
 def killed_round(
-    folder: Path, seed: int, lab: KafkaLab, endpoint: str | None = None
+    folder: Path, seed: int, lab: KafkaLab, kinds: KillRound, endpoint: str | None = None
 ) -> list[KilledTier]:
     """A round of kills on one tier; if a run ends before its kill, the rest hit another tier."""
     found: list[KilledTier] = []
     while (left := KILLS_PER_ROUND - len(kills_of(found))) > 0:
         next_seed = seed + len(found)
-        found.append(killed(folder / str(next_seed), next_seed, left, lab, print, endpoint))
+        found.append(killed(folder / str(next_seed), next_seed, left, lab, kinds, endpoint))
         if found[-1].faults:
             break
     return found
@@ -301,7 +314,7 @@ def _shown(console: Console, kills: Sequence[Kill]) -> None:
 @click.option("--place", type=click.Choice(["folder", "s3"]), default="folder", show_default=True)
 def soak(kills: int, seed: int, place: str) -> None:
     """Kill `kills` runs; exit code 1 at the first fault."""
-    endpoint = None if place == "folder" else s3_endpoint()
+    kinds, endpoint = (ON_SPARK, None) if place == "folder" else (IN_ONE_PROCESS, s3_endpoint())
     os.environ.update({} if endpoint is None else s3_environment(endpoint))
     console = Console()
     done: list[Kill] = []
@@ -310,7 +323,7 @@ def soak(kills: int, seed: int, place: str) -> None:
         while len(done) < kills:
             wanted = min(KILLS_PER_ROUND, kills - len(done))
             console.print(f"tier {seed}: {wanted} kills, {len(done)} done")
-            killed_tier = killed(folder / str(seed), seed, wanted, lab, console.print, endpoint)
+            killed_tier = killed(folder / str(seed), seed, wanted, lab, kinds, endpoint)
             done += killed_tier.kills
             if killed_tier.faults:
                 console.print(*killed_tier.faults, sep="\n", style="red", markup=False)

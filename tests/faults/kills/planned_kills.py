@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -60,6 +60,8 @@ class PlannedKill:
     """The number of the trigger; 0 if there is only one."""
     delay_s: float
     """Delay after the trigger."""
+    on_spark: bool
+    """Whether the run uses Spark; a run that is under way is killed whatever it uses."""
 
     def __str__(self) -> str:
         number = f" {self.count}" if self.count else ""
@@ -72,18 +74,23 @@ KILLS_PER_ROUND: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillRound:
-    """What a round of kills covers, and how far apart trigger and kill are at most."""
+    """What a round of kills covers, and which of its runs use Spark."""
 
     targets: tuple[Target, ...]
     triggers: tuple[Trigger, ...]
-    most_s: Mapping[Trigger, float]
+    on_spark: frozenset[Target]
+    """The targets in runs on Spark. The run that finishes a tier is of the same kind as a run that
+    is killed whole."""
 
 
 ON_SPARK: Final = KillRound(
     targets=(*(4 * (Target.ALL,)), Target.DRIVER, Target.JVM, Target.WORKER, Target.DAEMON),
     triggers=(Trigger.STARTED, *(4 * (Trigger.WRITTEN,)), *(3 * (Trigger.COMMITTED,))),
-    most_s={Trigger.STARTED: 10.0, Trigger.WRITTEN: 0.05, Trigger.COMMITTED: 0.6},
+    on_spark=frozenset(Target),
 )
+ON_BOTH: Final = replace(ON_SPARK, on_spark=frozenset(Target) - {Target.ALL})
+"""Runs that are killed whole do without Spark, which only takes longer to reach the same work."""
+
 IN_ONE_PROCESS: Final = KillRound(
     targets=8 * (Target.ALL,),
     triggers=(
@@ -92,16 +99,22 @@ IN_ONE_PROCESS: Final = KillRound(
         *(2 * (Trigger.UPLOADING,)),
         *(2 * (Trigger.COMMITTED,)),
     ),
-    most_s={
-        Trigger.STARTED: 3.0,
-        Trigger.WRITTEN: 0.05,
-        Trigger.UPLOADING: 0.05,
-        Trigger.COMMITTED: 0.6,
-    },
+    on_spark=frozenset(),
 )
 
 
-def planned_kills(seed: int, kinds: KillRound = ON_SPARK) -> Iterator[PlannedKill]:
+def _most_s(trigger: Trigger, *, on_spark: bool) -> float:
+    """How far apart trigger and kill are at most."""
+    match trigger:
+        case Trigger.STARTED:
+            return 10.0 if on_spark else 3.0
+        case Trigger.COMMITTED:
+            return 0.6
+        case Trigger.WRITTEN | Trigger.UPLOADING:
+            return 0.05
+
+
+def planned_kills(seed: int, kinds: KillRound) -> Iterator[PlannedKill]:
     """Yield kills without end; the same for the same seed."""
     rnd = random.Random(seed)
     while True:
@@ -110,8 +123,11 @@ def planned_kills(seed: int, kinds: KillRound = ON_SPARK) -> Iterator[PlannedKil
         for target, trigger in zip(targets, triggers, strict=True):
             written, committed = rnd.randint(1, 30), rnd.randint(1, 3)
             count = {Trigger.WRITTEN: written, Trigger.COMMITTED: committed}.get(trigger, 0)
-            delay_s = rnd.uniform(0, kinds.most_s[trigger])
-            yield PlannedKill(target=target, trigger=trigger, count=count, delay_s=delay_s)
+            on_spark = target in kinds.on_spark
+            delay_s = rnd.uniform(0, _most_s(trigger, on_spark=on_spark))
+            yield PlannedKill(
+                target=target, trigger=trigger, count=count, delay_s=delay_s, on_spark=on_spark
+            )
 
 
 def carried_out(planned: PlannedKill, run: Application, place: Place) -> bool:

@@ -29,7 +29,7 @@ def tiers(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in s3_environment(endpoint).items():
             patch.setenv(name, value)
-        yield killed_round(tmp_path_factory.mktemp("killed"), SEED, lab, endpoint)
+        yield killed_round(tmp_path_factory.mktemp("killed"), SEED, lab, IN_ONE_PROCESS, endpoint)
 
 
 def test_after_any_kill_the_tier_is_whole_and_the_next_run_and_vacuum_finish(
