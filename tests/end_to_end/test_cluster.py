@@ -9,9 +9,8 @@ import signal
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -60,8 +59,8 @@ WITHOUT_SECRET = {
     "_tierfold/partitions/": b"orders",
     "_tierfold/runs/": b"compact",
     "a planned read": b"orders",
-    "command lines": b"compact_and_read.py",
-    "output 1": b"nothing_to_do",
+    "command lines": b"compact_twice.py",
+    "output 2": b"nothing_to_do",
 }
 """By place where a secret is searched: what is found there."""
 
@@ -104,22 +103,6 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def ran(
-    cluster: Cluster, archive: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Ran, Path, list[dict[str, Any]]]:
-    """A run on the cluster: its output, the tier, and what the workers' kernels did."""
-    compacted, answers = _copied(tier), tmp_path_factory.mktemp("answers") / "kernels.json"
-    ask = ROOT / "tests" / "end_to_end" / "compact_and_ask.py"
-    submitted = cluster.submitted(archive, ask, answers, compacted, "--json", *NOW, *ALWAYS)
-    try:
-        done = submitted.ended()
-    finally:
-        submitted.stop()
-    assert done.code == 0, done.stderr
-    return done, compacted, json.loads(answers.read_text())
-
-
 def _copied(tier: Path) -> Path:
     copy = tier.with_name(f"{tier.name}-copy-{len(list(tier.parent.iterdir()))}")
     return Path(shutil.copytree(tier, copy))
@@ -136,79 +119,83 @@ def _live(tier: Path) -> dict[tuple[str, int], list[tuple[int, list[Batch]]]]:
     }
 
 
-def test_the_result_is_that_of_a_local_run(
-    tier: Path, ran: tuple[Ran, Path, list[dict[str, Any]]]
-) -> None:
-    here = _copied(tier)
-    local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
-    assert ran[0].outcomes == local.outcomes
-    assert set(local.outcomes.values()) == {"compacted"}
-    assert len(local.outcomes) == 5
-    assert _live(ran[1]) == _live(here)
-    assert tierfold("verify", ran[1]).code == 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnS3:
-    """A run on the cluster over a tier in a bucket, and what is left of it."""
+class Compacted:
+    """A tier in a folder and the same in a bucket, compacted on the cluster by one application."""
 
+    folder: Path
     uri: str
-    done: Ran
-    local: Ran
-    """A run of the same tier in a folder, `here`."""
-    here: Path
+    in_folder: Ran
+    in_bucket: Ran
     answers: Path
-    """What `kafka-segments` read afterwards; beside it the pickles and Spark's event log."""
+    """What `compact_twice.py` wrote, and Spark's event log."""
     planned: bytes
-    """What Spark sends to its workers to read the tier."""
+    """What Spark sends to its workers to read the bucket."""
     commands: set[str]
     """The command lines of all processes meanwhile."""
+    local: Ran
+    """A run of the same tier without Spark."""
+    here: Path
+    """The tier after that run."""
 
 
 @pytest.fixture(scope="module")
-def on_s3(
-    cluster: Cluster, linked: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
-) -> OnS3:
-    here = _copied(tier)
+def compacted(
+    cluster: Cluster, archive: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Compacted:
+    folder, here = _copied(tier), _copied(tier)
     uri = uploaded(here, moto())
-    answers = tmp_path_factory.mktemp("on_s3") / "read.json"
-    local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
-    job = ROOT / "tests" / "end_to_end" / "compact_and_read.py"
+    answers = tmp_path_factory.mktemp("answers")
+    options = ("--json", *NOW, *ALWAYS)
     logged = [
         "--conf=spark.eventLog.enabled=true",
         "--conf=spark.eventLog.compress=false",
-        f"--conf=spark.eventLog.dir=file://{answers.parent}",
+        f"--conf=spark.eventLog.dir=file://{answers}",
     ]
-    options = (uri, "--json", *NOW, *ALWAYS)
+    job = ROOT / "tests" / "end_to_end" / "compact_twice.py"
     with command_lines() as commands:
-        submitted = cluster.submitted(linked, *logged, job, answers, *options)
+        submitted = cluster.submitted(archive, *logged, job, answers, folder, uri, *options)
         try:
             done = submitted.ended()
         finally:
             submitted.stop()
     assert done.code == 0, done.stderr
-    return OnS3(
+    documents = ((answers / f"{name}.json").read_text() for name in ("folder", "bucket"))
+    in_folder, in_bucket = (replace(done, stdout=document) for document in documents)
+    assert f"{in_folder.stdout}\n{in_bucket.stdout}\n" == done.stdout
+    return Compacted(
+        folder=folder,
         uri=uri,
-        done=done,
-        local=local,
-        here=here,
+        in_folder=in_folder,
+        in_bucket=in_bucket,
         answers=answers,
         planned=planned_read(KafkaSegments({"path": uri})),
         commands=commands,
+        local=tierfold("compact", here, *options),
+        here=here,
     )
 
 
-def test_a_bucket_needs_no_shared_folder(on_s3: OnS3) -> None:
-    done, local = on_s3.done, on_s3.local
+def test_the_result_is_that_of_a_local_run(compacted: Compacted) -> None:
+    outcomes = compacted.local.outcomes
+    assert compacted.in_folder.outcomes == outcomes
+    assert set(outcomes.values()) == {"compacted"}
+    assert len(outcomes) == 5
+    assert _live(compacted.folder) == _live(compacted.here)
+    assert tierfold("verify", compacted.folder).code == 0
+
+
+def test_a_bucket_needs_no_shared_folder(compacted: Compacted) -> None:
+    done, local = compacted.in_bucket, compacted.local
     assert done.outcomes == local.outcomes
     for name in ("bytes_in", "bytes_out", "counts", "segments_out"):
         assert {place: report[name] for place, report in done.partitions.items()} == {
             place: report[name] for place, report in local.partitions.items()
         }
     assert done.document["requests"]["puts"] >= 5 * len(local.outcomes)  # The workers' count.
-    assert json.loads(on_s3.answers.read_text()) == sorted(
+    assert json.loads((compacted.answers / "read.json").read_text()) == sorted(
         [*place, record.offset]
-        for place, segments in _live(on_s3.here).items()
+        for place, segments in _live(compacted.here).items()
         for _, batches in segments
         for batch in batches
         for record in batch.records
@@ -217,10 +204,11 @@ def test_a_bucket_needs_no_shared_folder(on_s3: OnS3) -> None:
 
 
 def test_planted_secrets_appear_nowhere(
-    cluster: Cluster, on_s3: OnS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, compacted: Compacted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the environment on Spark; in a profile, the settings file and the URI without Spark."""
-    tier, bucket = on_s3.uri, on_s3.uri.removeprefix("s3://").partition("/")[0]
+    tier = compacted.uri
+    bucket = tier.removeprefix("s3://").partition("/")[0]
     profile, config = tmp_path / "credentials", tmp_path / "tierfold.toml"
     lines = ("[planted]", f"aws_access_key_id = {OF_PROFILE}", f"aws_secret_access_key = {HIDDEN}")
     profile.write_text("\n".join(lines))
@@ -240,12 +228,13 @@ def test_planted_secrets_appear_nowhere(
     in_uri.refuses("credentials come from the environment")
     found = {
         **files_below(cluster.folder, "*.log", "*.out", "*.err", "stdout", "stderr"),
-        **files_below(on_s3.answers.parent, "*"),
+        **files_below(compacted.answers, "*"),
         **objects_in(s3_client(moto()), bucket),
-        "a planned read": on_s3.planned,
-        "command lines": "\n".join(on_s3.commands | commands).encode(),
+        "a planned read": compacted.planned,
+        "command lines": "\n".join(compacted.commands | commands).encode(),
     }
-    for number, ran in enumerate((on_s3.done, local, refused, in_uri)):
+    all_ran = (compacted.in_folder, compacted.in_bucket, local, refused, in_uri)
+    for number, ran in enumerate(all_ran):
         found[f"output {number}"] = f"{ran.stdout}{ran.stderr}".encode()
     assert len(holding(files_below(tmp_path, "*"), (HIDDEN,))) == 2
     for where, text in WITHOUT_SECRET.items():
@@ -254,8 +243,8 @@ def test_planted_secrets_appear_nowhere(
     assert holding(found, (OF_PROFILE, HIDDEN, *keys)) == []
 
 
-def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]]]) -> None:
-    answers = ran[2]
+def test_no_executor_compiled_a_kernel(compacted: Compacted) -> None:
+    answers = json.loads((compacted.answers / "kernels.json").read_text())
     assert len({answer["executor"] for answer in answers}) == 2
     for answer in answers:
         assert answer["home"].startswith(f"{answer['executor']}/tierfold/")
