@@ -12,10 +12,15 @@ workers there is `silent_planning`.
 The daemon listens in its own private folder, not in `spark.python.unix.domain.socket.dir`. That
 folder is the driver's: an executor on another machine lacks it, and one that runs as another user
 may not enter it. Spark uses any path that its daemon reports.
+
+The daemon imports numba once, and with it NumPy; its workers are forks and need not. PySpark
+imports nothing before a fork, because a thread would be missing in the fork: `imported_once` starts
+none. pyarrow starts one, so each worker imports that itself.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
@@ -45,6 +50,13 @@ def silent(worker: Callable[[socket.socket, bool], int]) -> Callable[[socket.soc
             return HUNG_UP
 
     return until_hung_up
+
+
+def imported_once() -> None:
+    """Import numba, in a process that will fork; half a worker's imports by their CPU time."""
+    # NumPy would start the threads of its linear algebra, which nothing here uses.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    importlib.import_module("numba")
 
 
 def silent_planning() -> None:
@@ -77,4 +89,5 @@ def workers_used_once(spark: SparkSession) -> Iterator[None]:
 if __name__ == "__main__":
     vars(daemon)["worker"] = silent(daemon.worker)
     os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"] = private_folder()
+    imported_once()
     daemon.manager()

@@ -66,6 +66,15 @@ def test_a_worker_whose_spark_hangs_up_prints_nothing() -> None:
     assert running.said == ""
 
 
+def test_the_daemon_has_imported_numba_and_is_one_thread() -> None:
+    # A fork has one thread; a lock that another one held would stay locked in it for ever.
+    with daemon() as running:
+        running.hung_up_on()
+        pid = running.process.pid
+        assert "/numba/" in text_of(pid, "maps")
+        assert len(os.listdir(f"/proc/{pid}/task")) == 1
+
+
 def test_other_worker_failures_are_reported() -> None:
     with daemon(SPARK_BUFFER_SIZE="no number") as running:
         running.hung_up_on()
