@@ -279,7 +279,7 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (overlaps_are_never_taken, 2001, 50, "is left alone, and|nothing beyond offset"),
         (the_whole_of_a_cut_segment_is_read, 2001, 50, "due for ever|readers get"),
         (overlaps_are_taken_without_proof, 2003, 400, "no upload of this log"),
-        (what_was_not_cut_off_is_forgotten, 1078, 300, "log was not cut off|is gone from the tier"),
+        (what_was_not_cut_off_is_forgotten, 1140, 300, "log was not cut off|is gone from the tier"),
         (what_only_the_row_tells_from_uploads_is_no_obstacle, 2018, 400, _NOT_OUT),
         (all_live_segments_are_given_up, 2018, 100, "is part of the log"),
         (where_the_old_history_ended_is_kept, 2018, 400, _NOT_OUT),

@@ -72,7 +72,7 @@ def test_the_daemon_has_imported_numba_and_is_one_thread() -> None:
         running.hung_up_on()
         pid = running.process.pid
         assert "/numba/" in text_of(pid, "maps")
-        assert len(os.listdir(f"/proc/{pid}/task")) == 1
+        assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
 
 
 def test_other_worker_failures_are_reported() -> None:
