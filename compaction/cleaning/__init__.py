@@ -7,6 +7,7 @@
     transactions       aborted data and markers: which are kept; which transactions are undecided
     rounds             one pass over one partition: what it reads and keeps, its groups
     record_retention   which records, tombstones and markers stay, and delete horizons
+    batch_outline      which batches the rewrite need not read
     group_outcome      whether and why a group is rewritten
     counts             how many records were kept or removed, by reason
 """

@@ -79,6 +79,21 @@ def counts_of(
     return Counts(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
 
 
+def superseded_unread(records: int, record_bytes: int) -> Counts:
+    """The counts of superseded records that were not read, by what the scan counted.
+
+    Raises ValueError if that is too little: the scan has read other records.
+    """
+    if record_bytes < records:
+        raise ValueError(f"{records} records are left, but only {record_bytes} bytes of records")
+    return Counts(
+        records_in=records,
+        superseded=records,
+        record_bytes_in=record_bytes,
+        superseded_bytes=record_bytes,
+    )
+
+
 def total(counts: Iterable[Counts]) -> Counts:
     """The sum of all counts."""
     return sum(counts, Counts())

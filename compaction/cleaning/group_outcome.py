@@ -82,7 +82,7 @@ def needs_no_rewrite(
     """
     if reason_before_reading(group.segments, now_ms) is not None:
         return False
-    first, last = np.array([plain.first_offset]), np.array([plain.last_offset])
+    first, last = plain.first_offset, plain.last_offset
     is_closed = closing_batch_of(group, plain.last_offset, ends_in_batch=ends_in_batch) is None
     return is_closed and not offset_violation(first, last, group.segments[0])
 
@@ -128,16 +128,13 @@ def last_offset_of(
     return int(record_offset[retention.record == KEPT][-1])
 
 
-def offset_violation(
-    base_offset: NDArray[np.int64], last_offset: NDArray[np.int64], segment: Segment
-) -> str:
+def offset_violation(first: int, last: int, segment: Segment) -> str:
     """How a segment's batches exceed its range of offsets, a phrase; empty: they do not.
 
-    Both arrays have shape (b,), at least one batch, in offset order. The range is the effective one
-    (`RemoteLogSegmentMetadata` of KIP-405, less overlaps): a batch outside it was not compared with
-    the neighbours' batches (SEMANTICS 1).
+    `first` is the base offset of the first batch, `last` the last offset of the last one. The range
+    is the effective one (`RemoteLogSegmentMetadata` of KIP-405, less overlaps): a batch outside it
+    was not compared with the neighbours' batches (SEMANTICS 1).
     """
-    first, last = int(base_offset[0]), int(last_offset[-1])
     if first >= segment.start_offset and last <= segment.end_offset:
         return ""
     return (

@@ -234,8 +234,7 @@ def _changes(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> Ite
     at = bisect_left(listed, segment.start_offset, key=lambda t: t.last_offset)
     yield at < len(listed) and listed[at].last_offset <= segment.end_offset
     yield closing_batch_of(group, facts.last_offset, ends_in_batch=ends_round) is not None
-    first, last = np.array([facts.first_offset]), np.array([facts.last_offset])
-    yield bool(offset_violation(first, last, segment))
+    yield bool(offset_violation(facts.first_offset, facts.last_offset, segment))
     yield _watched_change(facts, of_round)
 
 

@@ -10,22 +10,26 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.batch_outline import deserialize_outline
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
 from tierfold.storage.segments.group_rewrite import rewrite_group
 
-BitRows: TypeAlias = dict[tuple[int, int], list[Row]]
-"""(partition index, segment index) → the rows that list its superseded records."""
+FoundRows: TypeAlias = dict[tuple[int, int], list[Row]]
+"""(partition index, segment index) → the rows of `FOR_REWRITE` about the segment."""
 
-BIT_OF: Final = {
+_BIT_OF: Final = {
     RowKind.OWN_SUPERSEDED: SUPERSEDED,
     RowKind.SUPERSEDED: SUPERSEDED,
     RowKind.OWN_SUPERSEDING: SUPERSEDING,
     RowKind.SUPERSEDING: SUPERSEDING,
 }
-"""The rows of earlier stages that the rewrite needs, and the bit of `offset_map` that each sets."""
+"""The bit of `offset_map` that each kind of row sets."""
+
+FOR_REWRITE: Final = frozenset({*_BIT_OF, RowKind.OUTLINE})
+"""The kinds of rows of earlier stages that the rewrite needs."""
 
 _BITMAPS: Final = frozenset({RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING})
 
@@ -47,24 +51,24 @@ class MoveStage:
 
 @dataclass(frozen=True, slots=True)
 class RewriteStage:
-    """REWRITE rows and the rows of `BIT_OF` → a RECEIPT or FAILED row per group."""
+    """REWRITE rows and the rows of `FOR_REWRITE` → a RECEIPT or FAILED row per group."""
 
     def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
         """Rewrite the groups of one task."""
-        bit_rows: BitRows = defaultdict(list)
+        found: FoundRows = defaultdict(list)
         ordered: list[Row] = []
         for row in rows:
             if row.kind is RowKind.REWRITE:
                 ordered.append(row)
             else:
-                bit_rows[row.partition_index, row.segment_index].append(row)
+                found[row.partition_index, row.segment_index].append(row)
         for order in ordered:
             task: GroupTask = unpickled(order.payload)
-            yield _rewritten(worker, order, task, bit_rows)
+            yield _rewritten(worker, order, task, found)
             worker.advance(task.group.size_bytes)
 
 
-def _rewritten(worker: Worker, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
+def _rewritten(worker: Worker, order: Row, task: GroupTask, found: FoundRows) -> Row:
     """Return the receipt of one group, or the reason why its partition stops."""
     place_of = {
         segment.segment_id: place
@@ -76,11 +80,17 @@ def _rewritten(worker: Worker, order: Row, task: GroupTask, bit_rows: BitRows) -
     def bits(segment: Segment) -> NDArray[np.uint8]:
         if segment.segment_id in unscanned:
             return np.zeros(unscanned[segment.segment_id], np.uint8)
-        return record_bits(bit_rows[place_of[segment.segment_id]])
+        return record_bits(found[place_of[segment.segment_id]])
 
     try:
         kind = RowKind.RECEIPT
-        payload = pickled(rewrite_group(worker.tier, task, bits, worker.key_indexes))
+        outlines = {
+            name: deserialize_outline(row.payload)
+            for name, place in place_of.items()
+            for row in found[place]
+            if row.kind is RowKind.OUTLINE
+        }
+        payload = pickled(rewrite_group(worker.tier, task, bits, outlines, worker.key_indexes))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")
@@ -97,7 +107,7 @@ def record_bits(rows: Sequence[Row]) -> NDArray[np.uint8]:
     for row in rows:
         if row.kind in _BITMAPS:
             is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=len(bits))
-            bits |= is_set * BIT_OF[row.kind]
-        else:
-            bits[np.frombuffer(row.payload, np.uint32)] |= BIT_OF[row.kind]
+            bits |= is_set * _BIT_OF[row.kind]
+        elif row.kind in _BIT_OF:
+            bits[np.frombuffer(row.payload, np.uint32)] |= _BIT_OF[row.kind]
     return bits

@@ -59,6 +59,8 @@ class RowKind(IntEnum):
     """A pickled `ProbeTask`: from the driver."""
     PROBED = 17
     """A pickled `Probed`: for the driver."""
+    OUTLINE = 18
+    """A `BatchOutline` of a segment."""
 
 
 OUT_OF_MEMORY: Final = "this process ran out of memory"

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from tierfold.compaction.cleaning.batch_outline import is_worth_sending, serialize_outline
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.key_blocks import serialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
@@ -75,7 +76,7 @@ def summed(found: Sequence[ScanSummary]) -> ScanSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanStage(SegmentStage):
-    """SCAN rows → KEYS, OWN_…, COMPETING, and SCANNED or FAILED rows."""
+    """SCAN rows → KEYS, OWN_…, OUTLINE, COMPETING, and SCANNED or FAILED rows."""
 
     def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and another segment for its transaction batches."""
@@ -94,6 +95,8 @@ class ScanStage(SegmentStage):
         yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
+        if is_worth_sending(scanned.outline, log_bytes):
+            yield RowKind.OUTLINE, bucket, serialize_outline(scanned.outline)
         if scanned.competing is not None:
             yield RowKind.COMPETING, bucket, _sent(scanned.competing, task.order.competing_max)
         if task.order.fpp is not None and worker.key_indexes is not None:

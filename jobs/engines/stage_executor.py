@@ -22,7 +22,7 @@ from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.jobs.engines.check import CheckStage, CompareStage
 from tierfold.jobs.engines.probe import ProbeStage, competing_by_round, sorted_by_answer
 from tierfold.jobs.engines.reduce import ReduceStage
-from tierfold.jobs.engines.rewrite import BIT_OF, MoveStage, RewriteStage
+from tierfold.jobs.engines.rewrite import FOR_REWRITE, MoveStage, RewriteStage
 from tierfold.jobs.engines.rows import FOR_DRIVER, Row, RowKind, Stage, unpickled
 from tierfold.jobs.engines.scan import ScanStage, ScanSummary, summed
 from tierfold.jobs.engines.task_assignment import (
@@ -43,8 +43,6 @@ from tierfold.storage.segments.segment_check import CheckOrder
 
 RowsT = TypeVar("RowsT")
 """An engine's rows, which may not be computed yet."""
-
-_BITS = frozenset(BIT_OF)
 
 
 class WorkersDied(Exception):
@@ -83,7 +81,8 @@ class StageExecutor(ABC, Generic[RowsT]):
             summaries = self.taken(title, scan_bytes, self.only(found, FOR_DRIVER))
             if self._scanned is not None:
                 others = {place: task for place, task in task_of.items() if place[0] not in sizes}
-                rest = self.run(MoveStage(task_of=others), self.only(self._scanned, _BITS), None)
+                known = self.only(self._scanned, FOR_REWRITE)
+                rest = self.run(MoveStage(task_of=others), known, None)
                 found = self.joined(rest, found)
         self._scanned = found
         return _by_round([*summaries, *indexed])
@@ -140,12 +139,12 @@ class StageExecutor(ABC, Generic[RowsT]):
             return []
         size_bytes = sum(task.group.size_bytes for task in groups)
         with self.answering():
-            bits = self.only(self._scanned, _BITS)
+            known = self.only(self._scanned, FOR_REWRITE)
             assigned_to = self._assigned
             if not assigned_to.fits(groups):
                 assigned_to = assigned_groups(groups, self.cores)
-                bits = self.run(MoveStage(task_of=assigned_to.task_of), bits, None)
-            rows = self.joined(bits, self.placed(rewrite_rows(groups, assigned_to, self.cores)))
+                known = self.run(MoveStage(task_of=assigned_to.task_of), known, None)
+            rows = self.joined(known, self.placed(rewrite_rows(groups, assigned_to, self.cores)))
             done = self.run(RewriteStage(), rows, assigned_to.tasks)
             found = self.taken("rewrite", size_bytes, done)
         return [(row.partition_index, unpickled(row.payload)) for row in found]

@@ -187,8 +187,45 @@ def read_heads(
     batches, code, at, found = _count_batches(log)
     if code != _OK:
         raise corrupt_batch(_CORRUPTIONS[code].format(at=origin + at, found=found), where)
-    columns = empty_columns(BatchHeads, batches)
-    read, code, found = _fill(log, _Columns(**columns), after)
+    start = np.empty(batches, np.int64)
+    _fill_starts(log, start)
+    return _heads_from(log, start, check_crc=check_crc, where=where, origin=origin, after=after)
+
+
+def heads_at(
+    log: NDArray[np.uint8],
+    start: NDArray[np.int64],
+    size_bytes: NDArray[np.int32],
+    *,
+    where: str,
+    origin: int = 0,
+) -> BatchHeads | None:
+    """`read_heads` of some batches of a log only; None: other batches lie there, or none.
+
+    `start` (bytes of `log`, ascending) and `size_bytes` have shape (batches,).
+    """
+    log = as_kernel_input(log)
+    if len(start) and start[-1] + size_bytes[-1] > len(log):
+        return None
+    if not _have_sizes(log, start, size_bytes):
+        return None
+    return _heads_from(
+        log, start, check_crc=True, where=where, origin=origin, after=NO_OFFSET
+    )
+
+
+def _heads_from(
+    log: NDArray[np.uint8],
+    start: NDArray[np.int64],
+    *,
+    check_crc: bool,
+    where: str,
+    origin: int,
+    after: int,
+) -> BatchHeads:
+    """The heads of the batches at `start`, of which each is whole."""
+    columns = empty_columns(BatchHeads, len(start))
+    read, code, found = _fill(log, start, _Columns(**columns), after)
     heads = BatchHeads(**columns)
     if check_crc:
         # A bad checksum explains an odd header, so it is reported first.
@@ -249,13 +286,39 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
 
 
 @kernel
-def _fill(log: NDArray[np.uint8], out: _Columns, previous: int) -> tuple[int, int, int]:
+def _fill_starts(log: NDArray[np.uint8], start: NDArray[np.int64]) -> None:
+    """Fill in where the batches start, which were counted."""
+    at = 0
+    for i in range(start.size):
+        start[i] = at
+        at += be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES
+
+
+@kernel
+def _have_sizes(
+    log: NDArray[np.uint8], start: NDArray[np.int64], size_bytes: NDArray[np.int32]
+) -> bool:
+    """Whether batches of these sizes and of a known magic start there."""
+    for i in range(start.size):
+        at = start[i]
+        magic = be_int(log, at + 16, 1)
+        if magic < 0 or magic > 2:
+            return False
+        if be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES != size_bytes[i]:
+            return False
+    return True
+
+
+@kernel
+def _fill(
+    log: NDArray[np.uint8], start: NDArray[np.int64], out: _Columns, previous: int
+) -> tuple[int, int, int]:
     """Fill the columns; return the number of sound heads, a code, and the offending number.
 
     `previous` is the last offset of the batch before.
     """
-    at = 0
-    for i in range(out.position.size):
+    for i in range(start.size):
+        at = start[i]
         out.position[i] = at
         out.size_bytes[i] = be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES
         out.base_offset[i] = be_int(log, at, 8)
@@ -269,7 +332,6 @@ def _fill(log: NDArray[np.uint8], out: _Columns, previous: int) -> tuple[int, in
         if out.base_offset[i] <= previous or out.last_offset[i] < out.base_offset[i]:
             return i, _ORDER, previous
         previous = out.last_offset[i]
-        at += out.size_bytes[i]
     return out.position.size, _OK, 0
 
 

@@ -155,7 +155,9 @@ def _copy_runs(
     out: NDArray[np.uint8],
 ) -> None:
     """Copy neighbouring batches as one slice: a clean region has long runs of them."""
-    for run in np.split(copied, np.flatnonzero(np.diff(copied) != 1) + 1):
+    starts = heads.position[copied]
+    ends = starts + heads.size_bytes[copied]
+    for run in np.split(copied, np.flatnonzero(starts[1:] != ends[:-1]) + 1):
         if run.size:
             source = log[
                 heads.position[run[0]] : heads.position[run[-1]] + heads.size_bytes[run[-1]]

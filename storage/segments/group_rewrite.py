@@ -6,15 +6,18 @@ and whether and why the group is written (`group_outcome`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, total
+from tierfold.compaction.cleaning.batch_outline import BatchOutline, surely_dropped
+from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, superseded_unread, total
 from tierfold.compaction.cleaning.group_outcome import (
     PlainSegment,
     RewriteReason,
@@ -38,11 +41,12 @@ from tierfold.compaction.cleaning.record_retention import (
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult, VerifiedParts, result_of
 from tierfold.compaction.model.segments import Segment
-from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
+from tierfold.storage.segments.chosen_batches import chosen_stretches, is_choosable
 from tierfold.storage.segments.key_indexing import (
     IndexedWindow,
     KeyIndexing,
@@ -64,8 +68,15 @@ from tierfold.storage.tiers.remote_tier import RemoteTier
 
 _NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
 
+
+
 RecordBits: TypeAlias = Callable[[Segment], NDArray[np.uint8]]
 """A segment → the bits of `offset_map` of its records; there may be zeros behind them."""
+
+_Piece: TypeAlias = Callable[[], Iterator[LogWindow]]
+"""Checks a piece of a log, and returns its windows."""
+
+NO_OUTLINES: Final[Mapping[str, BatchOutline]] = MappingProxyType({})
 
 
 class _Rewrite:
@@ -102,7 +113,7 @@ class _Rewrite:
         if self.reason is None:
             self.passed.append(replace(window, data=_NOTHING))
         else:
-            self.write(found.data)
+            self.write(found.data, found.heads)
 
     def give_reason(self, reason: RewriteReason | None) -> None:
         """Take a reason to rewrite; the first one counts, and writes what has passed."""
@@ -115,8 +126,11 @@ class _Rewrite:
             self.write(data)
         self.passed.clear()
 
-    def write(self, data: NDArray[np.uint8]) -> None:
-        """Write whole batches; the first ones open the new segment."""
+    def write(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
+        """Write whole batches; the first ones open the new segment.
+
+        `heads`: theirs, if their checksums were compared; None: that is done here.
+        """
         if len(data) and self.writer is None:
             task = self.task
             writer = SegmentWriter(
@@ -128,16 +142,21 @@ class _Rewrite:
             )
             self.writer = self.contexts.enter_context(writer)
         if self.writer is not None:
-            self.writer.append(data)
+            self.writer.append(data, heads)
         self.bytes_written += len(data)
 
 
 def rewrite_group(
-    tier: RemoteTier, task: GroupTask, bits: RecordBits, key_indexes: KeyIndexes | None = None
+    tier: RemoteTier,
+    task: GroupTask,
+    bits: RecordBits,
+    outlines: Mapping[str, BatchOutline] = NO_OUTLINES,
+    key_indexes: KeyIndexes | None = None,
 ) -> GroupReceipt:
     """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it.
 
-    The new segment gets a key index in `key_indexes`.
+    `outlines`: of scanned segments, by id; without one, all batches are read. The new segment gets
+    a key index in `key_indexes`.
     """
     if task.plain is not None and _stays_unread(tier, task, task.plain, bits):
         return GroupReceipt(
@@ -151,7 +170,8 @@ def rewrite_group(
     with ExitStack() as contexts:
         state = _Rewrite(tier, task, contexts)
         for segment in task.group.segments:
-            _rewrite_segment(state, segment, bits)
+            outline = outlines.get(segment.segment_id)
+            _rewrite_segment(state, segment, bits(segment), outline)
         _close_group(state)
         if state.reason is None:
             state.give_reason(_reason_after_reading(state))
@@ -175,29 +195,64 @@ def _stays_unread(
     return reason_after_reading(segment, indexed=indexed, listed=task.listed, due_ms=None) is None
 
 
-def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> None:
+def _rewrite_segment(
+    state: _Rewrite, segment: Segment, bits: NDArray[np.uint8], outline: BatchOutline | None
+) -> None:
     task = state.task
-    of_records = bits(segment)
-    records = 0
-
-    def rewritten(window: LogWindow) -> tuple[LogWindow, _Rewritten]:
-        here = of_records[window.first_record : window.records_end]
-        return window, _rewritten_window(task, segment, window, here)
-
     log = live_log(state.tier, task.key, segment)
-    for window, found in mapped_ahead(rewritten, _within(segment, log), threads=task.threads):
-        state.add(window, found)
-        records = window.records_end
-    if of_records[records:].any():
-        raise ValueError(f"{log.where} has {records} records, and bits are set of later ones")
+    if outline is None or not is_choosable(log.access()):
+        pieces: Iterator[_Piece] = (partial(iter, (one,)) for one in _within(segment, log))
+        _rewrite_pieces(state, segment, pieces, bits)
+        return
+    last = int(outline.last_offset[-1])
+    if violation := offset_violation(outline.first_offset, last, segment):
+        raise corrupt_batch(violation, log.where)
+    dropped = surely_dropped(outline, (bits & SUPERSEDED).view(np.bool_), task.rules)
+    if dropped.any():
+        state.give_reason(RewriteReason.BATCHES)
+    is_read = np.repeat(~dropped, outline.records)
+    bits = np.append(bits[: len(is_read)][is_read], bits[len(is_read) :])
+    pieces = (stretch.windows for stretch in chosen_stretches(log, outline, ~dropped))
+    record_bytes = _rewrite_pieces(state, segment, pieces, bits)
+    left_out = int(outline.records[dropped].sum(dtype=np.int64))
+    state.counts.append(superseded_unread(left_out, outline.record_bytes - record_bytes))
+
+
+def _rewrite_pieces(
+    state: _Rewrite, segment: Segment, pieces: Iterator[_Piece], bits: NDArray[np.uint8]
+) -> int:
+    """Rewrite the pieces of a segment, and return the uncompressed bytes of their records.
+
+    `bits` are those of the pieces' records.
+    """
+    task = state.task
+    records = record_bytes = 0
+
+    def rewritten(piece: _Piece) -> list[tuple[LogWindow, _Rewritten]]:
+        return [
+            (window, _rewritten_window(task, segment, window, here))
+            for window in piece()
+            for here in [bits[window.first_record : window.records_end]]
+        ]
+
+    for found in mapped_ahead(rewritten, pieces, threads=task.threads):
+        for window, one in found:
+            state.add(window, one)
+            records = window.records_end
+            record_bytes += one.counts.record_bytes_in
+    if bits[records:].any():
+        name = state.tier.log_name(task.key, segment)
+        raise ValueError(f"{name} has {records} records, and bits are set of later ones")
+    return record_bytes
 
 
 def _within(segment: Segment, log: StoredObject) -> Iterator[LogWindow]:
     """The segment's windows; raises CorruptLog for an offset outside the segment."""
-    first: NDArray[np.int64] | None = None
+    first: int | None = None
     for window in checked_windows(log):
-        first = window.heads.base_offset[:1] if first is None else first
-        if violation := offset_violation(first, window.heads.last_offset, segment):
+        first = int(window.heads.base_offset[0]) if first is None else first
+        last = int(window.heads.last_offset[-1])
+        if violation := offset_violation(first, last, segment):
             raise corrupt_batch(violation, log.where)
         yield window
 
@@ -207,6 +262,8 @@ class _Rewritten:
     """What one window of a segment became."""
 
     data: NDArray[np.uint8]
+    heads: BatchHeads
+    """Of the batches in `data`, whose checksums were compared."""
     reason: RewriteReason | None
     """The reason to rewrite the group; None: `data` are the source's bytes."""
     counts: Counts
@@ -234,16 +291,20 @@ def _rewritten_window(
         kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
     reason = reason_in_batches(retention.batch)
-    data, indexed = window.stored, None
-    if reason is None and task.fpp is not None:
-        indexed = indexed_window(heads, records, types)
-    if reason is not None:
+    if reason is None and not window.has_gaps:
+        data, written = window.stored, heads
+    else:
         keep, horizon_ms = retention.record == KEPT, retention.horizon_ms
         data, _ = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
-        if len(data) and task.fpp is not None:
-            indexed = indexed_batches(data, where=f"rewritten from {window.where}")
+        written = read_heads(data, where=f"rewritten from {window.where}")
+    indexed = None
+    if task.fpp is not None and reason is None:
+        indexed = indexed_window(heads, records, types)
+    elif task.fpp is not None and len(data):
+        indexed = indexed_batches(data, written, where=f"rewritten from {window.where}")
     return _Rewritten(
         data=data,
+        heads=written,
         reason=reason,
         counts=counts,
         due_ms=due_ms,
@@ -300,7 +361,8 @@ def _close_group(state: _Rewrite) -> None:
         state.give_reason(RewriteReason.CLOSING_BATCH)
         state.write(data)
         if task.fpp is not None:
-            state.indexing.add(indexed_batches(data, where="closing batch"))
+            heads = read_heads(data, where="closing batch")
+            state.indexing.add(indexed_batches(data, heads, where="closing batch"))
 
 
 def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:

@@ -28,7 +28,7 @@ from tierfold.compaction.skipping.segment_facts import (
     WatchedBatches,
     joined_watched,
 )
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.records import Records, decode
 from tierfold.storage.key_indexes.index_files import IndexedSegment
@@ -89,12 +89,13 @@ def indexed_window(
     )
 
 
-def indexed_batches(data: NDArray[np.uint8], *, where: str) -> IndexedWindow | None:
-    """What the index needs of batches that were just written, from their bytes.
+def indexed_batches(
+    data: NDArray[np.uint8], heads: BatchHeads, *, where: str
+) -> IndexedWindow | None:
+    """What the index needs of batches that were just made; `heads` were read from `data`.
 
     Raises CorruptLog if they cannot be decoded.
     """
-    heads = read_heads(data, where=where, check_crc=False)
     records = decode(data, heads, where=where)
     return indexed_window(heads, records, control_types(records, heads, where=where))
 

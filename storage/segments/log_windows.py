@@ -163,7 +163,7 @@ def stored_object(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWindow:
-    """Neighbouring batches of a log, all legacy or all magic 2."""
+    """Batches of a log, in order, all legacy or all magic 2; others may lie between them."""
 
     data: NDArray[np.uint8]
     """Bytes of the log that hold the batches, and may hold others, too."""
@@ -186,8 +186,14 @@ class LogWindow:
         return int(self.heads.size_bytes.sum())
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether other batches lie between these."""
+        end = self.heads.position[-1] + self.heads.size_bytes[-1]
+        return bool(end - self.heads.position[0] != self.size_bytes)
+
+    @property
     def stored(self) -> NDArray[np.uint8]:
-        """The batches' bytes."""
+        """The batches' bytes, if there are no gaps."""
         start = int(self.heads.position[0])
         return self.data[start : start + self.size_bytes]
 
@@ -279,13 +285,18 @@ def reread(log: StoredObject, passed: Sequence[LogWindow]) -> Iterator[NDArray[n
         if not all(
             np.array_equal(getattr(now, name), getattr(window.heads, name)) for name in _IDENTITY
         ):
-            raise UnreadableObject(
-                f"the bytes from {window.position} on changed while the log was read",
-                where=log.where,
-                remedy="Nothing was committed. Check whether another program changes the tier's"
-                " objects, then run again.",
-            )
+            raise changed(log.where, window.position)
         yield data
+
+
+def changed(where: str, position: int) -> UnreadableObject:
+    """The error for a log that has other batches than when it was read before."""
+    return UnreadableObject(
+        f"the bytes from {position} on changed while the log was read",
+        where=where,
+        remedy="Nothing was committed. Check whether another program changes the tier's"
+        " objects, then run again.",
+    )
 
 
 def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]:

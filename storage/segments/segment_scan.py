@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.batch_outline import BatchOutline, joined_outlines
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, blocks_of, parts_per_bucket
 from tierfold.compaction.cleaning.key_columns import PartedKeys, gathered, joined_windows
@@ -76,8 +77,6 @@ class ScannedSegment:
     """Shape (records,): the bits of `offset_map`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
     """(bucket, its keys that may still supersede or be superseded)."""
-    record_bytes: int
-    """Uncompressed bytes of the records, as `Counts` counts them."""
     malformed_versions: int
     """Eligible records whose version is null or of another length."""
     without_key: int
@@ -86,6 +85,7 @@ class ScannedSegment:
     """None if the segment is not plain."""
     competing: CompetingKeys | None
     """None: they were not wanted."""
+    outline: BatchOutline
     indexing: KeyIndexing
     """What its key index needs, if it gets one."""
 
@@ -93,6 +93,11 @@ class ScannedSegment:
     def records(self) -> int:
         """How many records the segment holds, control records included."""
         return len(self.own_bits)
+
+    @property
+    def record_bytes(self) -> int:
+        """Uncompressed bytes of the records, as `Counts` counts them."""
+        return self.outline.record_bytes
 
 
 def transaction_batches_of(
@@ -147,33 +152,33 @@ def scan_segment(
     indexing = KeyIndexing()
     competing: list[CompetingKeys] = []
     txn_batches: list[TransactionBatches] = []
-    malformed = without_key = record_bytes = 0
+    outlines: list[BatchOutline] = []
+    malformed = without_key = 0
     is_plain_so_far = True
-    offsets: list[int] = []
     for found in mapped_ahead(scanned, checked_windows(log), threads=order.threads):
         txn_batches.append(found.txn_batches)
         malformed += found.malformed_versions
         without_key += found.without_key
-        record_bytes += found.record_bytes
+        outlines.append(found.outline)
         is_plain_so_far &= found.is_plain
-        offsets += found.offsets
         if order.fpp is not None:
             indexing.add(found.indexed)
         if found.competing is not None:
             competing.append(found.competing)
         keys.add(found)
     keys.flush()
+    outline = joined_outlines(outlines)
     plain = PlainSegment(
-        first_offset=offsets[0],
-        last_offset=offsets[-1],
+        first_offset=outline.first_offset,
+        last_offset=int(outline.last_offset[-1]),
         records=found.records_end,
-        record_bytes=record_bytes,
+        record_bytes=outline.record_bytes,
     )
     return ScannedSegment(
         txn_batches=joined_batches(txn_batches),
         own_bits=np.concatenate(keys.own_bits),
         blocks=tuple(keys.blocks),
-        record_bytes=record_bytes,
+        outline=outline,
         malformed_versions=malformed,
         without_key=without_key,
         plain=plain if is_plain_so_far else None,
@@ -193,12 +198,10 @@ class _ScannedWindow:
     """The number within the segment of the first record at or above `first_dirty`."""
     records_end: int
     """How many records of the segment lie before the window's end."""
-    record_bytes: int
+    outline: BatchOutline
     malformed_versions: int
     without_key: int
     is_plain: bool
-    offsets: tuple[int, int]
-    """The first one of the first batch, and the last one of the last."""
     competing: CompetingKeys | None
     """None: they are not wanted."""
     indexed: IndexedWindow | None
@@ -224,7 +227,14 @@ def _scanned_window(
         keys=replace(keys, columns=columns),
         first_competing=window.first_record + int(competing[0]) if len(competing) else None,
         records_end=window.records_end,
-        record_bytes=int((records.end - records.start).sum()),
+        outline=BatchOutline(
+            size_bytes=heads.size_bytes.astype(np.int32),
+            records=heads.count,
+            last_offset=heads.last_offset,
+            first_offset=int(heads.base_offset[0]),
+            record_bytes=int((records.end - records.start).sum()),
+            has_legacy=bool(heads.is_legacy.any()),
+        ),
         malformed_versions=malformed,
         without_key=int(np.count_nonzero(may_compete) - np.count_nonzero(chosen)),
         is_plain=is_plain(
@@ -235,7 +245,6 @@ def _scanned_window(
             has_key=records.key_bytes >= 0,
             has_value=records.value_bytes >= 0,
         ),
-        offsets=(int(heads.base_offset[0]), int(heads.last_offset[-1])),
         competing=_competing(records, chosen & is_dirty) if order.competing_max else None,
         indexed=None if order.fpp is None else indexed_window(heads, records, types),
     )

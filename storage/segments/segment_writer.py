@@ -1,10 +1,10 @@
 """Writes a new segment under a new id: its log as a stream, then the files beside it.
 
-Readers ignore the segment until the catalog names it. Each stretch is parsed and its checksums are
-compared before it is written. Once all objects are written, each part is compared with what the
-store says of it: with its checksum of the whole object if it has one, else the part is read back. A
-part that is stored encoded is always read back, and decoded. A local disk may answer from its
-cache, so this does not show what survives a power cut.
+Readers ignore the segment until the catalog names it. All batches are parsed and their checksums
+are compared before they are written. Once all objects are written, each part is compared with what
+the store says of it: with its checksum of the whole object if it has one, else the part is read
+back. A part that is stored encoded is always read back, and decoded. A local disk may answer from
+its cache, so this does not show what survives a power cut.
 """
 
 from __future__ import annotations
@@ -94,12 +94,15 @@ class SegmentWriter:
         """Records written so far, control records included, by the batch headers."""
         return sum(int(heads.count.sum(dtype=np.int64)) for heads in self._heads)
 
-    def append(self, data: NDArray[np.uint8]) -> None:
-        """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject."""
+    def append(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
+        """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject.
+
+        `heads`: what `read_heads` found in just these bytes; None: it is called here.
+        """
         if not len(data):
             return
         where = f"new segment {self._staged.address.segment_id}, after {self._log.size_bytes} bytes"
-        self._heads.append(read_heads(data, where=where))
+        self._heads.append(read_heads(data, where=where) if heads is None else heads)
         self._log.write(data)
         self._crc32c = object_crc32c(data, self._crc32c)
 

@@ -14,6 +14,7 @@ import pytest
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import KEYS, RECORDS_PER_SEGMENT, folder_of, key_of, put_updates, updated_tier
+from tierfold.compaction.cleaning.batch_outline import deserialize_outline
 from tierfold.compaction.cleaning.key_blocks import deserialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import Round
@@ -65,9 +66,9 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     assert [(row.partition_index, row.segment_index, row.kind) for row in rows] == [
         (partition, segment, kind)
         for partition, segment in ((0, 0), (0, 1), (1, 0))
-        for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED)
+        for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED, RowKind.OUTLINE)
     ]
-    keys, own_lost, scan = rows[:3]
+    keys, own_lost, scan, outline = rows[:4]
     # Its own key, and the later updates of the five others.
     assert len(deserialize(keys.payload).columns) == 1 + len(KEYS)
     lost = np.unpackbits(np.frombuffer(own_lost.payload, np.uint8), count=RECORDS_PER_SEGMENT)
@@ -75,8 +76,9 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     found = unpickled(scan.payload)
     assert isinstance(found, ScanSummary)
     assert (found.records, len(found.txn_batches)) == (RECORDS_PER_SEGMENT, 0)
+    assert deserialize_outline(outline.payload).records.tolist() == [1, len(KEYS), len(KEYS)]
     assert sum(done) == sum(work.scan_bytes for work in rounds)
-    assert [row.task for row in rows] == [0] * 6 + [1] * 3
+    assert [row.task for row in rows] == [0] * 8 + [1] * 4
 
 
 def test_a_segment_that_cannot_be_read_becomes_one_row_with_the_reason(tier: Path) -> None:

@@ -29,6 +29,7 @@ from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RunRow
 from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 OTHER: Final = key_of("payments")
@@ -53,12 +54,18 @@ def log_bytes(objects: dict[str, int]) -> int:
     return sum(size for name, size in objects.items() if name.endswith(".log"))
 
 
-def test_a_round_reads_its_logs_twice_and_counts_all_objects_that_it_writes(tier: Path) -> None:
+def test_a_round_reads_again_what_it_keeps_and_counts_all_objects_that_it_writes(
+    tier: Path,
+) -> None:
     before = sizes(tier)
+    # The updates of the five keys are in two batches of each segment; only the last one stays.
+    logs = sorted(folder_of(tier, ORDERS).glob("*.log"))
+    lost = [batch for log in logs for batch in list(read_segment(log).batches())[1:]][:-1]
     ran = tierfold("compact", tier, *ALWAYS, "--json")
     new = {name: size for name, size in sizes(tier).items() if name not in before}
     (row,) = rows(tier)
-    assert row.bytes_read == 2 * log_bytes(before) == 2 * row.bytes_in
+    assert row.bytes_in == log_bytes(before)
+    assert row.bytes_read == 2 * row.bytes_in - sum(batch.size_bytes for batch in lost)
     assert row.bytes_written == sum(new.values()) > row.bytes_out == log_bytes(new)
     assert (ran.entry["bytes_read"], ran.entry["bytes_written"]) == (
         row.bytes_read,

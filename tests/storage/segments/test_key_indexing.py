@@ -52,7 +52,7 @@ def window_of(*batches: BatchDraft | bytes | str) -> IndexedWindow | None:
     records = window.records()
     indexed = indexed_window(window.heads, records, window.control_types(records))
     if not window.heads.is_legacy.any():
-        written = indexed_batches(window.data, where="a log")
+        written = indexed_batches(window.data, window.heads, where="a log")
         assert (written is None) is (indexed is None)
     return indexed
 

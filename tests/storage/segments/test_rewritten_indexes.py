@@ -41,7 +41,7 @@ def rewritten(
     bits[[*superseded]] = SUPERSEDED
     root = tier.store.root
     task = a_group_task(segments, **({"fpp": FPP} | fields))
-    receipt = rewrite_group(tier, task, lambda _: bits, KeyIndexes(LocalStore(root)))
+    receipt = rewrite_group(tier, task, lambda _: bits, key_indexes=KeyIndexes(LocalStore(root)))
     folder = root / FOLDER
     files = [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
     assert receipt.index_bytes == sum(map(len, files))

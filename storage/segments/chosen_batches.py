@@ -1,0 +1,145 @@
+"""Reads only some batches of a log that a scan has read, in stretches.
+
+    log        | batch | batch | batch | batch | batch | batch | batch |
+    chosen         x       x               x                       x
+    stretches  |          first stretch          |             |second |
+
+What lies between the chosen batches of a stretch is read with them, and neither checked nor
+decoded; a large gap is not read. Every chosen batch's header is compared with what the scan found,
+and its checksum with its bytes. Stretches do not depend on each other, so threads can share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.batch_outline import BatchOutline
+from tierfold.storage.kafka.batch_headers import BatchHeads, heads_at
+from tierfold.storage.kafka.records import windows
+from tierfold.storage.segments.log_windows import RANGE_BYTES, LogWindow, StoredObject, changed
+from tierfold.storage.tiers.remote_tier import Access
+
+GAP_BYTES: Final = RANGE_BYTES // 2
+"""A gap up to this is read with the batches around it: so there are at most twice as many requests
+as for the whole log."""
+
+SPAN_MAX: Final = 8
+"""Of a mapped log, a stretch may span this many times the bytes of its batches' limit: gaps cost
+next to nothing there, and each stretch takes a millisecond."""
+
+
+def is_choosable(access: Access) -> bool:
+    """Whether leaving out batches saves anything: not where logs are decoded in chunks."""
+    return access.unit_bytes == 1 and not access.is_in_order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Chosen batches of a log; nothing is checked yet."""
+
+    log: StoredObject
+    origin: int
+    """Position of the first batch in the log."""
+    size_bytes: int
+    """From the first batch to the end of the last one."""
+    data: NDArray[np.uint8] | None
+    """These bytes; None: they are mapped when they are needed."""
+    start: NDArray[np.int64]
+    """Shape (batches,): where each begins, counted from `origin`."""
+    batch_bytes: NDArray[np.int32]
+    records: NDArray[np.int32]
+    last_offset: NDArray[np.int64]
+    """What the scan found of each."""
+    first_record: int
+    """How many records the chosen batches before have."""
+
+    def windows(self) -> Iterator[LogWindow]:
+        """Check the batches, and cut them into windows.
+
+        Raises CorruptLog and UnreadableObject, also if these are not the batches of the scan.
+        """
+        log, data = self.log, self.data
+        if data is None:
+            data = log.read(log.start + self.origin, self.size_bytes)
+        heads = heads_at(
+            data, self.start, self.batch_bytes, where=log.where, origin=self.origin
+        )
+        if heads is None or not self._are_these(heads):
+            raise changed(log.where, self.origin)
+        first_record = self.first_record
+        for first, last in windows(heads, window_bytes=log.window_bytes):
+            window = LogWindow(
+                data=data,
+                heads=heads.slice(first, last),
+                origin=self.origin,
+                first_record=first_record,
+                where=log.where,
+            )
+            yield window
+            first_record = window.records_end
+
+    def _are_these(self, heads: BatchHeads) -> bool:
+        return np.array_equal(heads.count, self.records) and np.array_equal(
+            heads.last_offset, self.last_offset
+        )
+
+
+def chosen_stretches(
+    log: StoredObject, outline: BatchOutline, chosen: NDArray[np.bool_]
+) -> Iterator[Stretch]:
+    """The stretches that hold the chosen batches, in order; none if none is chosen.
+
+    `chosen` has shape (batches of the outline,), which are of magic 2. Records are numbered without
+    those of other batches. Raises UnreadableObject and CorruptLog, as the log's reads do.
+    """
+    rows = np.flatnonzero(chosen)
+    size_bytes, records = outline.size_bytes[rows], outline.records[rows]
+    last_offset = outline.last_offset[rows]
+    end = np.cumsum(outline.size_bytes, dtype=np.int64)[rows]
+    start = end - size_bytes
+    record_ends = np.cumsum(records, dtype=np.int64)
+    is_mapped = log.access().is_mapped
+    cuts = _cuts(start, end, log.range_bytes, span_max=SPAN_MAX if is_mapped else 1)
+    spans = [(log.start + int(start[a]), int(end[b - 1] - start[a])) for a, b in cuts]
+    found = [None] * len(cuts) if is_mapped else log.fetched(spans)
+    for (a, b), (at, length), data in zip(cuts, spans, found, strict=True):
+        yield Stretch(
+            log=log,
+            origin=at - log.start,
+            size_bytes=length,
+            data=data,
+            start=start[a:b] - start[a],
+            batch_bytes=size_bytes[a:b],
+            records=records[a:b],
+            last_offset=last_offset[a:b],
+            first_record=int(record_ends[a] - records[a]),
+        )
+
+
+def _cuts(
+    start: NDArray[np.int64], end: NDArray[np.int64], range_bytes: int, *, span_max: int
+) -> list[tuple[int, int]]:
+    """Ranges [first, last) of the chosen batches that form a stretch.
+
+    Its batches have at most `range_bytes` together, or it is one batch; it spans at most `span_max`
+    times as much, and no large gap.
+    """
+    turns = np.append(np.flatnonzero(start[1:] - end[:-1] > GAP_BYTES) + 1, len(start))
+    reached = np.cumsum(end - start)
+    cuts = []
+    first = 0
+    while first < len(start):
+        before = reached[first] - (end[first] - start[first])
+        last = min(
+            int(np.searchsorted(reached, before + range_bytes, side="right")),
+            int(np.searchsorted(end, start[first] + span_max * range_bytes, side="right")),
+            int(turns[np.searchsorted(turns, first, side="right")]),
+        )
+        cuts.append((first, max(last, first + 1)))
+        first = cuts[-1][1]
+    return cuts
