@@ -72,10 +72,13 @@ def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
 
 
 def assigned(sizes: Sequence[int], tasks: int) -> list[int]:
-    """Return the task of each item; the largest goes first, each to the least loaded task."""
+    """Return the task of each item; the largest goes first, each to the least loaded task.
+
+    Of items of one size the last goes first: of the newest segment most is kept.
+    """
     loads = [(0, task) for task in range(tasks)]
     placed = [0] * len(sizes)
-    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], -i)):
         load, task = heapq.heappop(loads)
         placed[item] = task
         # One byte more per item, or all empty items would go to one task.
@@ -218,6 +221,10 @@ def rewrite_rows(groups: Sequence[GroupTask], assigned_to: Assignment, cores: in
     sizes = [group.group.size_bytes for group in groups]
     placed = [assigned_to.task_of[group.places[0]] for group in groups]
     threads = threads_of(sizes, placed, cores)
+    if assigned_to.tasks <= TASKS_PER_CORE * cores:
+        # Of the newest segments most is kept, of the oldest often nothing: their tasks end early,
+        # and leave cores idle.
+        threads = [min(THREADS_MAX, cores)] * len(groups)
     return [
         _row(task, *group.places[0], RowKind.REWRITE, replace(group, threads=count))
         for group, task, count in zip(groups, placed, threads, strict=True)

@@ -183,6 +183,16 @@ def test_a_group_that_exceeds_its_tasks_share_gets_threads(rounds: list[Round]) 
     assert [unpickled(row.payload).threads for row in rows] == [task_assignment.THREADS_MAX] * 2
 
 
+def test_groups_get_threads_where_their_tasks_are_few(rounds: list[Round]) -> None:
+    # In each the groups have their share of the bytes, and what stays of them is not known.
+    groups = [replace(tasks_of(rounds[0])[1], group_index=i, segment_index=i) for i in range(5)]
+    few = assigned_groups(groups[:4], cores=2)
+    many = assigned_groups(groups, cores=2)
+    for number, placed, threads in ((4, few, [2] * 4), (5, replace(many, tasks=5), [1] * 5)):
+        rows = rewrite_rows(groups[:number], placed, cores=2)
+        assert [unpickled(row.payload).threads for row in rows] == threads
+
+
 @pytest.mark.parametrize(
     ("task_of", "fits"),
     [
