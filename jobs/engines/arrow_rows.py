@@ -6,11 +6,12 @@ A worker imports this module and what its stage needs, but nothing that only the
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import pyarrow as pa
-from pyspark import Accumulator
+from pyspark import Accumulator, TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierfold.jobs.context.tier_opener import WorkerOpener
@@ -27,6 +28,9 @@ _ARROW: Final = pa.schema(
 ROW_SCHEMA: Final = from_arrow_schema(_ARROW)
 """The columns of `Row`."""
 
+Given: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterable[Row]]
+"""The batches of a task → its rows."""
+
 _frozen_stages: Final[set[str]] = set()
 
 BATCH_BYTES: Final = 2**20
@@ -38,10 +42,11 @@ def in_worker(
     opener: WorkerOpener,
     bytes_done: Accumulator[int],
     requests: Accumulator[Requests],
+    given: Given,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out.
 
-    `opener` opens the tier and the key indexes in the worker.
+    `opener` opens the tier and the key indexes in the worker; `given` takes its rows from batches.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -50,7 +55,7 @@ def in_worker(
         worker = Worker(tier=tier, advance=bytes_done.add, key_indexes=opener.key_indexes())
         waiting: list[Row] = []
         waiting_bytes = 0
-        for row in stage(worker, rows_of(batches)):
+        for row in stage(worker, given(batches)):
             waiting.append(row)
             waiting_bytes += len(row.payload)
             if waiting_bytes >= BATCH_BYTES:
@@ -61,6 +66,47 @@ def in_worker(
         _freeze_gc(type(stage).__name__)
 
     return run
+
+
+def only_orders(orders: Sequence[Row]) -> Given:
+    """Return the source of a task's rows if its batches hold the numbers of tasks."""
+    of_task = _by_task(orders)
+
+    def given(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from of_task.get(number, ())
+
+    return given
+
+
+def orders_first(orders: Sequence[Row]) -> Given:
+    """Return the source of a task's rows if these follow its orders.
+
+    The task's number is that of its partition, as `repartitionById` has it. A row of another task
+    is an error: Spark has merged partitions, and orders are lost.
+    """
+    of_task = _by_task(orders)
+
+    def given(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("orders are taken in Spark's tasks only")
+        task = context.partitionId()
+        yield from of_task.get(task, ())
+        for row in rows_of(batches):
+            if row.task != task:
+                raise RuntimeError(f"a row of task {row.task} is in partition {task}")
+            yield row
+
+    return given
+
+
+def _by_task(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.task].append(row)
+    return dict(found)
 
 
 def _freeze_gc(stage: str) -> None:

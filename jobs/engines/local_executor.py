@@ -62,15 +62,17 @@ class LocalExecutor(StageExecutor[LazyRows]):
         self._bytes_done = 0
         self._is_cancelled = threading.Event()
 
-    def placed(self, rows: Sequence[Row]) -> LazyRows:
-        """Return the rows as they are."""
-        return lambda: [*rows]
-
-    def run(self, stage: Stage, rows: LazyRows, tasks: int | None) -> LazyRows:
+    def run(
+        self,
+        stage: Stage,
+        rows: LazyRows | None,
+        tasks: int | None,
+        orders: Sequence[Row] = (),
+    ) -> LazyRows:
         """Run the stage on the rows of each task, on the pool."""
         def found() -> list[Row]:
             by_task: dict[int, list[Row]] = defaultdict(list)
-            for row in rows():
+            for row in [*orders, *(rows() if rows is not None else ())]:
                 by_task[0 if tasks is None else row.task].append(row)
             pieces = self.mapped(stage, [by_task[task] for task in sorted(by_task)])
             return [row for piece in pieces for row in piece]

@@ -108,7 +108,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         asked = [row for row in probes if row.partition_index in stage.competing]
         probed: list[Row] = []
         if asked:
-            run = self.run(stage, self.placed(asked), probe_tasks)
+            run = self.run(stage, None, probe_tasks, asked)
             asked_bytes = sum(sizes[row.partition_index, row.segment_index] for row in asked)
             probed = self.taken("indexes", asked_bytes, run)
         sorted_out = sorted_by_answer(probed)
@@ -128,7 +128,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         rows, tasks = scan_rows(rounds, self.cores, places, unindexed)
         totals = {work.index: work.size_bytes for work in rounds}
         stage = ScanStage(first_bucket_task=first_bucket_tasks(totals))
-        return self.run(stage, self.placed(rows), max(1, tasks))
+        return self.run(stage, None, max(1, tasks), rows)
 
     def rewrite(self, groups: Sequence[GroupTask]) -> list[tuple[int, GroupReceipt | str]]:
         """Rewrite groups of scanned rounds; return (round index, receipt or why it stops).
@@ -144,8 +144,8 @@ class StageExecutor(ABC, Generic[RowsT]):
             if not assigned_to.fits(groups):
                 assigned_to = assigned_groups(groups, self.cores)
                 known = self.run(MoveStage(task_of=assigned_to.task_of), known, None)
-            rows = self.joined(known, self.placed(rewrite_rows(groups, assigned_to, self.cores)))
-            done = self.run(RewriteStage(), rows, assigned_to.tasks)
+            orders = rewrite_rows(groups, assigned_to, self.cores)
+            done = self.run(RewriteStage(), known, assigned_to.tasks, orders)
             found = self.taken("rewrite", size_bytes, done)
         return [(row.partition_index, unpickled(row.payload)) for row in found]
 
@@ -162,7 +162,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         check = CheckStage(first_bucket_task=first_bucket_tasks(dict(enumerate(totals))))
         _, compare_tasks = tasks_for(bucket_sizes(totals), self.cores)
         with self.answering():
-            checked = self.run(check, self.placed(rows), tasks)
+            checked = self.run(check, None, tasks, rows)
             compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
             return self.taken("verify", sum(totals), compared)
 
@@ -175,12 +175,13 @@ class StageExecutor(ABC, Generic[RowsT]):
         return nullcontext()
 
     @abstractmethod
-    def placed(self, rows: Sequence[Row]) -> RowsT:
-        """Hand the driver's rows to the engine."""
+    def run(
+        self, stage: Stage, rows: RowsT | None, tasks: int | None, orders: Sequence[Row] = ()
+    ) -> RowsT:
+        """Run the stage on rows, sent to `tasks` tasks by their `task`; None: they stay in place.
 
-    @abstractmethod
-    def run(self, stage: Stage, rows: RowsT, tasks: int | None) -> RowsT:
-        """Send rows to `tasks` tasks by their `task`, and run the stage; None: do not move them."""
+        `orders`: the driver's own rows, which come first in their tasks; there must be `tasks`.
+        """
 
     @abstractmethod
     def kept(self, rows: RowsT) -> RowsT:

@@ -87,6 +87,24 @@ class ExecutorContract(ABC):
         rewritten_bytes = self.bytes_done(executor) - scanned_bytes
         assert rewritten_bytes == sum(work.size_bytes for work in rounds)
 
+    def test_orders_join_the_rows_of_their_task(self, executor: Executor) -> None:
+        def to_the_next_task(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            yield from (replace(row, task=row.task + 1) for row in rows)
+
+        def listed(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            found = [*rows]
+            yield from (replace(row, payload=bytes(one.kind for one in found)) for row in found)
+
+        sent = executor.run(to_the_next_task, None, 2, [a_row(task=0), a_row(task=1)])
+        orders = [a_row(RowKind.REWRITE, task=task) for task in (2, 3)]
+        found = executor.taken("rows", 1, executor.run(listed, sent, 4, orders))
+        scan, rewrite = RowKind.SCAN, RowKind.REWRITE
+        assert {row.task: [*row.payload] for row in found} == {
+            1: [scan],
+            2: [rewrite, scan],
+            3: [rewrite],
+        }
+
     @pytest.mark.parametrize("stage", ["scan", "rewrite"])
     def test_a_missing_log_fails_its_round_alone(
         self, executor: Executor, tier: Path, rounds: list[Round], stage: str
@@ -190,7 +208,7 @@ class ExecutorContract(ABC):
         rows = [a_row(task=task) for task in range(4)]
         with pytest.raises(Stopped), stoppable():
             sender.start()
-            executor.taken("endless", 4, executor.run(endless, executor.placed(rows), 4))
+            executor.taken("endless", 4, executor.run(endless, None, 4, rows))
         sender.join()
         assert threading.active_count() == threads
         assert not is_stopping()

@@ -46,7 +46,7 @@ def batches_of(tier: Path, rows: list[Row]) -> list[pa.RecordBatch]:
     done: Accumulator[int] = Accumulator(0, 0, AddingAccumulatorParam(0))
     requests = Accumulator(1, Requests(), RequestSum())
     opener = run_context(str(tier)).worker_opener()
-    return list(in_worker(stage, opener, done, requests)([]))
+    return list(in_worker(stage, opener, done, requests, rows_of)([]))
 
 
 def test_rows_leave_in_batches_that_just_reach_the_bound(tmp_path: Path) -> None:

@@ -17,13 +17,22 @@ from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_r
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
-from tierfold.jobs.engines.rows import Row, RowKind, Worker
+from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
 from tierfold.jobs.engines.spark_executor import SparkExecutor
 from tierfold.jobs.engines.stage_executor import WorkersDied
 
 
 def on_spark(spark: SparkSession, tier: Path) -> SparkExecutor:
     return SparkExecutor(spark, run_context(str(tier)), unheard)
+
+
+def passing() -> Stage:
+    """A stage that passes its rows on; workers cannot import this module."""
+
+    def passed_on(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+        yield from rows
+
+    return passed_on
 
 
 class TestSparkExecutor(ExecutorContract):
@@ -46,7 +55,7 @@ class TestSparkExecutor(ExecutorContract):
             os._exit(1)
 
         with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("die", 1, executor.run(dying, executor.placed([a_row()]), 1))
+            executor.taken("die", 1, executor.run(dying, None, 1, [a_row()]))
         assert not died.value.is_over
         assert died.value.what.startswith("a Spark worker died, and so did each retry (")
         assert "crashed" in died.value.what or "exited" in died.value.what
@@ -60,7 +69,7 @@ class TestSparkExecutor(ExecutorContract):
             raise ArithmeticError("7 is not 8")
 
         with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("fail", 1, executor.run(failing, executor.placed([a_row()]), 1))
+            executor.taken("fail", 1, executor.run(failing, None, 1, [a_row()]))
         assert not died.value.is_over
 
     def test_a_release_leaves_nothing_in_sparks_memory(
@@ -93,8 +102,15 @@ class TestSparkExecutor(ExecutorContract):
             replace(of_superseded, partition_index=1, bucket=3),
             a_row(RowKind.KEYS, task=5),
         ]
-        assert executor.taken("rows", 1, executor.placed(rows)) == rows
-        assert executor.taken("none", 1, executor.placed([])) == []
+        assert executor.taken("rows", 1, executor.run(passing(), None, 6, rows)) == rows
+        assert executor.taken("none", 1, executor.run(passing(), None, 1, [])) == []
+
+    def test_partitions_that_were_merged_are_noticed(self, executor: Executor) -> None:
+        rows = executor.run(passing(), None, 2, [a_row(task=1)])
+        merged = executor.run(passing(), rows.coalesce(1), None, [a_row(task=0)])
+        with pytest.raises(WorkersDied) as died, executor.answering():
+            executor.taken("merged", 1, merged)
+        assert "a row of task 1 is in partition 0" in str(died.value.__cause__)
 
 
 def test_rows_survive_arrow() -> None:
