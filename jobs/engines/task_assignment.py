@@ -71,14 +71,14 @@ def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
     return max(1, min(len(sizes), max(by_bytes, tasks_min)))
 
 
-def assigned(sizes: Sequence[int], tasks: int) -> list[int]:
+def assigned(sizes: Sequence[int], tasks: int, first: Container[int] = ()) -> list[int]:
     """Return the task of each item; the largest goes first, each to the least loaded task.
 
-    Of items of one size the last goes first: of the newest segment most is kept.
+    The items in `first`, by their index, go before all others. Tasks begin in their order.
     """
     loads = [(0, task) for task in range(tasks)]
     placed = [0] * len(sizes)
-    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], -i)):
+    for item in sorted(range(len(sizes)), key=lambda i: (i not in first, -sizes[i], i)):
         load, task = heapq.heappop(loads)
         placed[item] = task
         # One byte more per item, or all empty items would go to one task.
@@ -86,10 +86,12 @@ def assigned(sizes: Sequence[int], tasks: int) -> list[int]:
     return placed
 
 
-def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
-    """Return the task of each item, and the number of tasks."""
+def tasks_for(
+    sizes: Sequence[int], cores: int, first: Container[int] = ()
+) -> tuple[list[int], int]:
+    """Return the task of each item, and the number of tasks; `first` as in `assigned`."""
     tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
-    return assigned(sizes, tasks), tasks
+    return assigned(sizes, tasks, first), tasks
 
 
 def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
@@ -208,8 +210,13 @@ def assigned_groups(tasks: Sequence[GroupTask], cores: int) -> Assignment:
 
 
 def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Assignment:
-    """`groups`: bytes of each, and the (partition index, segment index) of its segments."""
-    placed, tasks = tasks_for([size_bytes for size_bytes, _ in groups], cores)
+    """`groups`: bytes of each, and the (partition index, segment index) of its segments.
+
+    The last group of each partition goes first: of the newest records most are kept.
+    """
+    last = {places[0][0]: i for i, (_, places) in enumerate(groups)}
+    sizes = [size_bytes for size_bytes, _ in groups]
+    placed, tasks = tasks_for(sizes, cores, frozenset(last.values()))
     task_of = {
         place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
     }

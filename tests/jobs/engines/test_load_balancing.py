@@ -31,8 +31,12 @@ def test_empty_items_do_not_all_share_one_task() -> None:
 
 
 def test_the_assignment_is_the_same_every_time() -> None:
-    # The last item, the newest segment, is in the first task.
-    assert assigned([5, 5, 5, 5], 2) == [1, 0, 1, 0]
+    assert assigned([5, 5, 5, 5], 2) == [0, 1, 0, 1]
+
+
+def test_items_that_go_first_are_in_the_first_tasks() -> None:
+    assert assigned([5, 9, 5, 1], 4, {3}) == [2, 1, 3, 0]
+    assert assigned([5, 9, 5, 1], 2, {0, 3}) == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
