@@ -19,6 +19,7 @@ from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.arrow_rows import (
     ROW_SCHEMA,
+    as_batch,
     in_worker,
     only_orders,
     orders_first,
@@ -40,6 +41,11 @@ WORKER_DIED: Final = (
 """What happened, and what to do."""
 
 
+ORDER_BYTES_MAX: Final = 2**20
+"""Bytes of orders that travel with a stage. Each task reads all of them, which would take longer
+than its work if they were many. From 1 MiB on Spark broadcasts a stage's code."""
+
+
 class SparkExecutor(StageExecutor[DataFrame]):
     """Runs the stages on the executors of one Spark session."""
 
@@ -59,9 +65,13 @@ class SparkExecutor(StageExecutor[DataFrame]):
     ) -> DataFrame:
         """Repartition the rows by `task`, and map the stage over them and the orders.
 
-        Orders travel with the stage, as its code does: to shuffle them takes 50 ms more. Rows with
-        orders must be taken as they are, since their tasks know themselves by their partition.
+        Few orders travel with the stage, as its code does: to shuffle them takes 50 ms more. Rows
+        with orders must be taken as they are, since their tasks know themselves by their partition.
         """
+        if sum(len(order.payload) for order in orders) > ORDER_BYTES_MAX:
+            table = pa.Table.from_batches([as_batch(orders)])
+            placed = self._spark.createDataFrame(table, ROW_SCHEMA)
+            rows, orders = placed if rows is None else rows.unionByName(placed), ()
         if rows is None:
             sent = self._spark.range(0, tasks, 1, tasks)
             given = only_orders(orders)

@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
+from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
+from tierfold.jobs.engines import spark_executor
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
 from tierfold.jobs.engines.spark_executor import SparkExecutor
@@ -104,6 +107,17 @@ class TestSparkExecutor(ExecutorContract):
         ]
         assert executor.taken("rows", 1, executor.run(passing(), None, 6, rows)) == rows
         assert executor.taken("none", 1, executor.run(passing(), None, 1, [])) == []
+
+    def test_many_orders_are_shuffled(
+        self, executor: Executor, rounds: list[Round], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # No stage gets orders with its code.
+        monkeypatch.setattr(spark_executor, "ORDER_BYTES_MAX", 0)
+        monkeypatch.setattr(spark_executor, "only_orders", lambda _: rows_of)
+        monkeypatch.setattr(spark_executor, "orders_first", lambda _: rows_of)
+        assert set(executor.scan(rounds)) == {0, 1}
+        receipts = executor.rewrite([task for work in rounds for task in tasks_of(work)])
+        assert {index for index, found in receipts if isinstance(found, GroupReceipt)} == {0, 1}
 
     def test_partitions_that_were_merged_are_noticed(self, executor: Executor) -> None:
         rows = executor.run(passing(), None, 2, [a_row(task=1)])
