@@ -231,7 +231,7 @@ def rewrite_rows(groups: Sequence[GroupTask], assigned_to: Assignment, cores: in
     if assigned_to.tasks <= TASKS_PER_CORE * cores:
         # Of the newest segments most is kept, of the oldest often nothing: their tasks end early,
         # and leave cores idle.
-        threads = [min(THREADS_MAX, cores)] * len(groups)
+        threads = [max(count, min(2, cores)) for count in threads]
     return [
         _row(task, *group.places[0], RowKind.REWRITE, replace(group, threads=count))
         for group, task, count in zip(groups, placed, threads, strict=True)

@@ -189,8 +189,12 @@ def test_groups_get_threads_where_their_tasks_are_few(rounds: list[Round]) -> No
     groups = [replace(tasks_of(rounds[0])[1], group_index=i, segment_index=i) for i in range(5)]
     few = assigned_groups(groups[:4], cores=2)
     many = assigned_groups(groups, cores=2)
-    for number, placed, threads in ((4, few, [2] * 4), (5, replace(many, tasks=5), [1] * 5)):
-        rows = rewrite_rows(groups[:number], placed, cores=2)
+    for number, placed, cores, threads in (
+        (4, few, 2, [2] * 4),
+        (5, replace(many, tasks=5), 2, [1] * 5),
+        (2, replace(few, tasks=2), 1, [1] * 2),
+    ):
+        rows = rewrite_rows(groups[:number], placed, cores=cores)
         assert [unpickled(row.payload).threads for row in rows] == threads
 
 
