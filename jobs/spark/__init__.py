@@ -3,6 +3,7 @@
     session           the session and every setting of it
     disk_encryption   whether a session encrypts what it writes to disks
     worker_daemon     the parent process of Python workers
+    unpacked_pyspark  imports PySpark with its bytecode in those processes
     private_sockets   folders for Unix sockets that no other user can enter
     request_sum       adds up the requests of Spark's tasks
     progress          the progress of Spark's tasks

@@ -28,6 +28,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from tierfold.jobs.spark.unpacked_pyspark import prefer_unpacked_pyspark
+
+if __name__ == "__main__":
+    prefer_unpacked_pyspark()
+
+# isort: split
 from pyspark import daemon
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote

@@ -256,7 +256,8 @@ def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
 
     Raises CorruptLog if it is missing, of another type, or null where it must not be.
     """
-    if field.name not in rows.column_names:
+    # Not `column_names`, which would list all names for each column.
+    if not rows.schema.get_all_field_indices(field.name):
         if field.nullable:
             return pa.nulls(len(rows), field.type)
         raise _malformed(f"column {field.name} is missing", where)

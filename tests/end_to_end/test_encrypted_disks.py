@@ -34,8 +34,11 @@ SEGMENTS: Final = 4
 CHUNKS: Final = ("--set", "chunk.bytes=1", "--set", "segment.bytes=1")
 """Each segment is a chunk of the run, with shuffles of its own."""
 
-CONF: Final = "spark.shuffle.compress false\nspark.rdd.compress false\n"
-"""Compressed files would hide the key from the search."""
+UNCOMPRESSED: Final = "-Dspark.shuffle.compress=false -Dspark.rdd.compress=false"
+"""Compressed files would hide the key from the search.
+
+Not in a folder named by SPARK_CONF_DIR: with that a JVM cannot use the archive of Spark's classes.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +126,20 @@ class Place:
     def compact(self, name: str) -> Application:
         """Start the command on Spark."""
         arguments = (*ALWAYS, *CHUNKS, *ON_SPARK, *self.case.arguments, "--json")
-        environment = users_environment() | {
+        environment = users_environment()
+        environment |= {
             "TMPDIR": str(self.folder / "tmp"),
             "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.folder / 'tmp'}",
             "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_SUBMIT_OPTS": f"{environment.get('SPARK_SUBMIT_OPTS', '')} {UNCOMPRESSED}",
         }
         command = (script("tierfold"), "compact", self.tier, *arguments)
         return started(command, self.folder / "streams", name, environment)
 
 
 def place(uploads: Path, folder: Path, case: AivenCase) -> Place:
-    for name in ("conf", "spark", "tmp", "streams"):
+    for name in ("spark", "tmp", "streams"):
         (folder / name).mkdir(parents=True)
-    (folder / "conf" / "spark-defaults.conf").write_text(CONF)
     aiven_tier(uploads, folder / "tier", case.variant)
     return Place(folder=folder, case=case)
 

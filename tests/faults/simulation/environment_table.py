@@ -212,6 +212,8 @@ class VirtualTable:
         found = self.log.versions[version]
         buckets = found.keys() if predicate is None else buckets_in(predicate)
         parts = [found[bucket] for bucket in sorted(buckets) if bucket in found]
+        if len(parts) == 1:
+            return parts[0]  # Arrow needs a while to join even one.
         return pa.concat_tables(parts) if parts else self._layout.schema.empty_table()
 
     def _asked(self, what: str, effect: Callable[[], Any]) -> Any:

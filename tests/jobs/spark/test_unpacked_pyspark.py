@@ -1,0 +1,63 @@
+"""Spark's archives of PySpark are left out only where the installation they belong to is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.jobs.commands import ROOT
+from tierfold.jobs.spark.unpacked_pyspark import prefer_unpacked_pyspark
+
+INSTALLED = Path(pyspark.__file__).parents[1]
+ARCHIVES = [str(path) for path in (INSTALLED / "pyspark" / "python" / "lib").glob("*.zip")]
+
+
+def path_after(monkeypatch: pytest.MonkeyPatch, *entries: str) -> list[str]:
+    monkeypatch.setattr(sys, "path", list(entries))
+    prefer_unpacked_pyspark()
+    return sys.path
+
+
+def test_archives_beside_their_modules_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(ARCHIVES) == 2
+    found = path_after(monkeypatch, *ARCHIVES, "", "/jars/spark-core.jar", str(INSTALLED))
+    assert found == ["", "/jars/spark-core.jar", str(INSTALLED)]
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        *ARCHIVES,
+        "/opt/spark/python/lib/pyspark.zip",
+        "pyspark.zip",
+        "/pyspark.zip",
+        "/opt/python/pyspark/python/lib/pyspark.zip",
+    ],
+)
+def test_an_archive_stays_where_the_path_lacks_its_modules(
+    monkeypatch: pytest.MonkeyPatch, archive: str
+) -> None:
+    elsewhere = "/another/environment"
+    assert path_after(monkeypatch, archive, elsewhere) == [archive, elsewhere]
+
+
+def test_an_archive_stays_where_nothing_lies_beside_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = str(tmp_path / "pyspark" / "python" / "lib" / "pyspark.zip")
+    entries = [archive, str(tmp_path), str(INSTALLED)]
+    assert path_after(monkeypatch, *entries) == entries
+
+
+def test_the_daemon_compiles_nothing_of_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", ":".join((*ARCHIVES, str(ROOT))))
+    command = [sys.executable, "-v", "-m", "tierfold.jobs.spark.worker_daemon", "pyspark.worker"]
+    # Without an input it ends at once; `-v` says where each module came from.
+    done = subprocess.run(command, input=b"", capture_output=True, check=False)
+    said = done.stderr.decode()
+    assert "import 'pyspark.daemon' # <_frozen_importlib_external.SourceFileLoader" in said
+    assert "<zipimporter object" not in said
