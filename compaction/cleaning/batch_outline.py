@@ -31,7 +31,10 @@ batches below 800 bytes it would soon be as large as the keys."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutline:
-    """All batches of a segment that was scanned, in log order; arrays have shape (batches,)."""
+    """All batches of a segment that was scanned, at least one, in log order.
+
+    The arrays have shape (batches,).
+    """
 
     size_bytes: NDArray[np.int32]
     """Stored bytes, end to end from the log's first batch on."""
@@ -77,14 +80,16 @@ def surely_dropped(
     Raises ValueError if it is shorter, which would be a bug.
     """
     ends = np.cumsum(outline.records, dtype=np.int64)
-    if len(ends) and ends[-1] > len(superseded):
-        raise ValueError(f"{ends[-1]} records were scanned, and {len(superseded)} have bits")
-    before = np.zeros(len(superseded) + 1, np.int64)
-    np.cumsum(superseded, out=before[1:])
-    goes = before[ends] - before[ends - outline.records] == outline.records
+    records = int(ends[-1])
+    if records > len(superseded):
+        raise ValueError(f"{records} records were scanned, and {len(superseded)} have bits")
+    holds = np.flatnonzero(outline.records)
+    goes = np.zeros(len(outline), np.bool_)
+    first = (ends - outline.records)[holds]
+    goes[holds] = np.logical_and.reduceat(superseded[:records], first)
     may_stay = np.isin(outline.last_offset, rules.last_data_offsets[:, 1])
     may_stay |= outline.last_offset + 1 == rules.next_offset
-    return np.asarray(goes & (outline.records > 0) & ~may_stay, np.bool_)
+    return np.asarray(goes & ~may_stay, np.bool_)
 
 
 def serialize_outline(outline: BatchOutline) -> bytes:

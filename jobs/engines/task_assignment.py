@@ -100,9 +100,9 @@ def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
 
 
 def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:
-    """Return how many threads the task of each item should use.
+    """Return how many threads the task of each item should use, by its bytes.
 
-    One, unless the task was assigned more than its share of the bytes. Idle cores then help it.
+    One, unless the task was assigned more than its share. Idle cores then help it.
     """
     loads: dict[int, int] = defaultdict(int)
     for size, task in zip(sizes, placed, strict=True):
@@ -229,9 +229,10 @@ def rewrite_rows(groups: Sequence[GroupTask], assigned_to: Assignment, cores: in
     placed = [assigned_to.task_of[group.places[0]] for group in groups]
     threads = threads_of(sizes, placed, cores)
     if assigned_to.tasks <= TASKS_PER_CORE * cores:
-        # Of the newest segments most is kept, of the oldest often nothing: their tasks end early,
+        # Of the newest records most are kept, of the oldest often none: the other tasks end early,
         # and leave cores idle.
-        threads = [max(count, min(2, cores)) for count in threads]
+        for i in {group.partition_index: i for i, group in enumerate(groups)}.values():
+            threads[i] = max(threads[i], min(2, cores))
     return [
         _row(task, *group.places[0], RowKind.REWRITE, replace(group, threads=count))
         for group, task, count in zip(groups, placed, threads, strict=True)

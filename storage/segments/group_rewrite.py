@@ -68,8 +68,6 @@ from tierfold.storage.tiers.remote_tier import RemoteTier
 
 _NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
 
-
-
 RecordBits: TypeAlias = Callable[[Segment], NDArray[np.uint8]]
 """A segment → the bits of `offset_map` of its records; there may be zeros behind them."""
 
@@ -242,7 +240,7 @@ def _rewrite_pieces(
             record_bytes += one.counts.record_bytes_in
     if bits[records:].any():
         name = state.tier.log_name(task.key, segment)
-        raise ValueError(f"{name} has {records} records, and bits are set of later ones")
+        raise ValueError(f"{records} records of {name} were read, and bits are set of later ones")
     return record_bytes
 
 

@@ -172,7 +172,7 @@ class LogWindow:
     origin: int
     """Position of `data` in the log."""
     first_record: int
-    """How many records of the log precede the window."""
+    """How many records of the log precede the window, not counting batches that are left out."""
     where: str
 
     @property
@@ -199,7 +199,7 @@ class LogWindow:
 
     @property
     def records_end(self) -> int:
-        """How many records of the log lie before the window's end."""
+        """How many records lie before the window's end, counted as in `first_record`."""
         return self.first_record + int(self.heads.count.sum(dtype=np.int64))
 
     def records(self) -> Records:

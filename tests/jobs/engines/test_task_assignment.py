@@ -184,17 +184,18 @@ def test_a_group_that_exceeds_its_tasks_share_gets_threads(rounds: list[Round]) 
     assert [unpickled(row.payload).threads for row in rows] == [task_assignment.THREADS_MAX] * 2
 
 
-def test_groups_get_threads_where_their_tasks_are_few(rounds: list[Round]) -> None:
-    # In each the groups have their share of the bytes, and what stays of them is not known.
-    groups = [replace(tasks_of(rounds[0])[1], group_index=i, segment_index=i) for i in range(5)]
-    few = assigned_groups(groups[:4], cores=2)
-    many = assigned_groups(groups, cores=2)
-    for number, placed, cores, threads in (
-        (4, few, 2, [2] * 4),
-        (5, replace(many, tasks=5), 2, [1] * 5),
-        (2, replace(few, tasks=2), 1, [1] * 2),
-    ):
-        rows = rewrite_rows(groups[:number], placed, cores=cores)
+def test_the_last_group_of_a_partition_gets_threads_where_tasks_are_few(
+    rounds: list[Round],
+) -> None:
+    # Each has its share of the bytes, and most of the last one is kept.
+    one = tasks_of(rounds[0])[1]
+    groups = [
+        replace(one, group_index=i, segment_index=i, partition_index=partition)
+        for partition, i in ((0, 0), (0, 1), (1, 0), (1, 1))
+    ]
+    placed = assigned_groups(groups, cores=2)
+    for tasks, cores, threads in ((4, 2, [1, 2, 1, 2]), (2, 1, [1] * 4), (5, 2, [1] * 4)):
+        rows = rewrite_rows(groups, replace(placed, tasks=tasks), cores=cores)
         assert [unpickled(row.payload).threads for row in rows] == threads
 
 

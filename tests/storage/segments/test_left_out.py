@@ -188,7 +188,7 @@ def test_a_group_whose_last_batches_go_still_ends_in_a_batch(tier: LocalTieredSt
 
 def test_bits_behind_the_last_record_are_a_bug_that_is_found(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, [BROKEN, draft_of("52:a=1", 0)], offsets=(50, 52))
-    with pytest.raises(ValueError, match="has 1 records, and bits are set of later ones"):
+    with pytest.raises(ValueError, match=r"1 records of .* were read, and bits are set of later"):
         rewritten(tier, segment, [0, 1, 3], by_heads(tier, segment, 39))
 
 
