@@ -199,7 +199,7 @@ class RunRow:
     ]
     bytes_read: Annotated[
         int | None,
-        _LONG("bytes of the batches that finished tasks decoded, each time they did", nullable=True),
+        _LONG("bytes of batches that finished tasks decoded, each time they did", nullable=True),
     ]
     bytes_written: Annotated[
         int | None,
