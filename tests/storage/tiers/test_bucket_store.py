@@ -72,6 +72,38 @@ def test_a_read_that_could_start_no_thread_leaves_later_reads_working() -> None:
     assert ran.stdout == "can't start new thread; 1048576"
 
 
+_WITH_A_SLOW_THREAD = """
+import asyncio
+import sys
+import threading
+import time
+import numpy as np
+from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.store_options import StoreOptions
+
+bring = asyncio.SelectorEventLoop.call_soon_threadsafe
+
+def slowly(loop, *args, **options):
+    brought = bring(loop, *args, **options)
+    if threading.current_thread() is not threading.main_thread():
+        for _ in range(300):  # It asks for the interpreter again and again, also while that ends.
+            time.sleep(0.001)
+    return brought
+
+asyncio.SelectorEventLoop.call_soon_threadsafe = slowly
+store = BucketStore("memory", "one", "", StoreOptions())
+store.create("large", np.ones(1 << 20, np.uint8))
+sys.stdout.write(str(len(store.read_range("large", 0, 1 << 20))))
+"""
+
+
+def test_a_process_that_ends_right_after_a_read_is_not_aborted() -> None:
+    # The thread of obstore that brought the result is still in Python.
+    command = [executable, "-c", _WITH_A_SLOW_THREAD]
+    ran = run(command, stdout=PIPE, text=True, check=True, timeout=60)
+    assert ran.stdout == "1048576"
+
+
 class TestInMemory(RealStoreContract):
     unfinished_bytes = 0
 
