@@ -32,14 +32,17 @@ from tests.bench.logs import LOGS, BenchLog, made
 from tests.bench.measures import Cost, spread
 from tests.bench.results import printed
 from tests.bench.synthetic import Shape, fresh_folder, put_log
-from tests.jobs.commands import LOCAL_ENGINE, ROOT
+from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
+from tierfold.jobs.engines.engine_choice import in_process
 from tierfold.jobs.engines.local_executor import usable_cores
 
 TOGETHER: Final = ("eight", "tiny")
 """Names of the rows that are not about one of the logs."""
 _PARTITIONS: Final = 8
 _JVM: Final = ("-Xmx3g", "-XX:+UseSerialGC")
+_LOCAL_ENGINE: Final = in_process(2**40)
+"""Also for logs that exceed the default of `--local-max`."""
 
 
 def measured(log: BenchLog, scale: int, runs: int, folder: Path) -> dict[str, object]:
@@ -54,7 +57,7 @@ def measured(log: BenchLog, scale: int, runs: int, folder: Path) -> dict[str, ob
         for _ in range(runs + 1):
             kafka.append(kafka_pass(lab, source, scratch))
             spark.append(tierfold_pass(fresh_tier(source, scratch)))
-            local.append(tierfold_pass(fresh_tier(source, scratch), LOCAL_ENGINE))
+            local.append(tierfold_pass(fresh_tier(source, scratch), _LOCAL_ENGINE))
             plain_s.append(plain_io_s(fresh_tier(source, scratch), spark[-1].bytes_out))
     shutil.rmtree(scratch, ignore_errors=True)
     kept = {(found[-1].records_in, found[-1].records_out) for found in (kafka, spark, local)}
@@ -124,7 +127,7 @@ def tiny_partition(runs: int, folder: Path) -> dict[str, object]:
     """A row: a run over one segment of 1000 records, which is all planning, jobs and commits."""
     tier, shape = folder / "scratch" / "tiny", Shape(records=1000, keys=100)
     row: dict[str, object] = {"log": "one segment of 1000 records"}
-    for name, engine in (("spark", None), ("local", LOCAL_ENGINE)):
+    for name, engine in (("spark", None), ("local", _LOCAL_ENGINE)):
         elapsed_ms = []
         for _ in range(runs + 1):
             put_log(fresh_folder(tier), "tiny", 0, shape)
