@@ -20,6 +20,7 @@ from tierfold.compaction.cleaning.record_retention import RoundRules
 HEADER: Final = struct.Struct("<qqq")
 
 ENTRY_BYTES: Final = 16
+"""Of one batch, as `serialize_outline` writes it."""
 
 BYTES_ALWAYS: Final = 2**14
 """What the outline of any segment may take."""

@@ -178,9 +178,10 @@ class StageExecutor(ABC, Generic[RowsT]):
     def run(
         self, stage: Stage, rows: RowsT | None, tasks: int | None, orders: Sequence[Row] = ()
     ) -> RowsT:
-        """Run the stage on rows, sent to `tasks` tasks by their `task`; None: they stay in place.
+        """Run the stage on rows of earlier stages, if there are any, and on the driver's `orders`.
 
-        `orders`: the driver's own rows, which come first in their tasks; there must be `tasks`.
+        All are sent to `tasks` tasks by their `task`, orders first. Without orders `tasks` may be
+        None: then the rows stay where they are.
         """
 
     @abstractmethod
