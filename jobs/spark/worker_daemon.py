@@ -13,13 +13,13 @@ The daemon listens in its own private folder, not in `spark.python.unix.domain.s
 folder is the driver's: an executor on another machine lacks it, and one that runs as another user
 may not enter it. Spark uses any path that its daemon reports.
 
-The daemon imports numba once, and with it NumPy; its workers are forks and need not. PySpark
-imports nothing before a fork, because a thread would be missing in the fork: `imported_once` starts
-none. pyarrow starts one, so each worker imports that itself.
+The daemon imports once what its workers need; they are forks and need not. PySpark imports nothing
+before a fork, because a thread would be missing in the fork: `imported_once` starts none.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import socket
@@ -43,6 +43,15 @@ from tierfold.jobs.spark.private_sockets import private_folder
 HUNG_UP: Final = 1
 """The exit code of a worker; its daemon forks another one if needed."""
 
+_NEEDED: Final = (
+    "numba",
+    "pyspark.sql.pandas.serializers",
+    "tierfold.jobs.engines.arrow_rows",
+    "tierfold.jobs.engines.reduce",
+    "tierfold.jobs.engines.rewrite",
+    "tierfold.jobs.engines.scan",
+)
+
 _REUSED: Final = "spark.python.worker.reuse"
 
 
@@ -59,10 +68,22 @@ def silent(worker: Callable[[socket.socket, bool], int]) -> Callable[[socket.soc
 
 
 def imported_once() -> None:
-    """Import numba, in a process that will fork; half a worker's imports by their CPU time."""
-    # NumPy would start the threads of its linear algebra, which nothing here uses.
+    """Import what the stages need, in a process that will fork: 0.5 CPU seconds of each worker."""
+    # NumPy would start threads for linear algebra, which nothing here uses, and pyarrow one for a
+    # memory allocator that is not its default.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    importlib.import_module("numba")
+    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
+    for name in _NEEDED:
+        importlib.import_module(name)
+    # At its first scalar, pyarrow imports pandas if that is installed, to recognise its values.
+    importlib.import_module("pyarrow").scalar(None)
+    # Before its first kernel, numba imports what kernels may call.
+    target = importlib.import_module("numba.core.registry").cpu_target
+    target.typing_context.refresh()
+    target.target_context.refresh()
+    # PySpark collects garbage after every task, and would walk all of this each time.
+    gc.collect()
+    gc.freeze()
 
 
 def silent_planning() -> None:

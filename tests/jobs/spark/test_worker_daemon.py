@@ -66,12 +66,12 @@ def test_a_worker_whose_spark_hangs_up_prints_nothing() -> None:
     assert running.said == ""
 
 
-def test_the_daemon_has_imported_numba_and_is_one_thread() -> None:
+def test_the_daemon_has_imported_what_its_workers_need_and_is_one_thread() -> None:
     # A fork has one thread; a lock that another one held would stay locked in it for ever.
     with daemon() as running:
         running.hung_up_on()
         pid = running.process.pid
-        assert "/numba/" in text_of(pid, "maps")
+        assert all(f"/{name}/" in text_of(pid, "maps") for name in ("numba", "pandas", "pyarrow"))
         assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
 
 
