@@ -29,7 +29,8 @@ from tests.bench.contenders import NOW_MS, session_start, tierfold_pass
 from tests.bench.results import printed
 from tests.bench.synthetic import Shape, fresh_folder, put_log
 from tests.bench.xy_plot import Axis, plot
-from tests.end_to_end.spark_cluster import bare_python, built_archive, spark_cluster
+from tests.built_archive import built_archive
+from tests.end_to_end.spark_cluster import bare_python, spark_cluster
 from tests.jobs.commands import ROOT
 from tierfold.jobs.engines.local_executor import usable_cores
 
@@ -128,7 +129,7 @@ def on_cluster(gigabytes: float, folder: Path) -> None:
     """Print a row of a cluster of two workers with a core each: the better of two passes."""
     with TemporaryDirectory() as scratch:
         place = Path(scratch)
-        archive = built_archive(place / "dist")
+        archive = built_archive()
         tiers = [place / name for name in ("small", "first", "second")]
         for tier, size in zip(tiers, (0.01, gigabytes, gigabytes), strict=True):
             put_point(Point(axis="cluster", x=2, gigabytes=size), tier)

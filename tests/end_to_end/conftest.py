@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.spark_cluster import built_archive
+from tests.built_archive import built_archive
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive() -> Path:
     """The archive that `make dist` builds."""
-    return built_archive(tmp_path_factory.mktemp("dist"))
+    return built_archive()
 
 
 @pytest.fixture(scope="session")

@@ -177,14 +177,6 @@ def _first(python: str | Path, environment: Mapping[str, str]) -> dict[str, str]
     return {**environment, "PATH": path}
 
 
-def built_archive(folder: Path) -> Path:
-    """The archive that `make dist` builds, in this folder, which holds nothing else."""
-    build = [sys.executable, "scripts/cluster_archive.py", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.iterdir()
-    return built
-
-
 def bare_python(folder: Path) -> Path:
     """An interpreter of the same version, without any packages."""
     make = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
