@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell
 from tests.jobs.commands import ROOT, users_environment
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import SAMPLE, records_in
-from tests.storage.emulators import IDENTITY, moto, uploaded
+from tests.storage.emulators import IDENTITY, s3, uploaded
 from tests.storage.tiers.aiven_samples import ZSTD
 from tierfold.compaction.model.wording import spaced
 from tierfold.storage.segments.segment_reader import read_segment
@@ -150,14 +150,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     found, place = notebook("a_topic_as_a_table"), desk(tmp_path_factory)
     (tier_cell,) = (cell for cell in found.cells if TIER_CELL in cell.source)
     first = found.cells.index(tier_cell) + 1
-    again = [new_code_cell(f"tier = {uploaded(SAMPLE, moto())!r}")] + [
+    again = [new_code_cell(f"tier = {uploaded(SAMPLE, s3())!r}")] + [
         new_code_cell(cell.source)
         for cell in found.cells[first:-1]
         if cell.cell_type == "code" and "plt" not in cell.source
     ]
     found.cells[-1:] = [*again, new_code_cell(A_MINUTE_LATER), found.cells[-1]]
     with pytest.MonkeyPatch.context() as environment:
-        for name, text in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+        for name, text in {**IDENTITY, "AWS_ENDPOINT_URL": s3()}.items():
             environment.setenv(name, text)
         place.run(found)
     end = len(found.cells) - len(again) - 2

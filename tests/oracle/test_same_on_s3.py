@@ -14,7 +14,7 @@ import pytest
 from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, checkpoint, compacted, s3_seeds
 from tests.oracle.remote_views import RemoteSegment
 from tests.oracle.test_same_on_spark import FIELDS
-from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client
+from tests.storage.emulators import IDENTITY, new_bucket, s3, s3_client
 from tierfold.storage.tiers.remote_tier import PARTS
 
 Done = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -26,12 +26,12 @@ PREFIX: Final = "a/tier"
 @pytest.fixture(scope="module")
 def bucket(fuzzed: dict[int, FuzzedTopic]) -> str:
     """A bucket with the uploads of the seeds."""
-    name = new_bucket(moto())
+    name = new_bucket(s3())
     for seed in s3_seeds():
         topic = fuzzed[seed]
         for path in topic.uploaded:
             key = f"{PREFIX}/{path.relative_to(topic.tier)}"
-            s3_client(moto()).put_object(Bucket=name, Key=key, Body=path.read_bytes())
+            s3_client(s3()).put_object(Bucket=name, Key=key, Body=path.read_bytes())
     return name
 
 
@@ -40,7 +40,7 @@ def passes(bucket: str) -> Iterator[list[dict[str, Done]]]:
     """The entries of all topics, by pass."""
     uri = f"s3://{bucket}/{PREFIX}"
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": s3()}.items():
             patch.setenv(name, value)
         checkpoint(uri)
         yield [
@@ -70,7 +70,7 @@ def _content(segment: RemoteSegment) -> dict[str, bytes]:
 
 def _stored(bucket: str, log: str) -> dict[str, bytes]:
     stem = Path(log.removeprefix(f"s3://{bucket}/")).with_suffix("")
-    client = s3_client(moto())
+    client = s3_client(s3())
     found = client.list_objects_v2(Bucket=bucket, Prefix=f"{stem}.")["Contents"]
     return {
         entry["Key"].removeprefix(f"{stem}."): client.get_object(Bucket=bucket, Key=entry["Key"])[

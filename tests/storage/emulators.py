@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import boto3
 from botocore.config import Config
 
-from tests.storage.emulator_programs import AZURITE, NODE, ROOT, VERSITYGW
+from tests.storage.emulator_programs import AZURITE, NODE, ROOT, VERSITYGW, missing_emulators
 
 IDENTITY: Final = {
     "AWS_ACCESS_KEY_ID": "AKIATIERFOLDTEST",
@@ -124,6 +124,11 @@ def moto() -> str:
     return _started(
         lambda port, _: [sys.executable, "-m", "tests.storage.moto_server", str(port)]
     ).endpoint
+
+
+def s3() -> str:
+    """The endpoint of versitygw, or of moto, which is slower, where versitygw is not installed."""
+    return moto() if "versitygw" in missing_emulators() else versitygw()
 
 
 def versitygw() -> str:

@@ -1,7 +1,6 @@
 """A proxy in front of an S3 emulator: it counts requests, and answers chosen ones wrongly.
 
-Signatures cover the host, so a client signs for the proxy and the emulator must not check them;
-moto does not.
+Signatures cover the host, so the proxy forwards the header with its own, for which a client signs.
 """
 
 from __future__ import annotations
@@ -122,6 +121,7 @@ def proxied(target: str) -> Iterator[tuple[Proxy, str]]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # A body that follows its head would wait for 40 ms.
 
         def handle_any(self) -> None:
             _handle(proxy, self)

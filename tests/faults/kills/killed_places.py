@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tests.faults.kills.killed_checks import catalog_versions, hidden_files
-from tests.storage.emulator_programs import missing_emulators
-from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded, versitygw
+from tests.storage.emulators import IDENTITY, s3_client, uploaded
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 from tierfold.storage.tiers.object_store import staged_name
 
@@ -139,11 +138,6 @@ class BucketPlace(Place):
     def _unfinished(self) -> Iterator[str]:
         pages = self._s3.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket)
         return (_within(entry) for page in pages for entry in page.get("Uploads", ()))
-
-
-def s3_endpoint() -> str:
-    """versitygw's endpoint; moto's where that is not installed."""
-    return moto() if "versitygw" in missing_emulators() else versitygw()
 
 
 def s3_environment(endpoint: str) -> dict[str, str]:

@@ -33,7 +33,6 @@ from tests.faults.kills.killed_places import (
     BucketPlace,
     FolderPlace,
     Place,
-    s3_endpoint,
     s3_environment,
 )
 from tests.faults.kills.planned_kills import (
@@ -50,6 +49,7 @@ from tests.faults.kills.planned_kills import (
 from tests.jobs.chunked_logs import live_records
 from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
+from tests.storage.emulators import s3
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.local_tiered_storage import NAMES
 
@@ -314,7 +314,7 @@ def _shown(console: Console, kills: Sequence[Kill]) -> None:
 @click.option("--place", type=click.Choice(["folder", "s3"]), default="folder", show_default=True)
 def soak(kills: int, seed: int, place: str) -> None:
     """Kill `kills` runs; exit code 1 at the first fault."""
-    kinds, endpoint = (ON_SPARK, None) if place == "folder" else (IN_ONE_PROCESS, s3_endpoint())
+    kinds, endpoint = (ON_SPARK, None) if place == "folder" else (IN_ONE_PROCESS, s3())
     os.environ.update({} if endpoint is None else s3_environment(endpoint))
     console = Console()
     done: list[Kill] = []

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from tests.faults.kills.killed_places import s3_endpoint, s3_environment
+from tests.faults.kills.killed_places import s3_environment
 from tests.faults.kills.killed_run import KilledTier, killed_round, kills_of
 from tests.faults.kills.planned_kills import (
     IN_ONE_PROCESS,
@@ -16,6 +16,7 @@ from tests.faults.kills.planned_kills import (
     planned_kills,
 )
 from tests.oracle.kafka_lab import KafkaLab
+from tests.storage.emulators import s3
 
 SEED = 7
 
@@ -25,7 +26,7 @@ def tiers(
     lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[KilledTier]]:
     """Eight kills on one tier; if a run ends before its kill, the rest hit another tier."""
-    endpoint = s3_endpoint()
+    endpoint = s3()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in s3_environment(endpoint).items():
             patch.setenv(name, value)

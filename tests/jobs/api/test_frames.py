@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import tierfold
 from tests.jobs.commands import ROOT
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates, updated_tier
-from tests.storage.emulators import IDENTITY, moto, uploaded
+from tests.storage.emulators import IDENTITY, s3, uploaded
 from tests.storage.tiers.aiven_samples import ENCRYPTED, KEY_FILE
 from tierfold.jobs.sources.segment_options import FORMAT
 
@@ -58,10 +58,10 @@ def test_read_takes_the_store_from_the_settings_file(tmp_path: Path) -> None:
     folder = made_tier(tmp_path / "tier")
     put_updates(folder, key_of("orders"), 0)
     config = tmp_path / "tierfold.toml"
-    config.write_text(f'[store]\nendpoint = "{moto()}"\n"path.style" = true\n')
+    config.write_text(f'[store]\nendpoint = "{s3()}"\n"path.style" = true\n')
     environment = {n: text for n, text in os.environ.items() if not n.startswith("AWS_")}
     done = subprocess.run(
-        [sys.executable, "-c", READ, uploaded(folder, moto()), str(config)],
+        [sys.executable, "-c", READ, uploaded(folder, s3()), str(config)],
         cwd=ROOT,
         env=environment | IDENTITY,
         capture_output=True,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.commands import tierfold
 from tests.jobs.tiers import key_of, made_tier, put_updates
-from tests.storage.emulators import IDENTITY, moto, new_bucket, s3_client
+from tests.storage.emulators import IDENTITY, new_bucket, s3, s3_client
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.settings.layers import config_of_toml
 from tierfold.jobs.settings.resolution import resolve
@@ -80,18 +80,18 @@ def test_a_verb_finds_the_bucket_that_the_file_describes(
 ) -> None:
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    folder, bucket = made_tier(tmp_path / "tier"), new_bucket(moto())
+    folder, bucket = made_tier(tmp_path / "tier"), new_bucket(s3())
     for number in range(2):
         put_updates(folder, key_of("orders"), number)
     for path in folder.rglob("*.*"):
         name = f"tier/{path.relative_to(folder)}"
-        s3_client(moto()).put_object(Bucket=bucket, Key=name, Body=path.read_bytes())
+        s3_client(s3()).put_object(Bucket=bucket, Key=name, Body=path.read_bytes())
     file = tmp_path / "tierfold.toml"
-    file.write_text(f'[store]\nendpoint = "{moto()}"\n[broker]\n"log.cleanup.policy" = "compact"\n')
+    file.write_text(f'[store]\nendpoint = "{s3()}"\n[broker]\n"log.cleanup.policy" = "compact"\n')
     here = ("--config", file, "--now", "2030-01-01T00:00:00Z")
     compacted = tierfold("compact", f"s3://{bucket}/tier", "--engine", "local", *here, "--json")
     assert compacted.code == 0, compacted
     assert compacted.entry["outcome"] == "compacted"
     assert tierfold("verify", f"s3://{bucket}/tier", "--engine", "local", *here).code == 0
-    names = s3_client(moto()).list_objects_v2(Bucket=bucket, Prefix="tier/_tierfold/")["Contents"]
+    names = s3_client(s3()).list_objects_v2(Bucket=bucket, Prefix="tier/_tierfold/")["Contents"]
     assert {name["Key"].split("/")[2] for name in names} == {"key_indexes", "partitions", "runs"}

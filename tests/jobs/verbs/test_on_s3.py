@@ -10,7 +10,7 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, key_of, latest_updates, records_in, updated_tier
-from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded
+from tests.storage.emulators import IDENTITY, s3, s3_client, uploaded
 from tests.storage.s3_proxy import Proxy, proxied
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -25,8 +25,8 @@ CATALOG_PREFIX: Final = "tier/_tierfold/"
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """A proxy in front of moto, which counts what the store and the catalog ask for."""
-    with proxied(moto()) as (running, endpoint):
+    """A proxy in front of a server, which counts what the store and the catalog ask for."""
+    with proxied(s3()) as (running, endpoint):
         for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": endpoint}.items():
             monkeypatch.setenv(name, value)
         yield running
@@ -36,7 +36,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 def tier(tmp_path: Path, proxy: Proxy) -> str:
     """A tier of one partition with three segments, in a bucket."""
     assert not proxy.requests
-    return uploaded(updated_tier(tmp_path / "tier", (ORDERS,), segments=3), moto())
+    return uploaded(updated_tier(tmp_path / "tier", (ORDERS,), segments=3), s3())
 
 
 def of_tier(proxy: Proxy) -> list[str]:
@@ -53,7 +53,7 @@ def of_tier(proxy: Proxy) -> list[str]:
 def objects(tier: str) -> set[str]:
     """The keys of a tier's segments."""
     bucket, _, prefix = tier.removeprefix("s3://").partition("/")
-    found = s3_client(moto()).list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/kafka-")
+    found = s3_client(s3()).list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/kafka-")
     return {entry["Key"] for entry in found.get("Contents", ())}
 
 
@@ -65,7 +65,7 @@ def read_live(tier: str, folder: Path) -> dict[bytes | None, bytes | None]:
     for segment in entry["segments"]:
         key = segment["log"].removeprefix(f"s3://{bucket}/")
         logs.append(folder / Path(key).name)
-        s3_client(moto()).download_file(bucket, key, str(logs[-1]))
+        s3_client(s3()).download_file(bucket, key, str(logs[-1]))
     return {key: value for _, key, value in records_in(logs)}
 
 
@@ -121,7 +121,7 @@ def test_the_tables_end_with_the_requests_and_their_price(tier: str) -> None:
 def test_the_plan_of_an_unchanged_tier_reads_no_object(tmp_path: Path, proxy: Proxy) -> None:
     keys = [key_of("many", number) for number in range(30)]
     folder = updated_tier(tmp_path / "tier", keys, segments=6)
-    tier = uploaded(folder, moto())
+    tier = uploaded(folder, s3())
     ran("compact", tier, *ALWAYS, *NOW)
     of_tier(proxy)
     document = ran("plan", tier, *COMPACT, *NOW, "--json").document
@@ -136,7 +136,7 @@ def test_the_plan_of_an_unchanged_tier_reads_no_object(tmp_path: Path, proxy: Pr
 def objects_below(tier: str) -> list[str]:
     """The keys of a tier's segments, however many."""
     bucket, _, prefix = tier.removeprefix("s3://").partition("/")
-    pages = s3_client(moto()).get_paginator("list_objects_v2")
+    pages = s3_client(s3()).get_paginator("list_objects_v2")
     return [
         entry["Key"]
         for page in pages.paginate(Bucket=bucket, Prefix=f"{prefix}/kafka-")
@@ -151,10 +151,10 @@ def test_vacuum_ends_uploads_of_ours_but_no_brokers(tier: str, is_detached: bool
     brokers = "B" * 21 + "A"
     for segment_id in (new_segment_id(), brokers):
         key = part_key(SegmentAddress(ORDERS, segment_id, 99), Part.LOG)
-        s3_client(moto()).create_multipart_upload(Bucket=bucket, Key=f"tier/{key}")
+        s3_client(s3()).create_multipart_upload(Bucket=bucket, Key=f"tier/{key}")
     options = DETACHED if is_detached else ()
     ran("vacuum", tier, *options, "--orphan-age", "0s", "--json")
-    left = s3_client(moto()).list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+    left = s3_client(s3()).list_multipart_uploads(Bucket=bucket).get("Uploads", [])
     assert [brokers in upload["Key"] for upload in left] == ([] if is_detached else [True])
 
 
@@ -162,7 +162,7 @@ def test_vacuum_lists_the_unfinished_uploads_of_all_partitions_at_once(
     tmp_path: Path, proxy: Proxy
 ) -> None:
     keys = [key_of("many", number) for number in range(3)]
-    tier = uploaded(updated_tier(tmp_path / "tier", keys, segments=2), moto())
+    tier = uploaded(updated_tier(tmp_path / "tier", keys, segments=2), s3())
     bucket = tier.removeprefix("s3://").partition("/")[0]
     ran("compact", tier, *ALWAYS)
     for expected in (1, 3):  # Again before one is ended, and at the end.
@@ -170,15 +170,15 @@ def test_vacuum_lists_the_unfinished_uploads_of_all_partitions_at_once(
         ran("vacuum", tier, "--orphan-age", "0s", "--json")
         asked = [request for request in proxy.requests if request.kind == "lists"]
         assert sum("uploads" in request.query for request in asked) == expected
-        assert s3_client(moto()).list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+        assert s3_client(s3()).list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
         for key in keys[:2]:
             log = part_key(SegmentAddress(key, new_segment_id(), 99), Part.LOG)
-            s3_client(moto()).create_multipart_upload(Bucket=bucket, Key=f"tier/{log}")
+            s3_client(s3()).create_multipart_upload(Bucket=bucket, Key=f"tier/{log}")
 
 
 def test_vacuum_keeps_an_upload_that_went_on_after_it_was_listed(tier: str, proxy: Proxy) -> None:
     ran("compact", tier, *ALWAYS)
-    client, bucket = s3_client(moto()), tier.removeprefix("s3://").partition("/")[0]
+    client, bucket = s3_client(s3()), tier.removeprefix("s3://").partition("/")[0]
     names = [part_key(SegmentAddress(ORDERS, new_segment_id(), at), Part.LOG) for at in (97, 98)]
     uploads = [{"Bucket": bucket, "Key": f"tier/{name}"} for name in names]
     ids = [client.create_multipart_upload(**upload)["UploadId"] for upload in uploads]
