@@ -29,7 +29,7 @@ from tests.end_to_end.processes import (
     signalled,
     writing,
 )
-from tests.end_to_end.spark_cluster import Cluster, bare_python, spark_cluster
+from tests.end_to_end.spark_cluster import Cluster, Daemon, bare_python, spark_cluster
 from tests.faults.kills.killed_checks import hidden_files, unnamed
 from tests.faults.kills.killed_logs import LARGE, large_newest, put_large
 from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold
@@ -262,7 +262,8 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
     victim = cluster.workers[0]
     submitted = cluster.submitted(linked, "jobs/compact_job.py", made, *options)
     try:
-        awaited("a task of the worker", lambda: reading(victim.family(), made) or None)
+        awaited("a Python worker", lambda: python_workers(victim.family()) or None)
+        awaited("a task of it", lambda: _reading(victim, submitted, made), 0.002)
         victim.kill()
         done = submitted.ended()
     finally:
@@ -284,7 +285,7 @@ def test_a_task_that_runs_twice_publishes_once(
     job = (*SPECULATING, "jobs/compact_job.py", made, *options)
     submitted = cluster.submitted(linked, *job)
     try:
-        awaited("a task", lambda: _reading(cluster, made) or None)
+        awaited("a Python worker", lambda: _working(cluster) or None)
         # Not a key index, of which the twin writes another one for its own segment.
         tier = made / TIER_FOLDER
         slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, tier), 0.002)
@@ -307,16 +308,21 @@ def test_a_task_that_runs_twice_publishes_once(
     assert tierfold("verify", made).code == 0
 
 
-def _reading(cluster: Cluster, tier: Path) -> set[int]:
-    """Processes of the cluster that read the tier."""
-    return {pid for worker in cluster.workers for pid in reading(worker.family(), tier)}
+def _working(cluster: Cluster) -> set[int]:
+    """The Python workers on the cluster."""
+    return {pid for worker in cluster.workers for pid in python_workers(worker.family())}
+
+
+def _reading(worker: Daemon, submitted: Application, tier: Path) -> set[int] | None:
+    """Processes of the worker that read the tier."""
+    assert submitted.process.poll() is None, submitted.stderr.read_text()
+    return reading(worker.family(), tier) or None
 
 
 def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None:
     """A Python worker on the cluster that is writing an object."""
     assert submitted.process.poll() is None, submitted.stderr.read_text()
-    workers = {pid for worker in cluster.workers for pid in python_workers(worker.family())}
-    return min(writing(workers, tier), default=None)
+    return min(writing(_working(cluster), tier), default=None)
 
 
 def _has_twin(tier: Path, held: set[Path]) -> bool | None:
