@@ -48,7 +48,7 @@ airflow: jdk $(AIRFLOW)/.tierfold-airflow ## run the DAGs in a real Airflow (bui
 	@$(AIRFLOW)/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow
 
 test: jdk $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
-	@$(BIN)/python -m pytest --numprocesses 4
+	@$(BIN)/python -m pytest --numprocesses 3
 
 # Empty: Python keeps its bytecode, so that each of the tests' many processes need not compile it.
 test: export PYTHONDONTWRITEBYTECODE :=
@@ -56,6 +56,9 @@ test: export PYTHONDONTWRITEBYTECODE :=
 # The processes already use every core; more threads in each cost a tenth of the CPU time.
 test: export TOKIO_WORKER_THREADS := 1
 test: export OPENBLAS_NUM_THREADS := 1
+
+# The kernels that `tests.built_archive` compiles.
+test: export NUMBA_CPU_NAME := generic
 
 check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
 	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \
@@ -99,10 +102,10 @@ clean: ## delete the environment, builds and caches
 jdk:
 	@scripts/require-java javac
 
-# Meanwhile the other core compiles the kernels, once for all processes of the tests.
+# Meanwhile the other core compiles the kernels, once for a cluster's archive and for all tests.
 build/spark_classes.jsa: $(TESTING) | jdk
 	@echo "archiving the classes of Spark's JVM, so that the tests start it faster"
-	@$(BIN)/python -m tierfold.jobs.verbs.kernel_warmup & kernels=$$!; \
+	@$(BIN)/python -m tests.built_archive & kernels=$$!; \
 		$(BIN)/python -m tests.spark_classes && wait $$kernels
 
 $(RUNTIME): $(PACKAGING)

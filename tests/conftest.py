@@ -31,6 +31,8 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # With more processes than cores, longer turns: a fifteenth less CPU time.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     # Read by the launcher of every JVM that submits a job, and for the launcher, which is a JVM
     # itself; child processes inherit them.
     os.environ["SPARK_SUBMIT_OPTS"] = jvm_options()

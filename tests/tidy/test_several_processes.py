@@ -1,4 +1,4 @@
-"""`make test` creates session-wide fixtures in one of its two processes, not in both."""
+"""`make test` creates session-wide fixtures in one of its processes, not in each."""
 
 from __future__ import annotations
 
