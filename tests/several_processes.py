@@ -30,10 +30,13 @@ SLOW_FIRST: Final = (
     "tests/end_to_end/",
     "tests/oracle/",
     "tests/faults/",
+    "tests/storage/tiers/",
+    "tests/storage/catalog/",
     "tests/jobs/",
+    "tests/pictures/",
     "tests/tidy/",
 )
-"""Folders by how long their tests take; the others come last."""
+"""Folders by how long the tests of a file take; those of the others come last."""
 
 
 @cache
