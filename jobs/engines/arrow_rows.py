@@ -112,9 +112,9 @@ def _by_task(rows: Sequence[Row]) -> dict[int, list[Row]]:
 def _freeze_gc(stage: str) -> None:
     """Freeze all loaded objects for the garbage collector, once per process and stage.
 
-    After every task PySpark's daemon collects garbage and walks all objects of numba and pyarrow,
-    which takes 60 ms, as long as a small segment. At the end of a task of `stage`, its kernels are
-    loaded.
+    After every task PySpark collects garbage and walks all objects of numba and pyarrow, which
+    takes 60 ms, as long as a small segment. At the end of a task of `stage`, its kernels are
+    loaded. tierfold's daemon has frozen its imports, but a user's session may have another daemon.
     """
     if stage not in _frozen_stages:
         _frozen_stages.add(stage)

@@ -44,13 +44,14 @@ HUNG_UP: Final = 1
 """The exit code of a worker; its daemon forks another one if needed."""
 
 _NEEDED: Final = (
-    "numba",
-    "pyspark.sql.pandas.serializers",
     "tierfold.jobs.engines.arrow_rows",
+    "tierfold.jobs.engines.check",
+    "tierfold.jobs.engines.probe",
     "tierfold.jobs.engines.reduce",
     "tierfold.jobs.engines.rewrite",
     "tierfold.jobs.engines.scan",
 )
+"""What all stages need, and the modules of the stages."""
 
 _REUSED: Final = "spark.python.worker.reuse"
 
@@ -78,9 +79,7 @@ def imported_once() -> None:
     # At its first scalar, pyarrow imports pandas if that is installed, to recognise its values.
     importlib.import_module("pyarrow").scalar(None)
     # Before its first kernel, numba imports what kernels may call.
-    target = importlib.import_module("numba.core.registry").cpu_target
-    target.typing_context.refresh()
-    target.target_context.refresh()
+    importlib.import_module("numba.core.registry").cpu_target.target_context.refresh()
     # PySpark collects garbage after every task, and would walk all of this each time.
     gc.collect()
     gc.freeze()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -11,10 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tests.end_to_end.processes import awaited, text_of
 from tests.jobs.commands import ROOT
 from tests.jobs.other_users import kept_private
+
+THREADS: Final = frozenset({"OPENBLAS_NUM_THREADS", "JE_ARROW_MALLOC_CONF"})
+"""With these the test run might forbid the threads that the daemon itself must forbid."""
+
+IMPORTED: Final = """
+import gc, json, os, sys
+from tierfold.jobs.spark.worker_daemon import imported_once
+imported_once()
+print(json.dumps([sorted(sys.modules), gc.get_freeze_count(), len(os.listdir("/proc/self/task"))]))
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +46,11 @@ class Daemon:
         awaited("the worker's end", lambda: None if text_of(pid, "stat") else True)
 
 
+def free() -> dict[str, str]:
+    """The environment without `THREADS`."""
+    return {name: text for name, text in os.environ.items() if name not in THREADS}
+
+
 @contextmanager
 def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
     """It ends with the context, as when its JVM closes its input."""
@@ -45,7 +63,7 @@ def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tierfold.jobs.spark.worker_daemon", "pyspark.worker"],
         cwd=ROOT,
-        env=os.environ | settings | environment,
+        env=free() | settings | environment,
         umask=umask,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -73,6 +91,24 @@ def test_the_daemon_has_imported_what_its_workers_need_and_is_one_thread() -> No
         pid = running.process.pid
         assert all(f"/{name}/" in text_of(pid, "maps") for name in ("numba", "pandas", "pyarrow"))
         assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
+
+
+def test_a_worker_need_not_import_a_stage_nor_what_kernels_call() -> None:
+    told = subprocess.check_output([sys.executable, "-c", IMPORTED], cwd=ROOT, env=free())
+    modules, frozen, threads = json.loads(told)
+    stages = {
+        f"tierfold.jobs.engines.{path.stem}"
+        for path in (ROOT / "jobs" / "engines").glob("*.py")
+        if re.search(r"^class \w+Stage\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(stages) >= 5
+    needed = {"tierfold.jobs.engines.arrow_rows", "pyspark.sql.pandas.serializers", "pandas"}
+    # numba imports it when it is about to run its first kernel.
+    of_kernels = "numba.cpython.listobj"
+    assert stages | needed | {of_kernels} <= set(modules)
+    assert frozen > len(modules)
+    # OpenBLAS ends its threads at a fork: the test above does not see them.
+    assert threads == 1
 
 
 def test_other_worker_failures_are_reported() -> None:
