@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tarfile
 from pathlib import Path
 from typing import Final
 
-from tests.jobs.commands import ROOT
+from tests.tidy.source_tree import PRODUCT, ROOT
 
 FOLDER: Final = ROOT / "build" / "cluster"
 SCRIPT: Final = ROOT / "scripts" / "cluster_archive.py"
@@ -23,9 +24,11 @@ KERNELS: Final = frozenset({".nbc", ".nbi"})
 
 
 def built_archive() -> Path:
-    """Return the archive of the code as it is now."""
-    packages = [path.resolve() for path in (ROOT / "tierfold").iterdir() if path.is_symlink()]
-    sources = (SCRIPT, *(path for package in packages for path in package.rglob("*.py")))
+    """Return the archive of the code and of the installed packages as they are now."""
+    product = (path for folder in PRODUCT for path in (ROOT / folder).rglob("*.*"))
+    files = (path for path in product if path.is_file() and path.parent.name != "__pycache__")
+    # pip changes the folder whenever it installs a package.
+    sources = (SCRIPT, Path(sysconfig.get_path("purelib")), *files)
     newest = max(path.stat().st_mtime_ns for path in sources)
     if not any(path.stat().st_mtime_ns > newest for path in FOLDER.glob("*.tar.gz")):
         build = [sys.executable, SCRIPT, FOLDER]
