@@ -35,7 +35,7 @@ from tests.faults.kills.killed_logs import LARGE, large_newest, put_large
 from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold
 from tests.jobs.sources.planned_reads import planned_read
 from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
-from tests.storage.emulators import IDENTITY, moto, s3_client, uploaded
+from tests.storage.emulators import IDENTITY, moto, s3_client, s3_environment, uploaded
 from tierfold.jobs.sources.segment_source import KafkaSegments
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
@@ -70,7 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     python = bare_python(tmp_path_factory.mktemp("bare") / "python")
     with pytest.MonkeyPatch.context() as patch:
         # Credentials reach executors in no other way than in their own environment.
-        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": moto()}.items():
+        for name, value in s3_environment(moto()).items():
             patch.setenv(name, value)
         with spark_cluster(tmp_path_factory.mktemp("cluster"), python) as running:
             yield running

@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell
 from tests.jobs.commands import ROOT, users_environment
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import SAMPLE, records_in
-from tests.storage.emulators import IDENTITY, s3, uploaded
+from tests.storage.emulators import s3, s3_environment, uploaded
 from tests.storage.tiers.aiven_samples import ZSTD
 from tierfold.compaction.model.wording import spaced
 from tierfold.storage.segments.segment_reader import read_segment
@@ -157,7 +157,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     ]
     found.cells[-1:] = [*again, new_code_cell(A_MINUTE_LATER), found.cells[-1]]
     with pytest.MonkeyPatch.context() as environment:
-        for name, text in {**IDENTITY, "AWS_ENDPOINT_URL": s3()}.items():
+        for name, text in s3_environment(s3()).items():
             environment.setenv(name, text)
         place.run(found)
     end = len(found.cells) - len(again) - 2

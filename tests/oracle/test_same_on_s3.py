@@ -14,7 +14,7 @@ import pytest
 from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, checkpoint, compacted, s3_seeds
 from tests.oracle.remote_views import RemoteSegment
 from tests.oracle.test_same_on_spark import FIELDS
-from tests.storage.emulators import IDENTITY, new_bucket, s3, s3_client
+from tests.storage.emulators import new_bucket, s3, s3_client, s3_environment
 from tierfold.storage.tiers.remote_tier import PARTS
 
 Done = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -40,7 +40,7 @@ def passes(bucket: str) -> Iterator[list[dict[str, Done]]]:
     """The entries of all topics, by pass."""
     uri = f"s3://{bucket}/{PREFIX}"
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": s3()}.items():
+        for name, value in s3_environment(s3()).items():
             patch.setenv(name, value)
         checkpoint(uri)
         yield [

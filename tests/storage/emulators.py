@@ -72,6 +72,11 @@ def uploaded(folder: Path, endpoint: str) -> str:
     return f"s3://{bucket}/tier"
 
 
+def s3_environment(endpoint: str) -> dict[str, str]:
+    """The environment variables by which tierfold finds an S3 emulator and its credentials."""
+    return {**IDENTITY, "AWS_ENDPOINT_URL": endpoint}
+
+
 @functools.cache
 def s3_client(endpoint: str) -> Any:
     """A client that sets up what a test needs."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tests.faults.kills.killed_checks import catalog_versions, hidden_files
-from tests.storage.emulators import IDENTITY, s3_client, uploaded
+from tests.storage.emulators import s3_client, uploaded
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 from tierfold.storage.tiers.object_store import staged_name
 
@@ -138,11 +138,6 @@ class BucketPlace(Place):
     def _unfinished(self) -> Iterator[str]:
         pages = self._s3.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket)
         return (_within(entry) for page in pages for entry in page.get("Uploads", ()))
-
-
-def s3_environment(endpoint: str) -> dict[str, str]:
-    """The environment variables by which runs find the emulator and their credentials."""
-    return {**IDENTITY, "AWS_ENDPOINT_URL": endpoint}
 
 
 def _within(entry: dict[str, Any]) -> str:

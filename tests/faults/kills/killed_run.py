@@ -33,7 +33,6 @@ from tests.faults.kills.killed_places import (
     BucketPlace,
     FolderPlace,
     Place,
-    s3_environment,
 )
 from tests.faults.kills.planned_kills import (
     IN_ONE_PROCESS,
@@ -49,7 +48,7 @@ from tests.faults.kills.planned_kills import (
 from tests.jobs.chunked_logs import live_records
 from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
-from tests.storage.emulators import s3
+from tests.storage.emulators import s3, s3_environment
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.local_tiered_storage import NAMES
 

@@ -7,7 +7,6 @@ from itertools import islice
 
 import pytest
 
-from tests.faults.kills.killed_places import s3_environment
 from tests.faults.kills.killed_run import KilledTier, killed_round, kills_of
 from tests.faults.kills.planned_kills import (
     IN_ONE_PROCESS,
@@ -16,7 +15,7 @@ from tests.faults.kills.planned_kills import (
     planned_kills,
 )
 from tests.oracle.kafka_lab import KafkaLab
-from tests.storage.emulators import s3
+from tests.storage.emulators import s3, s3_environment
 
 SEED = 7
 

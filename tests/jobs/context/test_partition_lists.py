@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.tiers import key_of
-from tests.storage.emulators import IDENTITY, new_bucket, s3
+from tests.storage.emulators import new_bucket, s3, s3_environment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.jobs.context.documents import check_new, read_document, write_document
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
@@ -143,7 +143,7 @@ def test_a_place_that_is_no_document_is_refused(place: str) -> None:
 
 
 def test_a_document_in_a_bucket_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": s3()}.items():
+    for name, value in s3_environment(s3()).items():
         monkeypatch.setenv(name, value)
     bucket = new_bucket(s3())
     for place in (f"s3://{bucket}/plan.json", f"s3://{bucket}/a/run=1/plan.json"):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, tierfold, told
 from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
-from tests.storage.emulators import IDENTITY, new_bucket, s3
+from tests.storage.emulators import new_bucket, s3, s3_environment
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.sources import catalog_tables
@@ -88,7 +88,7 @@ def test_the_catalogs_tables_refuse_a_wrong_path(spark: object, table: str, text
 def test_a_tier_in_a_bucket_may_have_its_catalog_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (IDENTITY | {"AWS_ENDPOINT_URL": s3()}).items():
+    for name, value in s3_environment(s3()).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     tier = f"s3://{new_bucket(s3())}/a/tier"

@@ -41,7 +41,7 @@ def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
     superseded(Path(folder, "partitions"), hours=31 * 24)
     assert Catalog(folder).clean_up() > 0
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**emulators.IDENTITY, "AWS_ENDPOINT_URL": emulators.s3()}.items():
+        for name, value in emulators.s3_environment(emulators.s3()).items():
             patch.setenv(name, value)
         bucket = f"s3://{emulators.new_bucket(emulators.s3())}/tier/_tierfold"
         written(bucket, 2)

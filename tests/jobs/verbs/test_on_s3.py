@@ -10,7 +10,7 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, key_of, latest_updates, records_in, updated_tier
-from tests.storage.emulators import IDENTITY, s3, s3_client, uploaded
+from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
 from tests.storage.s3_proxy import Proxy, proxied
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -27,7 +27,7 @@ CATALOG_PREFIX: Final = "tier/_tierfold/"
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A proxy in front of a server, which counts what the store and the catalog ask for."""
     with proxied(s3()) as (running, endpoint):
-        for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": endpoint}.items():
+        for name, value in s3_environment(endpoint).items():
             monkeypatch.setenv(name, value)
         yield running
 

@@ -21,7 +21,7 @@ collect_ignore = [f"test_catalog_{emulator}.py" for emulator in missing_emulator
 def bucket_uri(monkeypatch: pytest.MonkeyPatch) -> str:
     """The URI of a new bucket, which this process and its children can open."""
     endpoint = emulators.moto()
-    for name, value in {**emulators.IDENTITY, "AWS_ENDPOINT_URL": endpoint}.items():
+    for name, value in emulators.s3_environment(endpoint).items():
         monkeypatch.setenv(name, value)
     return f"s3://{emulators.new_bucket(endpoint)}"
 

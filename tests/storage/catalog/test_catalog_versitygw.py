@@ -8,13 +8,13 @@ import pytest
 
 from tests.storage.catalog.test_catalog_in_a_bucket import contention
 from tests.storage.catalog_contract import CatalogContract
-from tests.storage.emulators import IDENTITY, new_bucket, versitygw
+from tests.storage.emulators import new_bucket, s3_environment, versitygw
 from tierfold.storage.catalog.catalog import Catalog
 
 
 @pytest.fixture
 def uri(monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in {**IDENTITY, "AWS_ENDPOINT_URL": versitygw()}.items():
+    for name, value in s3_environment(versitygw()).items():
         monkeypatch.setenv(name, value)
     return f"s3://{new_bucket(versitygw())}/tier/_tierfold"
 

@@ -73,7 +73,7 @@ def module_place() -> Iterator[Place]:
     """One for all tests, because nothing is changed."""
     moto = emulators.moto()
     with pytest.MonkeyPatch.context() as patch, proxied(moto) as (proxy, endpoint):
-        for name, value in {**emulators.IDENTITY, "AWS_ENDPOINT_URL": moto}.items():
+        for name, value in emulators.s3_environment(moto).items():
             patch.setenv(name, value)
         uri = f"s3://{emulators.new_bucket(moto)}/tier/_tierfold"
         first = claim(Catalog(uri), fresh(), "a").state
