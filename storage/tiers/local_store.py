@@ -273,11 +273,7 @@ class _LocalWriter:
     def __init__(self, descriptor: int, final: Path) -> None:
         self._descriptor = descriptor
         self._final = final
-        self._size_bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
+        self.size_bytes = 0
 
     def write(self, data: Bytes) -> None:
         view = as_view(data)
@@ -285,7 +281,7 @@ class _LocalWriter:
             at = 0
             while at < len(view):  # The kernel writes at most 2 GiB at once, less on a full disk.
                 at += os.write(self._descriptor, view[at:])
-        self._size_bytes += len(view)
+        self.size_bytes += len(view)
 
 
 @contextmanager

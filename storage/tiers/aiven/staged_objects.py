@@ -26,70 +26,66 @@ from tierfold.storage.tiers.aiven.manifest import (
     write_manifest,
 )
 from tierfold.storage.tiers.aiven.object_names import ObjectNames, Suffix
-from tierfold.storage.tiers.object_store import Bytes, ObjectStore, ObjectWriter, as_view
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectStore,
+    ObjectWriter,
+    PartWriter,
+    as_view,
+)
 from tierfold.storage.tiers.remote_tier import Part, PartOrder, SegmentAddress, StagedSegment
 
 CHUNK_BYTES_DEFAULT: Final = 4 * 2**20
 """What the plugin's documentation recommends, if nothing says more."""
 
 
-class _ChunkWriter(ObjectWriter):
-    """Cuts a log into chunks, and writes each as it is stored."""
+class _ChunkWriter(PartWriter):
+    """Cuts a log into chunks, its parts, and writes each as it is stored.
+
+    `size_bytes` counts the log, not the object.
+    """
 
     def __init__(self, writer: ObjectWriter, chunk_bytes: int, transform: ChunkTransform) -> None:
+        super().__init__(chunk_bytes)
         self._writer = writer
         self._transform = transform
-        self._chunk_bytes = chunk_bytes
-        self._chunk = bytearray()
-        self._size_bytes = 0
         self._stored_sizes: list[int] = []
 
-    @property
-    def size_bytes(self) -> int:
-        """See `ObjectWriter`: bytes of the log, not of the object."""
-        return self._size_bytes
-
     def write(self, data: Bytes) -> None:
-        """See `ObjectWriter`."""
-        view = as_view(data)
-        self._size_bytes += len(view)
+        """See `ObjectWriter`; a plain log is written without being held."""
         if self._transform.is_plain:
-            self._writer.write(view)
-            return
-        at = 0
-        while at < len(view):
-            taken = min(len(view) - at, self._chunk_bytes - len(self._chunk))
-            self._chunk += view[at : at + taken]
-            at += taken
-            if len(self._chunk) == self._chunk_bytes:
-                self._flush()
+            self._writer.write(data)
+            self.size_bytes += len(data)
+        else:
+            super().write(data)
 
     def finish(self) -> ChunkIndex:
         """Write what is left; return where the chunks are.
 
         Raises UnreadableObject, and ValueError for a log of 0 bytes, at which consumers get stuck.
         """
-        if not self._size_bytes:
+        if not self.size_bytes:
             raise ValueError("a .log of 0 bytes is never written")
-        if self._chunk:
-            self._flush()
+        if self.part:
+            self.send_part()
         if self._transform.is_compressed:
             sizes = np.array(self._stored_sizes, np.int64)
-            return VariableChunks.of(self._chunk_bytes, self._size_bytes, sizes)
+            return VariableChunks.of(self.part_bytes, self.size_bytes, sizes)
         added = 0 if self._transform.data_key is None else SEALED_BYTES
-        last_bytes = (self._size_bytes - 1) % self._chunk_bytes + 1
+        last_bytes = (self.size_bytes - 1) % self.part_bytes + 1
         return FixedChunks(
-            chunk_bytes=self._chunk_bytes,
-            log_bytes=self._size_bytes,
-            stored_chunk_bytes=self._chunk_bytes + added,
+            chunk_bytes=self.part_bytes,
+            log_bytes=self.size_bytes,
+            stored_chunk_bytes=self.part_bytes + added,
             last_stored_bytes=last_bytes + added,
         )
 
-    def _flush(self) -> None:
-        stored = self._transform.encoded(self._chunk)
+    def send_part(self) -> None:
+        """See `PartWriter`."""
+        stored = self._transform.encoded(self.part)
         self._writer.write(stored)
         self._stored_sizes.append(len(stored))
-        self._chunk.clear()
+        self.part.clear()
 
 
 @dataclass(slots=True, kw_only=True)
