@@ -17,7 +17,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, TypeVarTuple
 
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
@@ -44,39 +44,12 @@ Answer: TypeAlias = Mapping[str, Any]
 _Found = TypeVar("_Found")
 
 
-class S3Client(Protocol):
-    """The requests that boto3 makes for us; each raises botocore's exceptions."""
-
-    def put_object(self, **arguments: object) -> Answer:
-        """Write an object."""
-
-    def head_object(self, **arguments: object) -> Answer:
-        """Describe an object."""
-
-    def create_multipart_upload(self, **arguments: object) -> Answer:
-        """Begin an upload."""
-
-    def upload_part(self, **arguments: object) -> Answer:
-        """Upload a part."""
-
-    def complete_multipart_upload(self, **arguments: object) -> Answer:
-        """Make the parts an object."""
-
-    def abort_multipart_upload(self, **arguments: object) -> Answer:
-        """Discard an upload."""
-
-    def list_multipart_uploads(self, **arguments: object) -> Answer:
-        """List a page of unfinished uploads."""
-
-    def list_parts(self, **arguments: object) -> Answer:
-        """List a page of an upload's parts."""
-
-
 @dataclass(frozen=True, slots=True)
 class S3Writer:
     """What the writes of one bucket need."""
 
-    client: S3Client
+    client: Any
+    """boto3's, which raises botocore's exceptions."""
     bucket: str
     options: StoreOptions
     is_aws: bool
