@@ -13,18 +13,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
-from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import (
     Bytes,
     ObjectStore,
@@ -43,6 +40,7 @@ from tierfold.storage.tiers.remote_tier import (
     StagedSegment,
     address_of,
     leaves,
+    no_tier,
 )
 from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.segment_names import (
@@ -65,48 +63,6 @@ NAMES: Final = SegmentNames(suffixes=PARTS, required=REQUIRED_PARTS)
 """The names of its files."""
 
 
-def existing_folder(text: str) -> Path:
-    """The folder that a path or a `file:` URI names.
-
-    Raises BadSettings if there is none or `local_path` refuses the text, UnreadableObject if it may
-    not be entered.
-    """
-    path = local_path(text, of="tier")
-    try:
-        if not path.is_dir():
-            raise BadSettings(
-                "there is no such folder",
-                where=str(path),
-                remedy="Check the path, and whether the tier's file system is mounted.",
-            )
-    except OSError as error:
-        raise _not_listed(path, error) from error
-    return path
-
-
-def tier_path(text: str) -> Path:
-    """The folder that holds `TIER_FOLDER`, named by a path or a `file:` URI.
-
-    Raises as `existing_folder` does, and BadSettings if `TIER_FOLDER` is not in it.
-    """
-    path = existing_folder(text)
-    try:
-        if not (path / TIER_FOLDER).is_dir():
-            found = sorted(child.name for child in path.iterdir())
-            raise _no_tier(str(path), found, in_bucket=False)
-    except OSError as error:
-        raise _not_listed(path, error) from error
-    return path
-
-
-def _not_listed(path: Path, error: OSError) -> UnreadableObject:
-    return UnreadableObject(
-        f"cannot list this folder: {error.strerror}",
-        where=str(path),
-        remedy="Check the path, and let the user that runs tierfold read the tier.",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LocalTieredStorage(RemoteTier):
     """A tier in this layout; see `RemoteTier`."""
@@ -123,8 +79,16 @@ class LocalTieredStorage(RemoteTier):
         top = tuple(self.store.list_folders(""))
         is_emptied = CATALOG_FOLDER in top and not self.store.keeps_empty_folders
         if TIER_FOLDER not in top and not is_emptied:
-            where = self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}")
-            raise _no_tier(where, top, in_bucket=not self.store.keeps_empty_folders)
+            empty = f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it."
+            raise no_tier(
+                f"folder {TIER_FOLDER}",
+                top,
+                where=self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"),
+                remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
+                " LocalTieredStorage. If Aiven's plugin wrote the tier, name the brokers'"
+                " key.prefix with --key-prefix, or their properties with --rsm-config."
+                + ("" if self.store.keeps_empty_folders else empty),
+            )
 
     def partitions(self) -> tuple[PartitionKey, ...]:
         """See `RemoteTier.partitions`."""
@@ -294,16 +258,3 @@ def partition_key(folder: str) -> PartitionKey | None:
     if found is None or not is_topic(found[1]) or int(found[2]) > _PARTITION_MAX:
         return None
     return PartitionKey(topic=found[1], partition=int(found[2]), topic_id=found[3])
-
-
-def _no_tier(where: str, found: Sequence[str], *, in_bucket: bool) -> BadSettings:
-    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
-    what = others if found else "nor anything else"
-    return BadSettings(
-        f"there is no folder {TIER_FOLDER} in it, {what}",
-        where=where,
-        remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
-        " LocalTieredStorage. If Aiven's plugin wrote the tier, name the brokers' key.prefix with"
-        " --key-prefix, or their properties with --rsm-config."
-        + in_bucket * f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it.",
-    )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
 from tierfold.storage.tiers.request_counts import Requests
@@ -221,6 +221,16 @@ class PartOrder:
     def add(self, part: Part) -> None:
         """The part is written."""
         self._last = part
+
+
+def no_tier(lacking: str, found: Sequence[str], *, where: str, remedy: str) -> BadSettings:
+    """The error for a place that lacks what a tier has; `found`: the folders in it."""
+    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
+    return BadSettings(
+        f"there is no {lacking} in it, {others if found else 'nor any other folder'}",
+        where=where,
+        remedy=remedy,
+    )
 
 
 def leaves(object_key: str, what: str) -> UnreadableObject:

@@ -52,6 +52,7 @@ from tierfold.storage.tiers.remote_tier import (
     RemoteTier,
     SegmentAddress,
     address_of,
+    no_tier,
 )
 from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.segment_names import by_partition, incomplete_uploads
@@ -264,8 +265,14 @@ class AivenTier(RemoteTier):
         topics = tuple(filter(None, map(names.topic_of, found)))
         if not topics and names.catalog_folder not in found:
             catalog = f"{names.top_folder}/{names.catalog_folder}".lstrip("/")
-            where = self.store.uri(catalog).removesuffix(f"/{names.catalog_folder}")
-            raise _no_tier(where, found)
+            raise no_tier(
+                "topic of Aiven's tiered storage plugin",
+                found,
+                where=self.store.uri(catalog).removesuffix(f"/{names.catalog_folder}"),
+                remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
+                " storage.s3.bucket.name, …) as TIER, and their key.prefix only with --key-prefix"
+                " or --rsm-config.",
+            )
         return topics
 
     def _read(self, address: SegmentAddress) -> StoredSegment:
@@ -322,16 +329,4 @@ def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:
         where=where,
         remedy="If the brokers of this topic have another key.prefix, give theirs: --key-prefix"
         " PREFIX. Otherwise restore the segment's objects from a copy.",
-    )
-
-
-def _no_tier(where: str, found: Sequence[str]) -> BadSettings:
-    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
-    what = others if found else "nor anything else"
-    return BadSettings(
-        f"there is no topic of Aiven's tiered storage plugin in it, {what}",
-        where=where,
-        remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
-        " storage.s3.bucket.name, …) as TIER, and their key.prefix only with --key-prefix or"
-        " --rsm-config.",
     )

@@ -51,7 +51,7 @@ class InABucket(LocalLayout):
         return LocalTieredStorage(other)
 
     def test_without_segment_and_catalog_it_is_no_tier(self) -> None:
-        with pytest.raises(BadSettings, match="in it, nor anything else") as caught:
+        with pytest.raises(BadSettings, match="in it, nor any other folder") as caught:
             self.tier.check()
         assert caught.value.where == self.store.uri("")
         assert "create an empty object kafka-tiered-storage/ in it" in caught.value.remedy

@@ -104,7 +104,7 @@ class InABucket(AivenLayout):
         return AivenTier(other, self.layout)
 
     def test_without_segment_and_catalog_it_is_no_tier(self) -> None:
-        with pytest.raises(BadSettings, match="in it, nor anything else") as caught:
+        with pytest.raises(BadSettings, match="in it, nor any other folder") as caught:
             self.tier.check()
         assert "as TIER, and their key.prefix only with --key-prefix" in caught.value.remedy
         top = self.prefix.rpartition("/")[0]
