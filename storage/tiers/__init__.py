@@ -3,7 +3,6 @@
     remote_tier            the interface of a tier: its partitions, segments and their parts
     object_store           the interface of an object store
     request_counts         counts the requests to a store
-    local_paths            resolves a path or a `file:` URI
     local_store            an object store in a folder
     store_options          options of a store that are no secrets
     store_errors           says why a store refused a request

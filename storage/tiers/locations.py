@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.store_options import StoreOptions
@@ -92,7 +92,7 @@ def location_of(text: str, *, of: str) -> Location:
     found = _URI.fullmatch(text.strip())
     scheme = "" if found is None else found[1].lower()
     if found is None or scheme == "file":
-        return Location("file", "", str(local_path(text, of=of)))
+        return Location("file", "", _folder(text, of, is_uri=found is not None))
     if scheme not in _BUCKETS or found[2] is None:
         raise _not_supported(text, scheme + (":" if found[2] is None else "://"), of)
     return _bucket_location(scheme, found[3], of)
@@ -130,6 +130,47 @@ def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:
     from tierfold.storage.tiers.table_options import s3a_conf  # noqa: PLC0415
 
     return s3a_conf(location.bucket, options)
+
+
+def _folder(text: str, of: str, *, is_uri: bool) -> str:
+    """The absolute path that a path, or a `file:` URI of this machine, names."""
+    if not text.strip():
+        # Some programs read an empty path as the working directory, others as the root.
+        raise BadSettings(
+            f"the path is empty: {text!r}",
+            where=of,
+            remedy="Name a folder. If it was in a variable, that is not set.",
+        )
+    path = _path_of_uri(text, of) if is_uri else text
+    if "\0" in path:
+        raise BadSettings(
+            "a path cannot hold a zero byte", where=text, remedy=f"Name the {of} by its path."
+        )
+    return str(Path(path).absolute())
+
+
+def _path_of_uri(text: str, of: str) -> str:
+    try:
+        uri = urlsplit(text)
+    except ValueError:
+        # Without its cause, which may quote a password.
+        raise BadSettings(
+            "this is no valid URI", where=text, remedy=f"Name the {of} by its path."
+        ) from None
+    if uri.netloc.lower() not in {"", "localhost"} or not uri.path.startswith("/"):
+        raise BadSettings(
+            "a file URI names an absolute path on this machine",
+            where=text,
+            remedy=f"Write file:///path/to/{of}.",
+        )
+    if uri.query or uri.fragment:
+        raise BadSettings(
+            "a file URI has no query and no fragment",
+            # The rest may be a secret that was meant for another scheme.
+            where=text.partition("?")[0].partition("#")[0],
+            remedy="In a name, write %3F for a question mark and %23 for a number sign.",
+        )
+    return unquote(uri.path)
 
 
 def _not_supported(text: str, scheme: str, of: str) -> BadSettings:

@@ -33,6 +33,9 @@ CANARY = "Kanarienvogel7Qz"
         ("/a folder", Location("file", "", "/a folder"), "/a folder"),
         ("file:///a%20folder", Location("file", "", "/a folder"), "/a folder"),
         ("/a/s3:/b", Location("file", "", "/a/s3:/b"), "/a/s3:/b"),
+        ("/a b:c@d/e?f#g", Location("file", "", "/a b:c@d/e?f#g"), "/a b:c@d/e?f#g"),
+        ("file:/a%3Fb%23c", Location("file", "", "/a?b#c"), "/a?b#c"),
+        ("FILE://LocalHost/a", Location("file", "", "/a"), "/a"),
     ],
 )
 def test_a_location_is_named_by_a_path_or_a_uri(
@@ -47,7 +50,8 @@ def test_a_location_is_named_by_a_path_or_a_uri(
 
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert location_of("here", of="tier").folder == tmp_path / "here"
+    for text in ("here", "./a:b"):
+        assert location_of(text, of="tier").folder == tmp_path / text
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,19 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ("s3a://bucket/x", "s3a:// is not supported. Write s3://bucket/prefix."),
         ("abfss://c@a.dfs.core.windows.net/x", "the account in AZURE_STORAGE_ACCOUNT_NAME"),
         ("hdfs://host/x", "hdfs:// is not supported. Write s3://bucket/prefix, az://"),
+        ("memory:", "memory: is not supported"),
+        ("http:", "http: is not supported"),
+        ("a:b", "write a relative path with a colon as ./a:b."),
         (f"https://u:{CANARY}@s3.amazonaws.com/b", "AWS_ENDPOINT_URL or the settings"),
+        ("", "tier: the path is empty: ''"),
+        (" \t\n", "the path is empty: ' "),
+        ("file://[host/x", "this is no valid URI"),
+        ("file://host/x", "absolute path on this machine. Write file:///path/to/tier."),
+        ("file:x", "absolute path on this machine"),
+        ("file:", "absolute path on this machine"),
+        ("file:///x?a=b", "file:///x: a file URI has no query and no fragment"),
+        ("file:/x#a", "file:/x: a file URI has no query and no fragment"),
+        ("file:///x%00", "a path cannot hold a zero byte"),
     ],
 )
 def test_other_texts_are_refused_without_secrets(text: str, message: str) -> None:
