@@ -42,7 +42,6 @@ from tierfold.storage.tiers.remote_tier import (
     leaves,
     no_tier,
 )
-from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.segment_names import (
     SegmentNames,
     by_partition,
@@ -100,20 +99,13 @@ class LocalTieredStorage(RemoteTier):
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
-        folders = {partition_folder(key): key for key in keys}
-        return by_partition(folders, self.store.list_each(tuple(folders)), NAMES.listing)
+        return by_partition(keys, partition_folder, self.store.list_each, NAMES.listing)
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
-        folders = {partition_folder(key): key for key in keys}
-        found = self.store.unfinished_each(tuple(folders))
-        return by_partition(folders, found, incomplete_uploads)
-
-    def delete_upload(self, object_key: str) -> None:
-        """See `RemoteTier.delete_upload`."""
-        self.store.delete(object_key)
+        return by_partition(keys, partition_folder, self.store.unfinished_each, incomplete_uploads)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """See `RemoteTier.objects_of`."""
@@ -180,14 +172,6 @@ class LocalTieredStorage(RemoteTier):
     def uri(self, address: SegmentAddress, part: Part) -> str:
         """See `RemoteTier.uri`."""
         return self.store.uri(part_key(address, part))
-
-    def free_bytes(self) -> int | None:
-        """See `RemoteTier.free_bytes`."""
-        return self.store.free_bytes()
-
-    def requests(self) -> Requests:
-        """See `RemoteTier.requests`."""
-        return self.store.requests()
 
 
 @dataclass(slots=True)

@@ -117,7 +117,7 @@ def delta_options(location: Location, options: StoreOptions) -> dict[str, str]:
         return {}
     from tierfold.storage.tiers.table_options import delta_rs_options  # noqa: PLC0415
 
-    return delta_rs_options(location.scheme, str(location), options)
+    return delta_rs_options(location, options)
 
 
 def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
+from tierfold.storage.tiers.object_store import Bytes, ObjectStore, ObjectWriter, StoredChecksum
 from tierfold.storage.tiers.request_counts import Requests
 
 
@@ -104,6 +104,9 @@ class StagedSegment(Protocol):
 class RemoteTier(Protocol):
     """A tier; a small value that can be pickled for a Spark worker."""
 
+    store: ObjectStore
+    """Where its objects are."""
+
     def check(self) -> None:
         """Raise BadSettings if this is no tier, UnreadableObject if the store cannot be read."""
 
@@ -122,6 +125,7 @@ class RemoteTier(Protocol):
 
     def delete_upload(self, object_key: str) -> None:
         """Delete what an unfinished write left; raises UnreadableObject."""
+        self.store.delete(object_key)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """The segment's objects: each one's key in the store, and its stored size in bytes."""
@@ -184,9 +188,11 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject.
         """
+        return self.store.free_bytes()
 
     def requests(self) -> Requests:
         """The requests that this process has made to the tier's store so far."""
+        return self.store.requests()
 
     def listing(self, key: PartitionKey) -> Listing:
         """The partition's listing; raises UnreadableObject."""

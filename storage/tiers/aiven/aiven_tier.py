@@ -54,7 +54,6 @@ from tierfold.storage.tiers.remote_tier import (
     address_of,
     no_tier,
 )
-from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.segment_names import by_partition, incomplete_uploads
 
 _HELD_MAX: Final = 64
@@ -135,20 +134,14 @@ class AivenTier(RemoteTier):
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
-        folders = {self.names.partition_folder(key): key for key in keys}
-        return by_partition(folders, self.store.list_each(tuple(folders)), NAMES.listing)
+        return by_partition(keys, self.names.partition_folder, self.store.list_each, NAMES.listing)
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
-        folders = {self.names.partition_folder(key): key for key in keys}
-        found = self.store.unfinished_each(tuple(folders))
-        return by_partition(folders, found, incomplete_uploads)
-
-    def delete_upload(self, object_key: str) -> None:
-        """See `RemoteTier.delete_upload`."""
-        self.store.delete(object_key)
+        list_each = self.store.unfinished_each
+        return by_partition(keys, self.names.partition_folder, list_each, incomplete_uploads)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """See `RemoteTier.objects_of`."""
@@ -249,14 +242,6 @@ class AivenTier(RemoteTier):
         if part is Part.LOG:
             return self.store.uri(self.names.object_key(address, Suffix.LOG))
         return f"{self.store.uri(self.names.object_key(address, Suffix.INDEXES))} (.{part.value})"
-
-    def free_bytes(self) -> int | None:
-        """See `RemoteTier.free_bytes`."""
-        return self.store.free_bytes()
-
-    def requests(self) -> Requests:
-        """See `RemoteTier.requests`."""
-        return self.store.requests()
 
     def _topics(self) -> tuple[tuple[str, str], ...]:
         """Topic and topic id of each topic; raises BadSettings if this is no tier."""
