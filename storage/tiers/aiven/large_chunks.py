@@ -153,7 +153,6 @@ class _Packed:
         self._chunk = chunk
         self._fetched = 0
         self._ready = memoryview(b"")
-        self._is_checked = data_key is None
         self._end = chunk.stored_bytes - (0 if data_key is None else TAG_BYTES)
         self._opener = None
         if data_key is not None:
@@ -171,9 +170,7 @@ class _Packed:
 
     def read(self, length: int) -> bytes:
         """The next bytes, one to `length` of them; none at the end, where the tag is compared."""
-        if not self._ready:
-            self._fill()
-        data = bytes(self._ready[:length])
+        data = self.peek(length)
         self._ready = self._ready[length:]
         return data
 
@@ -183,12 +180,12 @@ class _Packed:
             data = self._fetch(length)
             opened = data.data if self._opener is None else self._opener.update(data.data)
             self._ready = memoryview(opened)
-        elif not self._is_checked and self._opener is not None:
+        elif self._opener is not None:
             try:
                 self._opener.finalize_with_tag(self._fetch(TAG_BYTES).tobytes())
             except InvalidTag:
                 raise cannot_be_decrypted(self._chunk.where) from None
-            self._is_checked = True
+            self._opener = None
 
     def _fetch(self, length: int) -> NDArray[np.uint8]:
         chunk = self._chunk
