@@ -10,7 +10,7 @@ from sys import executable
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name, s3_client
+from tests.storage.emulators import moto, new_bucket, new_name, s3_client
 from tests.storage.gcs_proxy import google
 from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
@@ -127,12 +127,9 @@ class TestMoto(RealStoreContract):
     computes_checksums = False
 
     @pytest.fixture(autouse=True)
-    def _on_s3(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
-        endpoint = moto()
-        options = StoreOptions(endpoint=endpoint, part_bytes=PART, retries=2)
-        self.store = BucketStore("s3", new_bucket(endpoint), "a/prefix", options)
+    def _on_s3(self, s3_endpoint: str) -> None:
+        options = StoreOptions(endpoint=s3_endpoint, part_bytes=PART, retries=2)
+        self.store = BucketStore("s3", new_bucket(s3_endpoint), "a/prefix", options)
 
 
 class TestGoogleOverMoto(RealStoreContract):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
+from tests.storage.emulators import new_bucket, new_name
 from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.tiers.bucket_store import BucketStore
@@ -76,10 +76,8 @@ class TestInMemory(InABucket):
 
 class TestOnS3(InABucket):
     @pytest.fixture(autouse=True)
-    def _on_s3(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
-        bucket, options = new_bucket(moto()), StoreOptions(endpoint=moto(), retries=1)
+    def _on_s3(self, s3_endpoint: str) -> None:
+        bucket, options = new_bucket(s3_endpoint), StoreOptions(endpoint=s3_endpoint, retries=1)
         self.store = BucketStore("s3", bucket, "a/tier", options)
         self.tier = open_tier(f"s3://{bucket}/a/tier", options)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket
+from tests.storage.emulators import moto, new_bucket
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.layout_options import AS_FOUND, KeyFile, Layout, LayoutOptions
@@ -53,11 +53,7 @@ class _Bucket(Place):
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
+def place(request: pytest.FixtureRequest, tmp_path: Path, identity: None) -> Place:
     return _Folder(tmp_path) if request.param == "folder" else _Bucket()
 
 
