@@ -1,8 +1,8 @@
 """Checks that a segment's two indexes lead readers to the right places.
 
-Usually their bytes equal those built from the log. An index that a broker wrote, or another
-`index.interval.bytes`, may give other entries; then each entry must be right (Kafka `OffsetIndex`,
-`TimeIndex`, and their use in `LogSegment`).
+Usually their bytes equal those built from the log. A broker, or another `index.interval.bytes`,
+may have made other entries; then each entry must be right (Kafka `OffsetIndex`, `TimeIndex`, and
+their use in `LogSegment`).
 """
 
 from __future__ import annotations

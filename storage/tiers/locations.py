@@ -155,7 +155,7 @@ def _path_of_uri(text: str, of: str) -> str:
     except ValueError:
         # Without its cause, which may quote a password.
         raise BadSettings(
-            "this is no valid URI", where=text, remedy=f"Name the {of} by its path."
+            "this is not a valid URI", where=text, remedy=f"Name the {of} by its path."
         ) from None
     if uri.netloc.lower() not in {"", "localhost"} or not uri.path.startswith("/"):
         raise BadSettings(
@@ -207,14 +207,14 @@ def _bucket_location(scheme: str, rest: str, of: str) -> Location:
         raise refused(f"the URI names no {called}", f"Write {scheme}://{called}/prefix.")
     if not pattern.fullmatch(bucket):
         raise refused(
-            f"this is no name of a {called}",
+            f"this is not a valid {called} name",
             "It has 3 to 63 characters: lower-case letters, digits, hyphens"
             + (", dots." if called == "bucket" else "."),
         )
     parts = path.split("/")
     if path and (not _PREFIX.fullmatch(path) or {".", ".."} & set(parts)):
         raise refused(
-            "the prefix is empty in the middle, or has a character that is not allowed",
+            "the prefix has an empty part, or a character that is not allowed",
             "Use letters, digits and - _ . = + @ , ~ between single slashes.",
         )
     return Location(scheme, bucket, path)

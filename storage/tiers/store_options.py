@@ -135,7 +135,7 @@ def _check_endpoint(text: str) -> None:
         url, port = urlsplit(""), None
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
         raise BadSettings(
-            "the endpoint is no URL",
+            "the endpoint is not a URL",
             where="store.endpoint",
             remedy="Write it as https://host or https://host:port, without a bucket.",
         )

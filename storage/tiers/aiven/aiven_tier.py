@@ -57,7 +57,7 @@ from tierfold.storage.tiers.remote_tier import (
 from tierfold.storage.tiers.segment_names import by_partition, incomplete_uploads
 
 _HELD_MAX: Final = 64
-"""Manifests held at a time: more than a process reads segments at once."""
+"""Manifests held at a time: more than the segments that a process reads at once."""
 
 
 class _ReadManifests:
@@ -106,7 +106,7 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.check`.
 
         A topic's folder or the catalog shows that this is a tier: a file system that is not mounted
-        is no empty tier. Every key file is read: one that cannot be used is a wrong setting.
+        must not look like an empty one. Every key file is read, to find one that cannot be used.
         """
         for file in self.options.key_files:
             read_key(file.path)
@@ -288,7 +288,7 @@ class AivenTier(RemoteTier):
     def _is_encrypted(
         self, sources: Sequence[SegmentAddress], manifests: Sequence[Manifest]
     ) -> bool:
-        """Whether a new segment is; raises BadSettings if it must be, and the options forbid it."""
+        """Whether a new segment is encrypted; raises BadSettings if it must be, but may not be."""
         is_wanted = self.options.is_encrypted
         for source, manifest in zip(sources, manifests, strict=True):
             if manifest.encryption is None:
@@ -310,7 +310,7 @@ def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:
     Its brokers, and tierfold with their prefix, use the same objects under another name.
     """
     return UnreadableObject(
-        f"its manifest is of topic {named[:249]!r}, its name of {topic!r}",
+        f"its manifest names topic {named[:249]!r}, and its key topic {topic!r}",
         where=where,
         remedy="If the brokers of this topic have another key.prefix, give theirs: --key-prefix"
         " PREFIX. Otherwise restore the segment's objects from a copy.",

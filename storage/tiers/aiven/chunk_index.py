@@ -42,7 +42,7 @@ class ChunkIndex(Protocol):
 
     @abstractmethod
     def stored_start(self, chunk: int) -> int:
-        """Where the chunk is stored; of the number of chunks: where the last one ends."""
+        """Where the chunk begins in the stored object; for `count`, where the last one ends."""
 
     @property
     def count(self) -> int:
@@ -108,7 +108,7 @@ def decoded_sizes(text: str, chunks: int) -> NDArray[np.int64]:
         raise ValueError("it has no count of chunks")
     (count,) = struct.unpack_from(">i", data)
     if count != chunks:
-        raise ValueError(f"it has {count} chunks, where the log has {chunks}")
+        raise ValueError(f"it has {count} chunks, but the log has {chunks}")
     if not count:
         if len(data) != 4:
             raise ValueError(f"0 chunks in {len(data)} bytes")
@@ -160,6 +160,6 @@ def _decompressed(text: str) -> bytes:
             raise ValueError(f"its frame claims {claimed_bytes} bytes")
         return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
     except binascii.Error as error:
-        raise ValueError("it is no base64") from error
+        raise ValueError("it is not base64") from error
     except zstandard.ZstdError as error:
         raise ValueError(f"it cannot be decompressed ({error})") from error

@@ -84,10 +84,10 @@ def test_missing_options_are_as_the_environment_says(
 @pytest.mark.parametrize(
     ("endpoint", "message"),
     [
-        ("host:9000", "the endpoint is no URL"),
-        ("ftp://host", "the endpoint is no URL"),
-        ("https://", "the endpoint is no URL"),
-        ("https://host:99999999", "the endpoint is no URL"),
+        ("host:9000", "the endpoint is not a URL"),
+        ("ftp://host", "the endpoint is not a URL"),
+        ("https://", "the endpoint is not a URL"),
+        ("https://host:99999999", "the endpoint is not a URL"),
         (f"https://AKIA:{SECRET}@host", "a user, a query or a fragment"),
         (f"https://host?sig={SECRET}", "a user, a query or a fragment"),
     ],

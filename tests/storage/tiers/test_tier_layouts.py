@@ -122,7 +122,7 @@ def test_a_key_prefix_that_no_store_can_hold_is_refused(tmp_path: Path, prefix: 
 
 def test_key_ids_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
     files = (KeyFile(key_id="k", path="/a"), KeyFile(key_id="k", path="/b"))
-    with pytest.raises(BadSettings, match="the key id 'k' is empty, has a colon, or is there twic"):
+    with pytest.raises(BadSettings, match="the key id 'k' is empty, has a colon, or is given"):
         open_tier(str(tmp_path), layout_options=LayoutOptions(key_files=files))
 
 
