@@ -74,7 +74,7 @@ _CAUSES: Final = {
         "Check the disk (dmesg) and whether something else changes the tier's files.",
     ),
     errno.EMLINK: (
-        "the file system gives no second name to a file",
+        "the file system makes no hard links",
         "Put the tier on a file system with hard links.",
     ),
 }
@@ -203,7 +203,7 @@ class LocalStore:
 
     def free_bytes(self) -> int:
         """See `ObjectStore.free_bytes`: the free space of the file system for this user."""
-        with _translated(self.root, "tell the free space of"):
+        with _translated(self.root, "find the free space of"):
             return shutil.disk_usage(self.root).free
 
     def uri(self, key: str) -> str:
@@ -253,9 +253,9 @@ class LocalStore:
 def stays_below(root: Path, path: Path) -> bool:
     """Whether `path` with its links resolved is below `root` with its links resolved.
 
-    Deleting checks this, because the target of a link is not part of the tier. Of a missing path
-    the existing part counts; a loop of links is not below. A link that is added meanwhile is not
-    noticed.
+    Deleting checks this, because the target of a link is not part of the tier. If the path is
+    missing, the part of it that exists counts. A loop of links is not below the root. A link that
+    is added during the check is not noticed.
 
     Raises UnreadableObject if a folder on the way may not be entered.
     """

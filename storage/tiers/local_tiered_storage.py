@@ -71,9 +71,9 @@ class LocalTieredStorage(RemoteTier):
     def check(self) -> None:
         """See `RemoteTier.check`.
 
-        On a disk the tier's folder must be there: a file system that is not mounted is no empty
-        tier. A bucket keeps no empty folders, so after the last segment the catalog shows that this
-        is a tier.
+        On a disk the tier's folder must be there: a file system that is not mounted must not look
+        like an empty tier. A bucket keeps no empty folders, so after the last segment the catalog
+        shows that this is a tier.
         """
         top = tuple(self.store.list_folders(""))
         is_emptied = CATALOG_FOLDER in top and not self.store.keeps_empty_folders

@@ -24,11 +24,23 @@ from tierfold.storage.tiers.store_options import StoreOptions
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
 
 _BUCKETS: Final = {
-    "s3": (re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), "bucket"),
-    "az": (re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"), "container"),
-    "gs": (re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"), "bucket"),
+    "s3": (
+        "bucket",
+        re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
+        "3 to 63 characters: lower-case letters, digits, hyphens, dots",
+    ),
+    "az": (
+        "container",
+        re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"),
+        "3 to 63 characters: lower-case letters, digits, hyphens",
+    ),
+    "gs": (
+        "bucket",
+        re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
+        "3 to 222 characters: lower-case letters, digits, hyphens, underscores, dots",
+    ),
 }
-"""By scheme: what a bucket may be called, and what the provider calls a bucket."""
+"""By scheme: what the provider calls a bucket, and which names it allows."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._=+@,~-]+(/[A-Za-z0-9._=+@,~-]+)*")
 """Characters that URIs, Spark and delta-rs leave as they are."""
@@ -117,7 +129,7 @@ def delta_options(location: Location, options: StoreOptions) -> dict[str, str]:
         return {}
     from tierfold.storage.tiers.table_options import delta_rs_options  # noqa: PLC0415
 
-    return delta_rs_options(location, options)
+    return delta_rs_options(location.scheme, str(location), options)
 
 
 def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:
@@ -184,7 +196,7 @@ def _not_supported(text: str, scheme: str, of: str) -> BadSettings:
 
 
 def _bucket_location(scheme: str, rest: str, of: str) -> Location:
-    pattern, called = _BUCKETS[scheme]
+    called, pattern, allowed = _BUCKETS[scheme]
     bucket, _, path = rest.partition("/")
     path = path.rstrip("/")
 
@@ -206,11 +218,7 @@ def _bucket_location(scheme: str, rest: str, of: str) -> Location:
     if not bucket:
         raise refused(f"the URI names no {called}", f"Write {scheme}://{called}/prefix.")
     if not pattern.fullmatch(bucket):
-        raise refused(
-            f"this is not a valid {called} name",
-            "It has 3 to 63 characters: lower-case letters, digits, hyphens"
-            + (", dots." if called == "bucket" else "."),
-        )
+        raise refused(f"this is not a valid {called} name", f"It has {allowed}.")
     parts = path.split("/")
     if path and (not _PREFIX.fullmatch(path) or {".", ".."} & set(parts)):
         raise refused(

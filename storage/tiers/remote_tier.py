@@ -225,7 +225,7 @@ class PartOrder:
             raise ValueError(f".{part.value} must be written before .{self._last.value}")
 
     def add(self, part: Part) -> None:
-        """The part is written."""
+        """Note that the part was written."""
         self._last = part
 
 

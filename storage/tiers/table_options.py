@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING
 
 from tierfold.storage.tiers.bucket_clients import S3Endpoint, s3_endpoint, s3_session
-from tierfold.storage.tiers.locations import Location
 from tierfold.storage.tiers.store_errors import translated
 from tierfold.storage.tiers.store_options import StoreOptions
 
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 _SDK_CREDENTIALS = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
-def delta_rs_options(location: Location, options: StoreOptions) -> dict[str, str]:
+def delta_rs_options(scheme: str, where: str, options: StoreOptions) -> dict[str, str]:
     """See `locations.delta_options`."""
-    full = options.completed(location.scheme, os.environ)
+    full = options.completed(scheme, os.environ)
     common = {
         "max_retries": str(full.retries),
         "retry_timeout": "180s",
@@ -34,11 +33,11 @@ def delta_rs_options(location: Location, options: StoreOptions) -> dict[str, str
         "az": {"account_name": full.account, "azure_storage_endpoint": full.endpoint},
         "gs": {"google_base_url": full.endpoint},
         "s3": {},
-    }[location.scheme]
+    }[scheme]
     if full.uses_http:
         found["allow_http"] = "true"
-    if location.scheme == "s3":
-        found |= _s3_options(location, full)
+    if scheme == "s3":
+        found |= _s3_options(where, full)
     return common | {name: value for name, value in found.items() if value is not None}
 
 
@@ -60,16 +59,17 @@ def s3a_conf(bucket: str, options: StoreOptions) -> dict[str, str]:
     return {f"{prefix}.{name}": value for name, value in found.items()}
 
 
-def _s3_options(location: Location, options: StoreOptions) -> dict[str, str | None]:
-    endpoint, refreshed = _resolved(location.bucket, options)
-    with translated(str(location), "open"):
+def _s3_options(where: str, options: StoreOptions) -> dict[str, str | None]:
+    bucket = where.removeprefix("s3://").partition("/")[0]
+    endpoint, refreshed = _resolved(bucket, options)
+    with translated(where, "open"):
         credentials = refreshed.get_frozen_credentials()
     return {
         "aws_access_key_id": credentials.access_key,
         "aws_secret_access_key": credentials.secret_key,
         "aws_session_token": credentials.token,
         "aws_region": endpoint.region,
-        "aws_endpoint_url": None if endpoint.is_aws else endpoint.for_obstore(location.bucket),
+        "aws_endpoint_url": None if endpoint.is_aws else endpoint.for_obstore(bucket),
         "allow_http": "true" if endpoint.uses_http else None,
         "aws_virtual_hosted_style_request": str(endpoint.is_virtual).lower(),
         "aws_conditional_put": "etag",

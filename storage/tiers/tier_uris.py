@@ -45,7 +45,8 @@ def open_tier(
 def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) -> LayoutOptions:
     """The options with the layout of the tier at `uri`; the driver asks once, for all workers.
 
-    If no layout is given, the folders in the tier tell. Only Aiven's plugin has the other options.
+    If no layout is given, the folders in the tier show it. Only Aiven's plugin has the other
+    options.
 
     Raises BadSettings if there are folders of both layouts, and UnreadableObject.
     """

@@ -73,6 +73,7 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ("s3://bucket-/x", "this is not a valid bucket name"),
         ("az://con--tainer", "this is not a valid container name"),
         ("az://con.tainer", "this is not a valid container name"),
+        ("gs://Bucket", "It has 3 to 222 characters: lower-case letters, digits, hyphens, unders"),
         ("s3://bucket//x", "the prefix has an empty part"),
         ("s3://bucket/a/../b", "a character that is not allowed"),
         ("s3://bucket/a b", "a character that is not allowed"),

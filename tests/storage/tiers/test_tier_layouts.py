@@ -1,4 +1,4 @@
-"""The layout of a tier: as an option names it, else as the objects tell."""
+"""The layout of a tier: as an option names it, else as the objects show."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def found(place: Place, options: LayoutOptions = AS_FOUND) -> str:
 
 
 @pytest.mark.parametrize(("key", "layout"), [(LOCAL, "local"), (AIVEN, "aiven")])
-def test_the_objects_tell_the_layout(place: Place, key: str, layout: str) -> None:
+def test_the_objects_show_the_layout(place: Place, key: str, layout: str) -> None:
     place.put(key, "other/x", "_tierfold/x", "x-without-an-id/0/x")
     assert found(place) == layout
     known = with_layout(place.uri, place.options, AS_FOUND)
@@ -84,7 +84,7 @@ def test_both_layouts_need_a_choice(place: Place) -> None:
         assert found(place, LayoutOptions(layout=layout)) == layout.value
 
 
-def test_neither_layout_is_said_as_of_old(place: Place) -> None:
+def test_a_place_with_neither_layout_is_no_tier(place: Place) -> None:
     place.put("things/x")
     with pytest.raises(BadSettings, match="no folder kafka-tiered-storage in it, but things"):
         found(place)
