@@ -80,6 +80,10 @@ class BucketStore:
     path: str
     """The prefix without slashes around it; empty: the whole bucket."""
     options: StoreOptions
+    maps_ranges = False
+    """See `ObjectStore.maps_ranges`."""
+    keeps_empty_folders = False
+    """See `ObjectStore.keeps_empty_folders`."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`."""
@@ -183,16 +187,6 @@ class BucketStore:
     def requests(self) -> Requests:
         """See `ObjectStore.requests`."""
         return self._counter.requests
-
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`."""
-        return False
-
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`."""
-        return False
 
     @property
     def _clients(self) -> BucketClients:

@@ -96,6 +96,10 @@ class LocalStore:
     """
 
     root: Path
+    maps_ranges = True
+    """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
+    keeps_empty_folders = True
+    """See `ObjectStore.keeps_empty_folders`."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""
@@ -126,11 +130,6 @@ class LocalStore:
         path = self._path(key)
         with _translated(path, "read"), _opened(path) as descriptor:
             return _range(descriptor, 0, os.fstat(descriptor).st_size)
-
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
-        return True
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`; writing into a mapped array never reaches the file."""
@@ -213,11 +212,6 @@ class LocalStore:
     def requests(self) -> Requests:
         """See `ObjectStore.requests`."""
         return Requests()
-
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`."""
-        return True
 
     def _path(self, key: str) -> Path:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):

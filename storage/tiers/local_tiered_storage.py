@@ -67,6 +67,8 @@ class LocalTieredStorage(RemoteTier):
     """A tier in this layout; see `RemoteTier`."""
 
     store: ObjectStore
+    reads_incomplete = True
+    """See `RemoteTier.reads_incomplete`."""
 
     def check(self) -> None:
         """See `RemoteTier.check`.
@@ -145,11 +147,6 @@ class LocalTieredStorage(RemoteTier):
     ) -> Segment:
         """See `RemoteTier.with_stored_sizes`: they are those of the parts."""
         return segment
-
-    @property
-    def reads_incomplete(self) -> bool:
-        """See `RemoteTier.reads_incomplete`."""
-        return True
 
     def access(
         self,

@@ -80,9 +80,8 @@ class StagedSegment(Protocol):
     One whose writing was interrupted is never complete.
     """
 
-    @property
-    def address(self) -> SegmentAddress:
-        """Its address, with a fresh id."""
+    address: SegmentAddress
+    """Its address, with a fresh id."""
 
     @property
     def objects(self) -> tuple[tuple[str, int], ...]:

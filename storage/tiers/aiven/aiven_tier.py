@@ -92,6 +92,8 @@ class AivenTier(RemoteTier):
     store: ObjectStore
     options: LayoutOptions
     _manifests: _ReadManifests = field(default_factory=_ReadManifests, compare=False, repr=False)
+    reads_incomplete = False
+    """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
 
     def __post_init__(self) -> None:
         check_prefix(self.options.key_prefix)
@@ -215,11 +217,6 @@ class AivenTier(RemoteTier):
             stored_log_bytes=listed.part_bytes(Suffix.LOG),
             stored_indexes_bytes=listed.part_bytes(Suffix.INDEXES),
         )
-
-    @property
-    def reads_incomplete(self) -> bool:
-        """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
-        return False
 
     def access(self, address: SegmentAddress, part: Part) -> Access:
         """See `RemoteTier.access`."""

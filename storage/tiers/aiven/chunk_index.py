@@ -32,13 +32,10 @@ CODEC_BYTES_MAX: Final = 10 * 2**20
 class ChunkIndex(Protocol):
     """The chunks of one log, numbered from 0; sizes and positions are bytes."""
 
-    @property
-    def chunk_bytes(self) -> int:
-        """The size of each chunk of the log, except the last."""
-
-    @property
-    def log_bytes(self) -> int:
-        """The size of the log."""
+    chunk_bytes: int
+    """The size of each chunk of the log, except the last."""
+    log_bytes: int
+    """The size of the log."""
 
     @abstractmethod
     def stored_start(self, chunk: int) -> int:
