@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.tiers.remote_tier_contract import KEY, TOPIC_ID
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -26,10 +27,8 @@ from tierfold.storage.tiers.local_tiered_storage import (
 from tierfold.storage.tiers.remote_tier import PARTS, Part, SegmentAddress
 from tierfold.storage.tiers.tier_uris import open_tier
 
-TOPIC_ID = "EnvZlVwBRBCOjS6Uhrdc6w"
 SEGMENT_ID = "_34H7UIIQwe_OC5C9U2L_w"
 DASHED_ID = "b-rYALz1SVy5UuZo40Eebg"
-KEY = PartitionKey(topic="orders", partition=7, topic_id=TOPIC_ID)
 
 
 @pytest.fixture
@@ -144,7 +143,7 @@ def test_other_file_names_are_no_parts(name: str) -> None:
     assert NAMES.parse(name) is None
 
 
-def test_the_last_offset_there_is_names_a_segment() -> None:
+def test_the_largest_offset_names_a_segment() -> None:
     name = f"{2**63 - 1:020d}-{SEGMENT_ID}.log"
     assert NAMES.parse(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
 

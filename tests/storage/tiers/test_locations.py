@@ -105,7 +105,7 @@ def test_other_texts_are_refused_without_secrets(text: str, message: str) -> Non
     assert caught.value.where.startswith(("tier", text.partition(":")[0]))
 
 
-def test_a_store_is_opened_without_asking_for_it(tmp_path: Path) -> None:
+def test_opening_a_store_sends_no_request(tmp_path: Path) -> None:
     options = StoreOptions()
     folder = open_store(location_of(str(tmp_path), of="tier"), options)
     assert folder == LocalStore(tmp_path)

@@ -87,7 +87,7 @@ class TestOnS3(InABucket):
         self.tier.check()
         assert self.tier.partitions() == ()
 
-    def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
+    def test_a_missing_bucket_is_not_an_empty_tier(self) -> None:
         gone = LocalTieredStorage(replace(self.store, bucket=new_name()))
         for use in (gone.check, gone.partitions, lambda: gone.listing(KEY)):
             with pytest.raises(UnreadableObject, match="the bucket does not exist"):

@@ -71,7 +71,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("gs", {"GOOGLE_BASE_URL": "http://a"}, StoreOptions(endpoint="http://a")),
     ],
 )
-def test_missing_options_are_as_the_environment_says(
+def test_missing_options_come_from_the_environment(
     scheme: str, environment: dict[str, str], expected: StoreOptions
 ) -> None:
     assert StoreOptions().completed(scheme, environment) == expected

@@ -162,7 +162,7 @@ def test_the_metadata_of_a_manifest_describes_the_segment(tier: AivenTier) -> No
     }
 
 
-def test_options_decide_what_they_name(tmp_path: Path) -> None:
+def test_given_options_override_the_sources(tmp_path: Path) -> None:
     tier = a_tier("plain", tmp_path)
     opened = as_found(
         tier,
@@ -179,7 +179,7 @@ def test_options_decide_what_they_name(tmp_path: Path) -> None:
     assert manifest.encryption.wrapped_key.startswith("key-1:")
 
 
-def test_the_encoded_chunks_of_large_ones_are_smaller(tmp_path: Path) -> None:
+def test_encoded_chunks_are_never_larger_than_what_is_held(tmp_path: Path) -> None:
     tier = a_tier("both", tmp_path)
     large = replace(tier, options=replace(tier.options, chunk_bytes=2**30 - 1))
     segments = uploaded(large)

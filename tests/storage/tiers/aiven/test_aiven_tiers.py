@@ -174,7 +174,7 @@ class TestBothOnS3(InABucket):
             self.tier.delete_upload(upload.object_key)
         assert self.tier.incomplete_uploads([KEY])[KEY] == ()
 
-    def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
+    def test_a_missing_bucket_is_not_an_empty_tier(self) -> None:
         gone = AivenTier(replace(self.store, bucket=new_name()), self.layout)
         for use in (gone.check, gone.partitions, lambda: gone.listing(KEY)):
             with pytest.raises(UnreadableObject, match="the bucket does not exist"):

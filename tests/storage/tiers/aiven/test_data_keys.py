@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert caught.value.where == str(path)
 
 
-def test_what_never_ends_or_never_begins_is_not_read(tmp_path: Path) -> None:
+def test_a_device_or_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/zero", str(tmp_path / "pipe")):
         with pytest.raises(BadSettings, match="it is a device or a pipe, not a file") as caught:

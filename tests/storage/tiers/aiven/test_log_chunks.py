@@ -279,7 +279,7 @@ def test_what_is_too_short_to_be_encrypted_is_refused(how: str, size_bytes: int)
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
-def test_of_a_large_chunk_that_is_read_on_each_byte_is_fetched_once(is_encrypted: bool) -> None:
+def test_each_byte_of_a_large_chunk_is_fetched_once(is_encrypted: bool) -> None:
     key = DataKey.fresh() if is_encrypted else None
     transform = ChunkTransform(is_compressed=False, data_key=key)
     logs = {"a": bytes(range(90)), "b": bytes(range(90, 180))}

@@ -114,7 +114,7 @@ def test_a_variable_chunk_index_is_as_the_plugin_writes_it() -> None:
 
 
 @given(order=st.permutations(list(json.loads(FIXED))))
-def test_order_and_white_space_are_free(order: list[str]) -> None:
+def test_fields_may_have_any_order_and_white_space(order: list[str]) -> None:
     fields = json.loads(FIXED)
     shuffled = json.dumps({name: fields[name] for name in order}, indent=1)
     assert read_manifest(shuffled.encode(), "here") == ENCRYPTED
