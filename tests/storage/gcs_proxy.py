@@ -6,6 +6,7 @@ those of S3 with other names. So this shows that our requests fit together, not 
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,17 @@ _SIGNED: Final = (
     " Signature=x"
 )
 """moto wants a signature, and does not check it."""
+
+SERVICE_ACCOUNT: Final = json.dumps(
+    {
+        "disable_oauth": True,
+        "gcs_base_url": "",
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+)
+"""An account of Google whose requests carry no token (GOOGLE_SERVICE_ACCOUNT_KEY)."""
 
 _TAKEN: Final = error(412, "PreconditionFailed")
 
