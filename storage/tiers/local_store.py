@@ -87,6 +87,10 @@ _SAME_CAUSE: Final = {
 }
 
 
+_DURABLE: Final[set[Path]] = set()
+"""Folders that this process has found durable; to sync them for each object would take long."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalStore:
     """The objects below `root`; a small value that can be pickled for a Spark worker.
@@ -358,13 +362,19 @@ def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
 
 
 def _make_folders(root: Path, folder: Path) -> None:
-    """Make the missing folders between `root` and `folder` durably, but never `root`."""
+    """Make the missing folders between `root` and `folder`, but never `root`; all are durable then.
+
+    A folder that is there may not be durable yet: a process that made it may have been killed.
+    """
     step = root
     for name in folder.relative_to(root).parts:
         step /= name
         with contextlib.suppress(FileExistsError):
             step.mkdir()
+            _DURABLE.discard(step)
+        if step not in _DURABLE:
             _sync_folder(step.parent)
+            _DURABLE.add(step)
 
 
 def _sync_folder(folder: Path) -> None:
