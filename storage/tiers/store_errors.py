@@ -304,7 +304,7 @@ def _of_obstore(error: Exception) -> Failure:
     text = str(error)
     status = _STATUS.search(text)
     retries = _RETRIES.search(text)
-    if "TokenRequest" in text:  # The service of identities answered, not the store.
+    if "TokenRequest" in text:  # The identity service answered, not the store.
         return Failure(Cause.NO_CREDENTIALS)
     if status is not None:
         code = _CODE.search(text)

@@ -1,4 +1,4 @@
-"""What an exception of a client becomes; tests with a store that fails are beside this file."""
+"""What an exception of a client becomes; `test_bucket_faults` has a store that fails."""
 
 from __future__ import annotations
 
