@@ -34,11 +34,11 @@ from tierfold.storage.tiers.remote_tier import (
     Access,
     Listing,
     Part,
-    PartOrder,
     RemoteTier,
     SegmentAddress,
     StagedSegment,
     address_of,
+    check_order,
     leaves,
     no_tier,
 )
@@ -180,7 +180,6 @@ class StagedFiles(StagedSegment):
 
     tier: LocalTieredStorage
     address: SegmentAddress
-    _order: PartOrder = field(default_factory=PartOrder)
     _objects: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -193,24 +192,20 @@ class StagedFiles(StagedSegment):
         """See `StagedSegment.open_log`."""
         with self.tier.store.open_new(self._next(Part.LOG)) as writer:
             yield writer
-        self._add(Part.LOG, writer.size_bytes)
+        self._objects.append((Part.LOG.value, writer.size_bytes))
 
     def put(self, part: Part, data: Bytes) -> None:
         """See `StagedSegment.put`."""
         self.tier.store.create(self._next(part), data)
-        self._add(part, len(data))
+        self._objects.append((part.value, len(data)))
 
     def finish(self, segment: Segment) -> Segment:
         """See `StagedSegment.finish`."""
         return segment
 
     def _next(self, part: Part) -> str:
-        self._order.check(part)
+        check_order(part, [Part(suffix) for suffix, _ in self._objects])
         return part_key(self.address, part)
-
-    def _add(self, part: Part, size_bytes: int) -> None:
-        self._order.add(part)
-        self._objects.append((part.value, size_bytes))
 
 
 def part_key(address: SegmentAddress, part: Part) -> str:

@@ -6,7 +6,7 @@ requires.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -212,20 +212,11 @@ class RemoteTier(Protocol):
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
 
 
-class PartOrder:
-    """The order in which the parts of a segment are written: that of `PARTS`."""
-
-    def __init__(self) -> None:
-        self._last: Part | None = None
-
-    def check(self, part: Part) -> None:
-        """Raise ValueError if the part, or one after it, was written."""
-        if self._last is not None and PARTS.index(part) <= PARTS.index(self._last):
-            raise ValueError(f".{part.value} must be written before .{self._last.value}")
-
-    def add(self, part: Part) -> None:
-        """Note that the part was written."""
-        self._last = part
+def check_order(part: Part, written: Iterable[Part]) -> None:
+    """Raise ValueError if the part, or one after it in `PARTS`, was written."""
+    last = max(written, key=PARTS.index, default=None)
+    if last is not None and PARTS.index(part) <= PARTS.index(last):
+        raise ValueError(f".{part.value} must be written before .{last.value}")
 
 
 def no_tier(lacking: str, found: Sequence[str], *, where: str, remedy: str) -> BadSettings:

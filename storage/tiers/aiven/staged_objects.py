@@ -33,7 +33,7 @@ from tierfold.storage.tiers.object_store import (
     PartWriter,
     as_view,
 )
-from tierfold.storage.tiers.remote_tier import Part, PartOrder, SegmentAddress, StagedSegment
+from tierfold.storage.tiers.remote_tier import Part, SegmentAddress, StagedSegment, check_order
 
 CHUNK_BYTES_DEFAULT: Final = 4 * 2**20
 """What the plugin's documentation recommends, if nothing says more."""
@@ -99,7 +99,6 @@ class StagedObjects(StagedSegment):
     transform: ChunkTransform
     wrapped_key: str
     """The transform's data key, wrapped; empty: there is none."""
-    _order: PartOrder = field(default_factory=PartOrder)
     _objects: list[tuple[str, int]] = field(default_factory=list)
     _pieces: dict[Part, Bytes] = field(default_factory=dict)
     _chunks: ChunkIndex | None = None
@@ -112,12 +111,12 @@ class StagedObjects(StagedSegment):
     @contextmanager
     def open_log(self) -> Iterator[ObjectWriter]:
         """See `StagedSegment.open_log`."""
-        self._order.check(Part.LOG)
+        check_order(Part.LOG, self._written)
         with self.store.open_new(self._key(Suffix.LOG)) as writer:
             chunks = _ChunkWriter(writer, self.chunk_bytes, self.transform)
             yield chunks
-            self._chunks = chunks.finish()
-        self._order.add(Part.LOG)
+            index = chunks.finish()
+        self._chunks = index
         self._objects.append((Suffix.LOG.value, writer.size_bytes))
 
     def put(self, part: Part, data: Bytes) -> None:
@@ -126,8 +125,7 @@ class StagedObjects(StagedSegment):
             with self.open_log() as writer:
                 writer.write(data)
             return
-        self._order.check(part)
-        self._order.add(part)
+        check_order(part, self._written)
         self._pieces[part] = data
 
     def finish(self, segment: Segment) -> Segment:
@@ -154,6 +152,11 @@ class StagedObjects(StagedSegment):
             stored_log_bytes=self._chunks.stored_bytes,
             stored_indexes_bytes=manifest.indexes_bytes,
         )
+
+    @property
+    def _written(self) -> list[Part]:
+        log = [] if self._chunks is None else [Part.LOG]
+        return [*log, *self._pieces]
 
     def _put_indexes(self) -> dict[Part, Piece]:
         """Write the pieces that there are, in the plugin's order; return where they are."""
