@@ -55,7 +55,7 @@ def check(
         heads,
         start_offset=START,
         index_interval_bytes=4096,
-        where="seg",
+        names=("seg.index", "seg.timeindex"),
     )
 
 

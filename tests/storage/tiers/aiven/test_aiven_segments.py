@@ -258,6 +258,18 @@ def test_every_object_of_a_live_segment_is_required(tier: AivenTier, suffix: Suf
     assert found.endswith(f"lacks .{suffix.value}")
 
 
+def test_a_wrong_index_is_named_as_the_tier_names_it(tmp_path: Path) -> None:
+    tier = a_tier("plain", tmp_path)
+    first, _ = uploaded(tier)
+    address = address_of(KEY, first)
+    stored = bytearray(tier.store.read(tier.names.object_key(address, Suffix.INDEXES)).tobytes())
+    stored[7] ^= 1  # The position of the first entry of the offset index.
+    rewrite_object(tier, first, Suffix.INDEXES, bytes(stored))
+    found = read_and_check(as_found(tier), a_check_order(first, is_last=False)).checked
+    (corruption,) = found.corruptions
+    assert corruption.startswith(f"{tier.uri(address, Part.OFFSET_INDEX)}: 1 of ")
+
+
 def left_behind(
     tier: AivenTier, suffixes: Collection[Suffix], segment: Segment
 ) -> InspectedSegment:
@@ -373,10 +385,12 @@ def test_what_is_stored_wrongly_is_found_before_a_commit(
 
 
 @pytest.fixture(autouse=True)
-def _no_plain_text(tier: AivenTier) -> Iterator[None]:
+def _no_plain_text(request: pytest.FixtureRequest) -> Iterator[None]:
     """No object of an encrypted tier holds the value of a record."""
+    # Not a parameter: a test that makes its own tier would run once for each variant.
+    tier = request.getfixturevalue("tier") if "tier" in request.fixturenames else None
     yield
-    if not tier.options.is_encrypted:
+    if tier is None or not tier.options.is_encrypted:
         return
     for entry in tier.store.list(tier.names.partition_folder(KEY)):
         assert b"1" * 50 not in tier.store.read(entry.key).tobytes()
