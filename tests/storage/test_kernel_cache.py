@@ -1,4 +1,4 @@
-"""numba gets a folder for compiled kernels wherever tierfold is installed, and whoever runs it."""
+"""numba gets a folder for compiled kernels, also in a read-only installation without a home."""
 
 from __future__ import annotations
 
