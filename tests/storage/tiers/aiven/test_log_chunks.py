@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -360,9 +359,3 @@ def test_an_empty_log_has_no_chunks() -> None:
     fixed = FixedChunks(chunk_bytes=4, log_bytes=0, stored_chunk_bytes=4, last_stored_bytes=4)
     variable = VariableChunks.of(4, 0, np.empty(0, np.int64))
     assert (fixed.count, fixed.stored_bytes) == (variable.count, variable.stored_bytes) == (0, 0)
-
-
-@pytest.fixture(autouse=True)
-def _unpatched() -> Iterator[None]:
-    yield
-    assert stored_segment.CHUNK_BYTES_HELD in {0, 16 * 2**20}
