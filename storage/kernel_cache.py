@@ -27,7 +27,7 @@ def ensure_kernel_cache() -> None:
         path.parent for name in _FOLDERS for path in (_SOURCES / name).glob("*/__init__.py")
     )
     beside = [package / "__pycache__" for package in packages]
-    if all(map(_is_writable, beside)) or _is_writable(_users_cache()):
+    if all(map(_is_writable, beside)) or _is_users_cache_writable():
         return
     # Rarely needed; importing them at the top would slow every start.
     import shutil  # noqa: PLC0415
@@ -38,8 +38,12 @@ def ensure_kernel_cache() -> None:
     os.environ[VARIABLE] = folder
 
 
-def _users_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numba"
+def _is_users_cache_writable() -> bool:
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    except RuntimeError:  # This user has no home.
+        return False
+    return _is_writable(cache / "numba")
 
 
 def _is_writable(folder: Path) -> bool:

@@ -1,8 +1,8 @@
 """Checks that a segment's two indexes lead readers to the right places.
 
-Usually their bytes equal those built from the log. An index that a broker wrote, or another
-`index.interval.bytes`, may give other entries; then each entry must be right (Kafka `OffsetIndex`,
-`TimeIndex`, and their use in `LogSegment`).
+Usually their bytes equal those built from the log. A broker, or another `index.interval.bytes`,
+may have made other entries; then each entry must be right (Kafka `OffsetIndex`, `TimeIndex`, and
+their use in `LogSegment`).
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ def check_indexes(
     *,
     start_offset: int,
     index_interval_bytes: int,
-    where: str,
+    names: tuple[str, str],
 ) -> CheckedIndexes:
-    """Compare both indexes (uint8, whole objects) with the log's batches.
+    """Compare both indexes (uint8, whole parts) with the log's batches, at least one.
 
-    `start_offset` is the segment's; `where` is its name without a part's suffix. A broken index is
-    a corruption in the result, not an exception.
+    `start_offset` is the segment's; `names` are the full names of both indexes. A broken index is a
+    corruption in the result, not an exception.
     """
+    offset_name, time_name = names
     try:
-        offsets = read_offset_index(offset_index, start_offset, f"{where}.index")
-        times = read_time_index(time_index, start_offset, f"{where}.timeindex")
+        offsets = read_offset_index(offset_index, start_offset, offset_name)
+        times = read_time_index(time_index, start_offset, time_name)
         built = build_indexes(
             heads, start_offset=start_offset, index_interval_bytes=index_interval_bytes
         )
@@ -54,13 +55,13 @@ def check_indexes(
         return CheckedIndexes(corruptions=(str(error),))
     # Raised for batches with offsets outside the segment.
     except ValueError as error:
-        return CheckedIndexes(corruptions=(f"{where}.index: no index fits the log: {error}",))
+        return CheckedIndexes(corruptions=(f"{offset_name}: no index fits the log: {error}",))
     entries = len(offsets.offsets) + len(times.offsets)
     if built == (offset_index.tobytes(), time_index.tobytes()):
         return CheckedIndexes(entries=entries, is_as_built=True)
     corruptions = (
-        *(f"{where}.index: {corruption}" for corruption in _offset_corruptions(offsets, heads)),
-        *(f"{where}.timeindex: {corruption}" for corruption in _time_corruptions(times, heads)),
+        *(f"{offset_name}: {corruption}" for corruption in _offset_corruptions(offsets, heads)),
+        *(f"{time_name}: {corruption}" for corruption in _time_corruptions(times, heads)),
     )
     return CheckedIndexes(entries=entries, corruptions=corruptions)
 

@@ -41,7 +41,7 @@ def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, 
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             raise _corrupt(f"entry {number} ({row}) is not above the one before", where)
         if entry.epoch > LEADER_EPOCH_MAX or entry.start_offset > OFFSET_MAX:
-            raise _corrupt(f"entry {number} ({row}) is beyond what Kafka's numbers hold", where)
+            raise _corrupt(f"entry {number} ({row}) is larger than Kafka allows", where)
         found.append(entry)
     return tuple(found)
 

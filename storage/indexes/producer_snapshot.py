@@ -47,10 +47,10 @@ def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]
     raw = bytes(data)
     head_bytes = _HEAD.size + _COUNT.size
     if len(raw) < head_bytes:
-        raise _corrupt(f"{len(raw)} bytes are too few, {head_bytes} at least are needed", where)
+        raise _corrupt(f"it has {len(raw)} bytes, and needs at least {head_bytes}", where)
     version, crc = _HEAD.unpack_from(raw)
     if version != _VERSION:
-        raise _corrupt(f"it has version {version}, where {_VERSION} is known", where)
+        raise _corrupt(f"it has version {version}, and only {_VERSION} is known", where)
     found = int(google_crc32c.value(raw[_HEAD.size :]))
     if found != crc:
         raise _corrupt(f"its CRC is {crc:#010x}, its bytes give {found:#010x}", where)

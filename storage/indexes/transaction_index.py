@@ -1,4 +1,4 @@
-"""The transaction index (`.txnindex`): aborted transactions with their marker in the segment.
+"""The transaction index (`.txnindex`): the aborted transactions whose marker is in the segment.
 
 Rule: Kafka `AbortedTxn` and `TransactionIndex`. Entries of 34 bytes, big-endian: int16 version 0,
 int64 producer id, int64 first offset, int64 last offset, int64 last stable offset; last offsets
@@ -47,7 +47,7 @@ def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction,
         before = found[-1].last_offset if found else -1
         corruption = None
         if version != _VERSION:
-            corruption = f"has version {version}, where {_VERSION} is known"
+            corruption = f"has version {version}, and only {_VERSION} is known"
         elif min(producer_id, first_offset, last_stable_offset) < 0 or last_offset < first_offset:
             corruption = f"has offsets {first_offset} to {last_offset} of producer {producer_id}"
         elif last_offset <= before:

@@ -174,7 +174,7 @@ def _checked_indexes(tier: RemoteTier, order: CheckOrder, log: _Log) -> CheckedI
         log.heads,
         start_offset=segment.own_start_offset,
         index_interval_bytes=order.index_interval_bytes,
-        where=log.where.removesuffix(f".{Part.LOG.value}"),
+        names=(offset_name, time_name),
     )
     promised = (
         (offset_name, len(offset_index), segment.offset_index_bytes),

@@ -3,9 +3,8 @@
     remote_tier            the interface of a tier: its partitions, segments and their parts
     object_store           the interface of an object store
     request_counts         counts the requests to a store
-    local_paths            resolves a path or a `file:` URI
     local_store            an object store in a folder
-    store_options          options of a store that are no secrets
+    store_options          options of a store that are not secret
     store_errors           says why a store refused a request
     bucket_clients         opens the clients of a bucket: obstore's, boto3's
     s3_objects             writes objects of S3, and asks for their checksums
@@ -17,6 +16,6 @@
     segment_names          names of a segment's objects, which both layouts have
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage
     aiven                  the layout of Aiven's tiered storage plugin
-    layout_options         options of a layout that are no secrets
+    layout_options         options of a layout that are not secret
     tier_uris              opens a tier by its path or URI
 """

@@ -17,7 +17,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, TypeVarTuple
 
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
 
 _REQUEST_LIMIT: Final = timedelta(minutes=10)
-"""Silence ends a request much earlier; this bounds one that trickles."""
+"""Ends a request whose answer only trickles in; one without an answer ends much earlier."""
 
 _CREDENTIALS_TTL: Final = timedelta(minutes=6)
-"""obstore asks again five minutes before it ends, so every minute; boto3 refreshes if it must."""
+"""obstore asks again five minutes before it ends, so every minute; boto3 refreshes when due."""
 
 _DEFAULT_REGION: Final = "us-east-1"
 
@@ -44,39 +44,12 @@ Answer: TypeAlias = Mapping[str, Any]
 _Found = TypeVar("_Found")
 
 
-class S3Client(Protocol):
-    """The requests that boto3 makes for us; each raises botocore's exceptions."""
-
-    def put_object(self, **arguments: object) -> Answer:
-        """Write an object."""
-
-    def head_object(self, **arguments: object) -> Answer:
-        """Describe an object."""
-
-    def create_multipart_upload(self, **arguments: object) -> Answer:
-        """Begin an upload."""
-
-    def upload_part(self, **arguments: object) -> Answer:
-        """Upload a part."""
-
-    def complete_multipart_upload(self, **arguments: object) -> Answer:
-        """Make the parts an object."""
-
-    def abort_multipart_upload(self, **arguments: object) -> Answer:
-        """Discard an upload."""
-
-    def list_multipart_uploads(self, **arguments: object) -> Answer:
-        """List a page of unfinished uploads."""
-
-    def list_parts(self, **arguments: object) -> Answer:
-        """List a page of an upload's parts."""
-
-
 @dataclass(frozen=True, slots=True)
 class S3Writer:
     """What the writes of one bucket need."""
 
-    client: S3Client
+    client: Any
+    """boto3's, which raises botocore's exceptions."""
     bucket: str
     options: StoreOptions
     is_aws: bool
@@ -111,9 +84,9 @@ _Arguments = TypeVarTuple("_Arguments")
 class _Loop(asyncio.SelectorEventLoop):
     """An event loop that knows which of obstore's threads are in Python.
 
-    They bring results by `call_soon_threadsafe`, and return after the caller may have gone on. If
-    the interpreter ends meanwhile, it aborts the whole process: in one of eleven tries where the
-    process ended right after a read, on two busy cores.
+    They bring results by `call_soon_threadsafe`, and may still be in it when the caller goes on. If
+    the interpreter ends then, the whole process is aborted: on two busy cores, one of eleven
+    processes that ended right after a read.
     """
 
     def __init__(self) -> None:
@@ -126,7 +99,7 @@ class _Loop(asyncio.SelectorEventLoop):
         *args: *_Arguments,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """As its base, counted while it lasts."""
+        """Do what the base does, and count the thread until it returns."""
         self._inside.append(None)
         try:
             return super().call_soon_threadsafe(callback, *args, context=context)
@@ -197,7 +170,7 @@ def awaited(request: Callable[[], Coroutine[object, object, _Found]]) -> _Found:
             loop = _Loop()
             threading.Thread(target=loop.run_forever, name="bucket", daemon=True).start()
             atexit.register(loop.wait_until_left)
-            _OPENED.loop = loop  # Only now: without a thread every request would wait for ever.
+            _OPENED.loop = loop  # Only now: without its thread every request would wait for ever.
     return asyncio.run_coroutine_threadsafe(request(), loop).result()
 
 

@@ -80,6 +80,10 @@ class BucketStore:
     path: str
     """The prefix without slashes around it; empty: the whole bucket."""
     options: StoreOptions
+    maps_ranges = False
+    """See `ObjectStore.maps_ranges`."""
+    keeps_empty_folders = False
+    """See `ObjectStore.keeps_empty_folders`."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`."""
@@ -100,7 +104,7 @@ class BucketStore:
     def exists(self, key: str) -> bool:
         """See `ObjectStore.exists`."""
         name = self._name(key)
-        self._count(heads=1)
+        self._counter.add(heads=1)
         return self._is_there(key, "look for", lambda: obstore.head(self._clients.store, name))
 
     def read(self, key: str) -> NDArray[np.uint8]:
@@ -170,7 +174,7 @@ class BucketStore:
                 target.abort(upload_id)
             return
         name = self._name(key)
-        self._count(deletes=1)
+        self._counter.add(deletes=1)
         self._is_there(key, "delete", lambda: obstore.delete(self._clients.store, name))
 
     def free_bytes(self) -> None:
@@ -185,25 +189,12 @@ class BucketStore:
         return self._counter.requests
 
     @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`."""
-        return False
-
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`."""
-        return False
-
-    @property
     def _clients(self) -> BucketClients:
         return clients_of(self.scheme, self.bucket, self.options)
 
     @property
     def _counter(self) -> RequestCounter:
         return counter_of(self.uri(""))
-
-    def _count(self, **counts: int) -> None:
-        self._counter.add(**counts)
 
     def _prefix(self, folder: str) -> str:
         if folder:
@@ -286,7 +277,7 @@ class BucketStore:
 
     def _count_pages(self, keys: int) -> None:
         page = _PAGE_KEYS.get(self.scheme, _PAGE_KEYS_USUAL)
-        self._count(lists=max(1, -(-keys // page)))
+        self._counter.add(lists=max(1, -(-keys // page)))
 
     def _sorted(
         self, objects: Iterable[ObjectMeta], folders: set[str], *, staged: bool = False
@@ -317,7 +308,7 @@ class BucketStore:
         """Whether a range could not be read because it begins at the end of the object or later."""
         if failure.cause is Cause.OTHER:
             # Azurite's answer to a range that begins at the end is one that obstore cannot parse.
-            self._count(heads=1)
+            self._counter.add(heads=1)
             with self._translated(key, "read"):
                 return obstore.head(self._clients.store, self._name(key))["size"] <= start
         return failure.cause is Cause.RANGE
@@ -338,11 +329,11 @@ class BucketStore:
             found = await obstore.get_async(store, name, options=options)
             return found.range, await found.bytes_async()
 
-        self._count(gets=1)
+        self._counter.add(gets=1)
         is_large = span is not None and span[1] - span[0] >= _LARGE_BYTES
         (first, end), body = awaited(received_in_threads) if is_large else received()
         data = np.frombuffer(memoryview(body), np.uint8)
-        self._count(received_bytes=len(data))
+        self._counter.add(received_bytes=len(data))
         if len(data) != end - first:
             raise RequestFailedError(Failure(Cause.CUT))
         return data
@@ -372,7 +363,7 @@ class BucketStore:
             raise self._error(failed.failure, key, doing) from None
 
     def _error(self, failure: Failure, key: str, doing: str) -> UnreadableObject:
-        self._count(retries=failure.retries)
+        self._counter.add(retries=failure.retries)
         return unreadable(failure, self.uri(key), doing)
 
 

@@ -1,8 +1,8 @@
 """Writes objects where only a single put or a copy can be conditional: Azure, GCS, and in memory.
 
 A large object is uploaded in parts under a fresh temporary name, then copied to its own name on the
-condition that this is free, then the temporary object is deleted. If the copy is still under way
-when the store answers, reading the object back finds it out before anything is committed.
+condition that this is free, then the temporary object is deleted. A store may answer before the
+copy is complete: then reading it back shows that, before anything is committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of a tier's layout; they hold no secrets and travel to the workers with their tasks.
+"""The options of a tier's layout; they are not secret, and travel to the workers with their tasks.
 
 Rule: the `rsm.config.*` properties of Aiven's plugin (`RemoteStorageManagerConfig`).
 """
@@ -33,7 +33,7 @@ class LayoutOptions:
     """What is known of a layout before an object is read; None: as the source segments are."""
 
     layout: Layout | None = None
-    """None: as the objects tell."""
+    """None: as the objects show."""
     key_prefix: str = ""
     """`key.prefix`: what every object's key begins with; no slash is added."""
     key_files: tuple[KeyFile, ...] = ()
@@ -47,4 +47,4 @@ class LayoutOptions:
 
 
 AS_FOUND: Final = LayoutOptions()
-"""The layout as the objects tell."""
+"""The layout that the objects show."""

@@ -74,7 +74,7 @@ _CAUSES: Final = {
         "Check the disk (dmesg) and whether something else changes the tier's files.",
     ),
     errno.EMLINK: (
-        "the file system gives no second name to a file",
+        "the file system makes no hard links",
         "Put the tier on a file system with hard links.",
     ),
 }
@@ -87,6 +87,10 @@ _SAME_CAUSE: Final = {
 }
 
 
+_DURABLE: Final[set[Path]] = set()
+"""Folders that this process has found durable; to sync them for each object would take long."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalStore:
     """The objects below `root`; a small value that can be pickled for a Spark worker.
@@ -96,6 +100,10 @@ class LocalStore:
     """
 
     root: Path
+    maps_ranges = True
+    """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
+    keeps_empty_folders = True
+    """See `ObjectStore.keeps_empty_folders`."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""
@@ -126,11 +134,6 @@ class LocalStore:
         path = self._path(key)
         with _translated(path, "read"), _opened(path) as descriptor:
             return _range(descriptor, 0, os.fstat(descriptor).st_size)
-
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
-        return True
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`; writing into a mapped array never reaches the file."""
@@ -203,7 +206,7 @@ class LocalStore:
 
     def free_bytes(self) -> int:
         """See `ObjectStore.free_bytes`: the free space of the file system for this user."""
-        with _translated(self.root, "tell the free space of"):
+        with _translated(self.root, "find the free space of"):
             return shutil.disk_usage(self.root).free
 
     def uri(self, key: str) -> str:
@@ -213,11 +216,6 @@ class LocalStore:
     def requests(self) -> Requests:
         """See `ObjectStore.requests`."""
         return Requests()
-
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`."""
-        return True
 
     def _path(self, key: str) -> Path:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
@@ -253,9 +251,9 @@ class LocalStore:
 def stays_below(root: Path, path: Path) -> bool:
     """Whether `path` with its links resolved is below `root` with its links resolved.
 
-    Deleting checks this, because the target of a link is not part of the tier. Of a missing path
-    the existing part counts; a loop of links is not below. A link that is added meanwhile is not
-    noticed.
+    Deleting checks this, because the target of a link is not part of the tier. If the path is
+    missing, the part of it that exists counts. A loop of links is not below the root. A link that
+    is added during the check is not noticed.
 
     Raises UnreadableObject if a folder on the way may not be entered.
     """
@@ -273,11 +271,7 @@ class _LocalWriter:
     def __init__(self, descriptor: int, final: Path) -> None:
         self._descriptor = descriptor
         self._final = final
-        self._size_bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
+        self.size_bytes = 0
 
     def write(self, data: Bytes) -> None:
         view = as_view(data)
@@ -285,7 +279,7 @@ class _LocalWriter:
             at = 0
             while at < len(view):  # The kernel writes at most 2 GiB at once, less on a full disk.
                 at += os.write(self._descriptor, view[at:])
-        self._size_bytes += len(view)
+        self.size_bytes += len(view)
 
 
 @contextmanager
@@ -368,13 +362,19 @@ def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
 
 
 def _make_folders(root: Path, folder: Path) -> None:
-    """Make the missing folders between `root` and `folder` durably, but never `root`."""
+    """Make the missing folders between `root` and `folder`, but never `root`; all are durable then.
+
+    A folder that is there may not be durable yet: a process that made it may have been killed.
+    """
     step = root
     for name in folder.relative_to(root).parts:
         step /= name
         with contextlib.suppress(FileExistsError):
             step.mkdir()
+            _DURABLE.discard(step)
+        if step not in _DURABLE:
             _sync_folder(step.parent)
+            _DURABLE.add(step)
 
 
 def _sync_folder(folder: Path) -> None:

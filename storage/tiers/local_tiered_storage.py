@@ -13,18 +13,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
-from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import (
     Bytes,
     ObjectStore,
@@ -37,14 +34,14 @@ from tierfold.storage.tiers.remote_tier import (
     Access,
     Listing,
     Part,
-    PartOrder,
     RemoteTier,
     SegmentAddress,
     StagedSegment,
     address_of,
+    check_order,
     leaves,
+    no_tier,
 )
-from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.segment_names import (
     SegmentNames,
     by_partition,
@@ -65,66 +62,34 @@ NAMES: Final = SegmentNames(suffixes=PARTS, required=REQUIRED_PARTS)
 """The names of its files."""
 
 
-def existing_folder(text: str) -> Path:
-    """The folder that a path or a `file:` URI names.
-
-    Raises BadSettings if there is none or `local_path` refuses the text, UnreadableObject if it may
-    not be entered.
-    """
-    path = local_path(text, of="tier")
-    try:
-        if not path.is_dir():
-            raise BadSettings(
-                "there is no such folder",
-                where=str(path),
-                remedy="Check the path, and whether the tier's file system is mounted.",
-            )
-    except OSError as error:
-        raise _not_listed(path, error) from error
-    return path
-
-
-def tier_path(text: str) -> Path:
-    """The folder that holds `TIER_FOLDER`, named by a path or a `file:` URI.
-
-    Raises as `existing_folder` does, and BadSettings if `TIER_FOLDER` is not in it.
-    """
-    path = existing_folder(text)
-    try:
-        if not (path / TIER_FOLDER).is_dir():
-            found = sorted(child.name for child in path.iterdir())
-            raise _no_tier(str(path), found, in_bucket=False)
-    except OSError as error:
-        raise _not_listed(path, error) from error
-    return path
-
-
-def _not_listed(path: Path, error: OSError) -> UnreadableObject:
-    return UnreadableObject(
-        f"cannot list this folder: {error.strerror}",
-        where=str(path),
-        remedy="Check the path, and let the user that runs tierfold read the tier.",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LocalTieredStorage(RemoteTier):
     """A tier in this layout; see `RemoteTier`."""
 
     store: ObjectStore
+    reads_incomplete = True
+    """See `RemoteTier.reads_incomplete`."""
 
     def check(self) -> None:
         """See `RemoteTier.check`.
 
-        On a disk the tier's folder must be there: a file system that is not mounted is no empty
-        tier. A bucket keeps no empty folders, so after the last segment the catalog shows that this
-        is a tier.
+        On a disk the tier's folder must be there: a file system that is not mounted must not look
+        like an empty tier. A bucket keeps no empty folders, so after the last segment the catalog
+        shows that this is a tier.
         """
         top = tuple(self.store.list_folders(""))
         is_emptied = CATALOG_FOLDER in top and not self.store.keeps_empty_folders
         if TIER_FOLDER not in top and not is_emptied:
-            where = self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}")
-            raise _no_tier(where, top, in_bucket=not self.store.keeps_empty_folders)
+            empty = f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it."
+            raise no_tier(
+                f"folder {TIER_FOLDER}",
+                top,
+                where=self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"),
+                remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
+                " LocalTieredStorage. If Aiven's plugin wrote the tier, name the brokers'"
+                " key.prefix with --key-prefix, or their properties with --rsm-config."
+                + ("" if self.store.keeps_empty_folders else empty),
+            )
 
     def partitions(self) -> tuple[PartitionKey, ...]:
         """See `RemoteTier.partitions`."""
@@ -136,20 +101,13 @@ class LocalTieredStorage(RemoteTier):
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
-        folders = {partition_folder(key): key for key in keys}
-        return by_partition(folders, self.store.list_each(tuple(folders)), NAMES.listing)
+        return by_partition(keys, partition_folder, self.store.list_each, NAMES.listing)
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
-        folders = {partition_folder(key): key for key in keys}
-        found = self.store.unfinished_each(tuple(folders))
-        return by_partition(folders, found, incomplete_uploads)
-
-    def delete_upload(self, object_key: str) -> None:
-        """See `RemoteTier.delete_upload`."""
-        self.store.delete(object_key)
+        return by_partition(keys, partition_folder, self.store.unfinished_each, incomplete_uploads)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """See `RemoteTier.objects_of`."""
@@ -190,11 +148,6 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.with_stored_sizes`: they are those of the parts."""
         return segment
 
-    @property
-    def reads_incomplete(self) -> bool:
-        """See `RemoteTier.reads_incomplete`."""
-        return True
-
     def access(
         self,
         address: SegmentAddress,  # noqa: ARG002 - all parts are objects
@@ -217,14 +170,6 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.uri`."""
         return self.store.uri(part_key(address, part))
 
-    def free_bytes(self) -> int | None:
-        """See `RemoteTier.free_bytes`."""
-        return self.store.free_bytes()
-
-    def requests(self) -> Requests:
-        """See `RemoteTier.requests`."""
-        return self.store.requests()
-
 
 @dataclass(slots=True)
 class StagedFiles(StagedSegment):
@@ -235,7 +180,6 @@ class StagedFiles(StagedSegment):
 
     tier: LocalTieredStorage
     address: SegmentAddress
-    _order: PartOrder = field(default_factory=PartOrder)
     _objects: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -248,24 +192,20 @@ class StagedFiles(StagedSegment):
         """See `StagedSegment.open_log`."""
         with self.tier.store.open_new(self._next(Part.LOG)) as writer:
             yield writer
-        self._add(Part.LOG, writer.size_bytes)
+        self._objects.append((Part.LOG.value, writer.size_bytes))
 
     def put(self, part: Part, data: Bytes) -> None:
         """See `StagedSegment.put`."""
         self.tier.store.create(self._next(part), data)
-        self._add(part, len(data))
+        self._objects.append((part.value, len(data)))
 
     def finish(self, segment: Segment) -> Segment:
         """See `StagedSegment.finish`."""
         return segment
 
     def _next(self, part: Part) -> str:
-        self._order.check(part)
+        check_order(part, [Part(suffix) for suffix, _ in self._objects])
         return part_key(self.address, part)
-
-    def _add(self, part: Part, size_bytes: int) -> None:
-        self._order.add(part)
-        self._objects.append((part.value, size_bytes))
 
 
 def part_key(address: SegmentAddress, part: Part) -> str:
@@ -294,16 +234,3 @@ def partition_key(folder: str) -> PartitionKey | None:
     if found is None or not is_topic(found[1]) or int(found[2]) > _PARTITION_MAX:
         return None
     return PartitionKey(topic=found[1], partition=int(found[2]), topic_id=found[3])
-
-
-def _no_tier(where: str, found: Sequence[str], *, in_bucket: bool) -> BadSettings:
-    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
-    what = others if found else "nor anything else"
-    return BadSettings(
-        f"there is no folder {TIER_FOLDER} in it, {what}",
-        where=where,
-        remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
-        " LocalTieredStorage. If Aiven's plugin wrote the tier, name the brokers' key.prefix with"
-        " --key-prefix, or their properties with --rsm-config."
-        + in_bucket * f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it.",
-    )

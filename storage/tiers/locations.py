@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.store_options import StoreOptions
@@ -24,11 +24,23 @@ from tierfold.storage.tiers.store_options import StoreOptions
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
 
 _BUCKETS: Final = {
-    "s3": (re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), "bucket"),
-    "az": (re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"), "container"),
-    "gs": (re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"), "bucket"),
+    "s3": (
+        "bucket",
+        re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
+        "3 to 63 characters: lower-case letters, digits, hyphens, dots",
+    ),
+    "az": (
+        "container",
+        re.compile(r"(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"),
+        "3 to 63 characters: lower-case letters, digits, hyphens",
+    ),
+    "gs": (
+        "bucket",
+        re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
+        "3 to 222 characters: lower-case letters, digits, hyphens, underscores, dots",
+    ),
 }
-"""By scheme: what a bucket may be called, and what the provider calls a bucket."""
+"""By scheme: what the provider calls a bucket, and which names it allows."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._=+@,~-]+(/[A-Za-z0-9._=+@,~-]+)*")
 """Characters that URIs, Spark and delta-rs leave as they are."""
@@ -92,7 +104,7 @@ def location_of(text: str, *, of: str) -> Location:
     found = _URI.fullmatch(text.strip())
     scheme = "" if found is None else found[1].lower()
     if found is None or scheme == "file":
-        return Location("file", "", str(local_path(text, of=of)))
+        return Location("file", "", _folder(text, of, is_uri=found is not None))
     if scheme not in _BUCKETS or found[2] is None:
         raise _not_supported(text, scheme + (":" if found[2] is None else "://"), of)
     return _bucket_location(scheme, found[3], of)
@@ -132,6 +144,47 @@ def s3a_options(location: Location, options: StoreOptions) -> dict[str, str]:
     return s3a_conf(location.bucket, options)
 
 
+def _folder(text: str, of: str, *, is_uri: bool) -> str:
+    """The absolute path that a path, or a `file:` URI of this machine, names."""
+    if not text.strip():
+        # Some programs read an empty path as the working directory, others as the root.
+        raise BadSettings(
+            f"the path is empty: {text!r}",
+            where=of,
+            remedy="Name a folder. If it was in a variable, that is not set.",
+        )
+    path = _path_of_uri(text, of) if is_uri else text
+    if "\0" in path:
+        raise BadSettings(
+            "a path cannot hold a zero byte", where=text, remedy=f"Name the {of} by its path."
+        )
+    return str(Path(path).absolute())
+
+
+def _path_of_uri(text: str, of: str) -> str:
+    try:
+        uri = urlsplit(text)
+    except ValueError:
+        # Without its cause, which may quote a password.
+        raise BadSettings(
+            "this is not a valid URI", where=text, remedy=f"Name the {of} by its path."
+        ) from None
+    if uri.netloc.lower() not in {"", "localhost"} or not uri.path.startswith("/"):
+        raise BadSettings(
+            "a file URI names an absolute path on this machine",
+            where=text,
+            remedy=f"Write file:///path/to/{of}.",
+        )
+    if uri.query or uri.fragment:
+        raise BadSettings(
+            "a file URI has no query and no fragment",
+            # The rest may be a secret that was meant for another scheme.
+            where=text.partition("?")[0].partition("#")[0],
+            remedy="In a name, write %3F for a question mark and %23 for a number sign.",
+        )
+    return unquote(uri.path)
+
+
 def _not_supported(text: str, scheme: str, of: str) -> BadSettings:
     usual = "Write s3://bucket/prefix, az://container/prefix or gs://bucket/prefix."
     return BadSettings(
@@ -143,7 +196,7 @@ def _not_supported(text: str, scheme: str, of: str) -> BadSettings:
 
 
 def _bucket_location(scheme: str, rest: str, of: str) -> Location:
-    pattern, called = _BUCKETS[scheme]
+    called, pattern, allowed = _BUCKETS[scheme]
     bucket, _, path = rest.partition("/")
     path = path.rstrip("/")
 
@@ -165,15 +218,11 @@ def _bucket_location(scheme: str, rest: str, of: str) -> Location:
     if not bucket:
         raise refused(f"the URI names no {called}", f"Write {scheme}://{called}/prefix.")
     if not pattern.fullmatch(bucket):
-        raise refused(
-            f"this is no name of a {called}",
-            "It has 3 to 63 characters: lower-case letters, digits, hyphens"
-            + (", dots." if called == "bucket" else "."),
-        )
+        raise refused(f"this is not a valid {called} name", f"It has {allowed}.")
     parts = path.split("/")
     if path and (not _PREFIX.fullmatch(path) or {".", ".."} & set(parts)):
         raise refused(
-            "the prefix is empty in the middle, or has a character that is not allowed",
+            "the prefix has an empty part, or a character that is not allowed",
             "Use letters, digits and - _ . = + @ , ~ between single slashes.",
         )
     return Location(scheme, bucket, path)

@@ -164,28 +164,25 @@ def listed_one_by_one(
 class PartWriter(ObjectWriter):
     """Collects what is written into parts of `part_bytes`, each of which `send_part` sends."""
 
+    size_bytes = 0
+    """See `ObjectWriter`."""
+
     def __init__(self, part_bytes: int) -> None:
-        self._part_bytes = part_bytes
-        self._size_bytes = 0
+        self.part_bytes = part_bytes
         self.part = bytearray()
         """The part that is being filled."""
-
-    @property
-    def size_bytes(self) -> int:
-        """See `ObjectWriter`."""
-        return self._size_bytes
 
     def write(self, data: Bytes) -> None:
         """See `ObjectWriter`."""
         view = as_view(data)
         at = 0
         while at < len(view):
-            took = min(len(view) - at, self._part_bytes - len(self.part))
+            took = min(len(view) - at, self.part_bytes - len(self.part))
             self.part += view[at : at + took]
             at += took
-            if len(self.part) == self._part_bytes:
+            if len(self.part) == self.part_bytes:
                 self.send_part()
-        self._size_bytes += len(view)
+        self.size_bytes += len(view)
 
     @abstractmethod
     def send_part(self) -> None:

@@ -6,7 +6,7 @@ requires.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.object_store import Bytes, ObjectWriter, StoredChecksum
+from tierfold.storage.tiers.object_store import Bytes, ObjectStore, ObjectWriter, StoredChecksum
 from tierfold.storage.tiers.request_counts import Requests
 
 
@@ -80,9 +80,8 @@ class StagedSegment(Protocol):
     One whose writing was interrupted is never complete.
     """
 
-    @property
-    def address(self) -> SegmentAddress:
-        """Its address, with a fresh id."""
+    address: SegmentAddress
+    """Its address, with a fresh id."""
 
     @property
     def objects(self) -> tuple[tuple[str, int], ...]:
@@ -104,6 +103,9 @@ class StagedSegment(Protocol):
 class RemoteTier(Protocol):
     """A tier; a small value that can be pickled for a Spark worker."""
 
+    store: ObjectStore
+    """Where its objects are."""
+
     def check(self) -> None:
         """Raise BadSettings if this is no tier, UnreadableObject if the store cannot be read."""
 
@@ -122,6 +124,7 @@ class RemoteTier(Protocol):
 
     def delete_upload(self, object_key: str) -> None:
         """Delete what an unfinished write left; raises UnreadableObject."""
+        self.store.delete(object_key)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """The segment's objects: each one's key in the store, and its stored size in bytes."""
@@ -184,9 +187,11 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject.
         """
+        return self.store.free_bytes()
 
     def requests(self) -> Requests:
         """The requests that this process has made to the tier's store so far."""
+        return self.store.requests()
 
     def listing(self, key: PartitionKey) -> Listing:
         """The partition's listing; raises UnreadableObject."""
@@ -207,20 +212,21 @@ class RemoteTier(Protocol):
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
 
 
-class PartOrder:
-    """The order in which the parts of a segment are written: that of `PARTS`."""
+def check_order(part: Part, written: Iterable[Part]) -> None:
+    """Raise ValueError if the part, or one after it in `PARTS`, was written."""
+    last = max(written, key=PARTS.index, default=None)
+    if last is not None and PARTS.index(part) <= PARTS.index(last):
+        raise ValueError(f".{part.value} must be written before .{last.value}")
 
-    def __init__(self) -> None:
-        self._last: Part | None = None
 
-    def check(self, part: Part) -> None:
-        """Raise ValueError if the part, or one after it, was written."""
-        if self._last is not None and PARTS.index(part) <= PARTS.index(self._last):
-            raise ValueError(f".{part.value} must be written before .{self._last.value}")
-
-    def add(self, part: Part) -> None:
-        """The part is written."""
-        self._last = part
+def no_tier(lacking: str, found: Sequence[str], *, where: str, remedy: str) -> BadSettings:
+    """The error for a place that lacks what a tier has; `found`: the folders in it."""
+    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
+    return BadSettings(
+        f"there is no {lacking} in it, {others if found else 'nor any other folder'}",
+        where=where,
+        remedy=remedy,
+    )
 
 
 def leaves(object_key: str, what: str) -> UnreadableObject:

@@ -31,7 +31,7 @@ TOKEN: Final = "tierfoldwrite"
 """The name of the metadata with the writer's token; Azure allows no hyphen in it."""
 
 CONFLICT_PAUSES_MS: Final = (0, 200, 400, 800, 1600)
-"""How long to wait before each look whether a conflict was with our own request, sent twice."""
+"""How long to wait before each check whether we conflicted with our own request, sent twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class S3Object:
 
 
 def is_ours(failure: Failure, has_token: Callable[[], bool | None]) -> bool:
-    """Whether a write that failed has written the object nevertheless.
+    """Whether a write that failed has created the object after all.
 
     `has_token`: whether the object carries the token of this write; None if there is no object, or
     if the store does not say.

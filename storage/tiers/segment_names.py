@@ -7,7 +7,7 @@ Rule: Kafka `RemoteLogSegmentFileset`; Aiven's plugin, `ObjectKeyFactory`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -84,14 +84,16 @@ def is_own(name: str) -> bool:
 
 
 def by_partition(
-    folders: Mapping[str, PartitionKey],
-    found: Mapping[str, tuple[ObjectEntry, ...] | Exception],
+    keys: Iterable[PartitionKey],
+    folder_of: Callable[[PartitionKey], str],
+    list_each: Callable[[Sequence[str]], Mapping[str, tuple[ObjectEntry, ...] | Exception]],
     read: Callable[[Iterable[ObjectEntry]], _Found],
 ) -> dict[PartitionKey, _Found | Exception]:
-    """Return by partition what `read` makes of its folder's objects, or the error."""
+    """Return by partition what `read` makes of its folder's objects, or why they are not listed."""
+    folders = {folder_of(key): key for key in keys}
     return {
         folders[folder]: entries if isinstance(entries, Exception) else read(entries)
-        for folder, entries in found.items()
+        for folder, entries in list_each(tuple(folders)).items()
     }
 
 

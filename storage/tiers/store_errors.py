@@ -96,7 +96,7 @@ class Cause(Enum):
         "Run again: every attempt takes new names.",
     )
     RANGE = (
-        "it has no such bytes",
+        "it ends before these bytes",
         "Check whether something else changes the tier's objects.",
     )
     ALTERED = (
@@ -123,7 +123,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that failed, as far as it is safe to repeat."""
+    """What is known of a failed request, without anything that may be secret."""
 
     cause: Cause
     status: int | None = None
@@ -220,7 +220,7 @@ _BOTOCORE: Final[Mapping[str, Cause]] = {
     "IncompleteReadError": Cause.CUT,
     "HTTPClientError": Cause.UNREACHABLE,
 }
-"""By class of botocore, most special first: a class is looked up before its bases."""
+"""By class of botocore; a class is looked up before its bases."""
 
 _OBSTORE: Final = (
     (AlreadyExistsError, Cause.TAKEN),
@@ -240,7 +240,7 @@ _TRANSPORT: Final = (
     (re.compile(r"Range \{"), Cause.RANGE),
     (re.compile(r"redirect without LOCATION"), Cause.REGION),
 )
-"""What obstore's debug text contains where no store answered."""
+"""What obstore's debug text contains if no store answered."""
 
 _STATUS: Final = re.compile(r"status code: ([0-9]{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z.]{1,80})</Code>")
@@ -289,7 +289,7 @@ def _failure_of(error: Exception) -> Failure | None:
 
 
 def unreadable(failure: Failure, where: str, doing: str) -> UnreadableObject:
-    """The error that tells a user of a failure."""
+    """The error that a user sees."""
     what, remedy = failure.cause.value
     if failure.region:
         what += f", {failure.region}"
@@ -304,7 +304,7 @@ def _of_obstore(error: Exception) -> Failure:
     text = str(error)
     status = _STATUS.search(text)
     retries = _RETRIES.search(text)
-    if "TokenRequest" in text:  # Not the store answered, but the service that knows identities.
+    if "TokenRequest" in text:  # The identity service answered, not the store.
         return Failure(Cause.NO_CREDENTIALS)
     if status is not None:
         code = _CODE.search(text)

@@ -1,4 +1,4 @@
-"""Options of an object store that are no secrets: endpoint, region, CA, and so on.
+"""Options of an object store that are not secret: endpoint, region, CA, and so on.
 
 They travel to Spark's workers in a task. Credentials never do: every process finds its own, in its
 environment, profile or role.
@@ -39,12 +39,12 @@ _VARIABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "ca_file": ("SSL_CERT_FILE",),
     },
 }
-"""By scheme and option: the environment variables that name it, the first one that is set wins."""
+"""By scheme and option: the environment variables that name it; the first that is set wins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Options of a store; those that are None are as the environment says, or as is usual.
+    """Options of a store; None: as the environment says, else the provider's default.
 
     Raises BadSettings if one cannot be used.
     """
@@ -103,8 +103,8 @@ class StoreOptions:
     def for_workers(self, scheme: str, environment: Mapping[str, str]) -> StoreOptions:
         """As `completed`, for processes elsewhere: without what exists on this machine alone.
 
-        An executor whose environment lacks the endpoint would ask another store. A file of
-        certificates that only this environment names is left to theirs.
+        An executor whose environment lacks the endpoint would ask another store. It needs its own
+        environment only for a file of certificates, unless the options name one.
         """
         return replace(self.completed(scheme, environment), ca_file=self.ca_file)
 
@@ -115,7 +115,7 @@ class StoreOptions:
 
     @property
     def uses_http(self) -> bool:
-        """Whether the endpoint is one without TLS."""
+        """Whether the endpoint is without TLS."""
         return self.endpoint is not None and self.endpoint.lower().startswith("http://")
 
 
@@ -135,7 +135,7 @@ def _check_endpoint(text: str) -> None:
         url, port = urlsplit(""), None
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
         raise BadSettings(
-            "the endpoint is no URL",
+            "the endpoint is not a URL",
             where="store.endpoint",
             remedy="Write it as https://host or https://host:port, without a bucket.",
         )

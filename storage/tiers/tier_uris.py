@@ -8,16 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.tiers.aiven.object_names import ObjectNames
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
-from tierfold.storage.tiers.local_store import LocalStore
-from tierfold.storage.tiers.local_tiered_storage import (
-    TIER_FOLDER,
-    LocalTieredStorage,
-    existing_folder,
-    tier_path,
-)
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tierfold.storage.tiers.locations import Location, location_of, open_store
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
@@ -35,20 +29,24 @@ def open_tier(
     `with_layout` does. A bucket whose layout is given is not asked here: every worker opens the
     tier, and `RemoteTier.check` asks once per run.
     """
+    location = location_of(uri, of="tier")
     layout_options = with_layout(uri, options, layout_options)
+    store = _store(location, options)
     if layout_options.layout is Layout.AIVEN:
         from tierfold.storage.tiers.aiven.aiven_tier import AivenTier  # noqa: PLC0415
 
-        return AivenTier(_store(uri, options), layout_options)
-    if location_of(uri, of="tier").is_folder:
-        return LocalTieredStorage(LocalStore(tier_path(uri)))
-    return LocalTieredStorage(_store(uri, options))
+        return AivenTier(store, layout_options)
+    tier = LocalTieredStorage(store)
+    if location.is_folder:
+        tier.check()
+    return tier
 
 
 def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) -> LayoutOptions:
     """The options with the layout of the tier at `uri`; the driver asks once, for all workers.
 
-    If no layout is given, the folders in the tier tell. Only Aiven's plugin has the other options.
+    If no layout is given, the folders in the tier show it. Only Aiven's plugin has the other
+    options.
 
     Raises BadSettings if there are folders of both layouts, and UnreadableObject.
     """
@@ -56,16 +54,16 @@ def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) 
         return layout_options
     if layout_options != AS_FOUND:
         return replace(layout_options, layout=Layout.AIVEN)
-    if location_of(uri, of="tier").path.rpartition("/")[2] == TIER_FOLDER:
+    location = location_of(uri, of="tier")
+    if location.path.rpartition("/")[2] == TIER_FOLDER:
         # Its folders of partitions have names like topics of Aiven's plugin.
         return replace(layout_options, layout=Layout.LOCAL)
-    store = _store(uri, options)
-    found = tuple(store.list_folders(""))
+    found = tuple(_store(location, options).list_folders(""))
     is_aiven = any(map(_NAMES.topic_of, found))
     if is_aiven and TIER_FOLDER in found:
         raise BadSettings(
             f"it holds {TIER_FOLDER}, and topics of Aiven's tiered storage plugin, too",
-            where=str(location_of(uri, of="tier")),
+            where=str(location),
             remedy="Name the layout of the tier you mean: --layout local or --layout aiven.",
         )
     return replace(layout_options, layout=Layout.AIVEN if is_aiven else Layout.LOCAL)
@@ -80,8 +78,23 @@ def catalog_place(tier: Location, layout_options: LayoutOptions) -> Location:
     return tier.child(f"{layout_options.key_prefix}{CATALOG_FOLDER}")
 
 
-def _store(uri: str, options: StoreOptions) -> ObjectStore:
-    location = location_of(uri, of="tier")
-    if location.is_folder:
-        return LocalStore(existing_folder(uri))
+def _store(location: Location, options: StoreOptions) -> ObjectStore:
+    """The tier's store.
+
+    Raises BadSettings if it is a folder that is not there, UnreadableObject if one that may not be
+    entered.
+    """
+    try:
+        if location.is_folder and not location.folder.is_dir():
+            raise BadSettings(
+                "there is no such folder",
+                where=str(location),
+                remedy="Check the path, and whether the tier's file system is mounted.",
+            )
+    except OSError as error:
+        raise UnreadableObject(
+            f"cannot list this folder: {error.strerror}",
+            where=str(location),
+            remedy="Check the path, and let the user that runs tierfold read the tier.",
+        ) from error
     return open_store(location, options)

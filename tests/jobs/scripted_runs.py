@@ -17,8 +17,8 @@ from tierfold.jobs.verbs import vacuum as vacuum_job
 from tierfold.jobs.verbs import vacuum_survey
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.layout_options import LayoutOptions
-from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.store_options import StoreOptions
 
 
@@ -36,7 +36,7 @@ def scripted(*rules: Rule) -> Iterator[Script]:
     ) -> RunContext:
         context = run_context(tier_uri, catalog_uri, now, options, layout)
         assert isinstance(context.tier, LocalTieredStorage | AivenTier)
-        store = ScriptedStore(local_path(tier_uri, of="tier"), script)
+        store = ScriptedStore(location_of(tier_uri, of="tier").folder, script)
         return replace(
             context,
             tier=replace(context.tier, store=store),

@@ -6,15 +6,15 @@ those of S3 with other names. So this shows that our requests fit together, not 
 
 from __future__ import annotations
 
-import http.client
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Final
 from urllib.parse import urlsplit
 
-from tests.storage.s3_proxy import HOP_BY_HOP, error
+from tests.storage.s3_proxy import HOP_BY_HOP, asked, error, send, served
 
 _NAMES: Final = {"x-goog-meta-": "x-amz-meta-", "x-goog-copy-source": "x-amz-copy-source"}
 _SIGNED: Final = (
@@ -22,6 +22,17 @@ _SIGNED: Final = (
     " Signature=x"
 )
 """moto wants a signature, and does not check it."""
+
+SERVICE_ACCOUNT: Final = json.dumps(
+    {
+        "disable_oauth": True,
+        "gcs_base_url": "",
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+)
+"""An account of Google whose requests carry no token (GOOGLE_SERVICE_ACCOUNT_KEY)."""
 
 _TAKEN: Final = error(412, "PreconditionFailed")
 
@@ -31,37 +42,16 @@ def google(target: str) -> Iterator[str]:
     """The endpoint of the proxy in front of the S3 emulator `target`."""
     place, alone = urlsplit(target).netloc, threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def handle(handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        with alone:
+            status, headers, found = _answer(
+                place, handler.command, handler.path, dict(handler.headers.items()), body
+            )
+        send(handler, status, found, headers)
 
-        def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            with alone:
-                status, headers, found = _answer(
-                    place, self.command, self.path, dict(self.headers.items()), body
-                )
-            self.send_response_only(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            if self.command != "HEAD":
-                self.send_header("Content-Length", str(len(found)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(found)
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with served(handle) as endpoint:
+        yield endpoint
 
 
 def _answer(
@@ -96,9 +86,4 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
 def _asked(
     place: str, method: str, path: str, headers: Mapping[str, str], body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(place, timeout=60)
-    connection.request(method, path, body or None, {**headers, "authorization": _SIGNED})
-    answer = connection.getresponse()
-    found = answer.read()
-    connection.close()
-    return answer.status, dict(answer.getheaders()), found
+    return asked(place, method, path, {**headers, "authorization": _SIGNED}, body)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 
 Names: TypeAlias = dict[Path, dict[str, tuple[int, int]]]
-"""Per folder its files and folders: inode and time of the last write, for inodes are used again."""
+"""Per folder its files and folders: inode and time of the last write, because inodes are reused."""
 
 
 @dataclass(slots=True)

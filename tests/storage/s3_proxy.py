@@ -9,7 +9,7 @@ import http.client
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -118,13 +118,20 @@ class Proxy:
 def proxied(target: str) -> Iterator[tuple[Proxy, str]]:
     """A proxy and its endpoint."""
     proxy = Proxy(target)
+    with served(lambda handler: _handle(proxy, handler)) as endpoint:
+        yield proxy, endpoint
+
+
+@contextmanager
+def served(handle: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The endpoint of a server that answers each request by `handle`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # A body that follows its head would wait for 40 ms.
 
         def handle_any(self) -> None:
-            _handle(proxy, self)
+            handle(self)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 
@@ -135,7 +142,7 @@ def proxied(target: str) -> Iterator[tuple[Proxy, str]]:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield proxy, f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
@@ -157,38 +164,46 @@ def _handle(proxy: Proxy, handler: BaseHTTPRequestHandler) -> None:
     if fault is not None and fault.answer is not None:
         if fault.is_forwarded:
             _forwarded(proxy, handler, body)
-        _send(handler, *fault.answer, {"Content-Type": "application/xml"})
+        send(handler, *fault.answer, {"Content-Type": "application/xml"})
         return
     status, headers, found = _forwarded(proxy, handler, body)
     if fault is not None and fault.body_bytes is not None:
         found = found[: fault.body_bytes].ljust(fault.body_bytes)
-    _send(handler, status, found, headers, None if fault is None else fault.cut_after_bytes)
+    send(handler, status, found, headers, None if fault is None else fault.cut_after_bytes)
 
 
 def _forwarded(
     proxy: Proxy, handler: BaseHTTPRequestHandler, body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(proxy.target, timeout=60)
     headers = {
         name: value for name, value in handler.headers.items() if name.lower() not in proxy.dropped
     }
-    connection.request(handler.command, handler.path, body or None, headers)
-    answer = connection.getresponse()
-    found = answer.read()
-    kept = dict(answer.getheaders())
-    connection.close()
+    status, kept, found = asked(proxy.target, handler.command, handler.path, headers, body)
     if handler.command != "HEAD":
         kept = {name: value for name, value in kept.items() if name.lower() not in HOP_BY_HOP}
-    return answer.status, kept, found
+    return status, kept, found
 
 
-def _send(
+def asked(
+    place: str, method: str, path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    """What the server at `place` answers: status, headers and body."""
+    connection = http.client.HTTPConnection(place, timeout=60)
+    connection.request(method, path, body or None, headers)
+    answer = connection.getresponse()
+    found = answer.read()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), found
+
+
+def send(
     handler: BaseHTTPRequestHandler,
     status: int,
     body: bytes,
     headers: dict[str, str],
     cut_after_bytes: int | None = None,
 ) -> None:
+    """Answer the request; a status of 0 closes the connection instead."""
     handler.close_connection = cut_after_bytes is not None or status == 0
     if status == 0:
         return

@@ -52,12 +52,12 @@ from tierfold.storage.tiers.remote_tier import (
     RemoteTier,
     SegmentAddress,
     address_of,
+    no_tier,
 )
-from tierfold.storage.tiers.request_counts import Requests
 from tierfold.storage.tiers.segment_names import by_partition, incomplete_uploads
 
 _HELD_MAX: Final = 64
-"""Manifests held at a time: more than a process reads segments at once."""
+"""Manifests held at a time: more than the segments that a process reads at once."""
 
 
 class _ReadManifests:
@@ -92,6 +92,8 @@ class AivenTier(RemoteTier):
     store: ObjectStore
     options: LayoutOptions
     _manifests: _ReadManifests = field(default_factory=_ReadManifests, compare=False, repr=False)
+    reads_incomplete = False
+    """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
 
     def __post_init__(self) -> None:
         check_prefix(self.options.key_prefix)
@@ -106,7 +108,7 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.check`.
 
         A topic's folder or the catalog shows that this is a tier: a file system that is not mounted
-        is no empty tier. Every key file is read: one that cannot be used is a wrong setting.
+        must not look like an empty one. Every key file is read, to find one that cannot be used.
         """
         for file in self.options.key_files:
             read_key(file.path)
@@ -134,20 +136,14 @@ class AivenTier(RemoteTier):
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, Listing | Exception]:
         """See `RemoteTier.listings`."""
-        folders = {self.names.partition_folder(key): key for key in keys}
-        return by_partition(folders, self.store.list_each(tuple(folders)), NAMES.listing)
+        return by_partition(keys, self.names.partition_folder, self.store.list_each, NAMES.listing)
 
     def incomplete_uploads(
         self, keys: Sequence[PartitionKey]
     ) -> dict[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """See `RemoteTier.incomplete_uploads`."""
-        folders = {self.names.partition_folder(key): key for key in keys}
-        found = self.store.unfinished_each(tuple(folders))
-        return by_partition(folders, found, incomplete_uploads)
-
-    def delete_upload(self, object_key: str) -> None:
-        """See `RemoteTier.delete_upload`."""
-        self.store.delete(object_key)
+        list_each = self.store.unfinished_each
+        return by_partition(keys, self.names.partition_folder, list_each, incomplete_uploads)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
         """See `RemoteTier.objects_of`."""
@@ -222,11 +218,6 @@ class AivenTier(RemoteTier):
             stored_indexes_bytes=listed.part_bytes(Suffix.INDEXES),
         )
 
-    @property
-    def reads_incomplete(self) -> bool:
-        """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
-        return False
-
     def access(self, address: SegmentAddress, part: Part) -> Access:
         """See `RemoteTier.access`."""
         return self._read(address).access(part)
@@ -249,14 +240,6 @@ class AivenTier(RemoteTier):
             return self.store.uri(self.names.object_key(address, Suffix.LOG))
         return f"{self.store.uri(self.names.object_key(address, Suffix.INDEXES))} (.{part.value})"
 
-    def free_bytes(self) -> int | None:
-        """See `RemoteTier.free_bytes`."""
-        return self.store.free_bytes()
-
-    def requests(self) -> Requests:
-        """See `RemoteTier.requests`."""
-        return self.store.requests()
-
     def _topics(self) -> tuple[tuple[str, str], ...]:
         """Topic and topic id of each topic; raises BadSettings if this is no tier."""
         names = self.names
@@ -264,8 +247,14 @@ class AivenTier(RemoteTier):
         topics = tuple(filter(None, map(names.topic_of, found)))
         if not topics and names.catalog_folder not in found:
             catalog = f"{names.top_folder}/{names.catalog_folder}".lstrip("/")
-            where = self.store.uri(catalog).removesuffix(f"/{names.catalog_folder}")
-            raise _no_tier(where, found)
+            raise no_tier(
+                "topic of Aiven's tiered storage plugin",
+                found,
+                where=self.store.uri(catalog).removesuffix(f"/{names.catalog_folder}"),
+                remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
+                " storage.s3.bucket.name, …) as TIER, and their key.prefix only with --key-prefix"
+                " or --rsm-config.",
+            )
         return topics
 
     def _read(self, address: SegmentAddress) -> StoredSegment:
@@ -296,7 +285,7 @@ class AivenTier(RemoteTier):
     def _is_encrypted(
         self, sources: Sequence[SegmentAddress], manifests: Sequence[Manifest]
     ) -> bool:
-        """Whether a new segment is; raises BadSettings if it must be, and the options forbid it."""
+        """Whether a new segment is encrypted; raises BadSettings if it must be, but may not be."""
         is_wanted = self.options.is_encrypted
         for source, manifest in zip(sources, manifests, strict=True):
             if manifest.encryption is None:
@@ -318,20 +307,8 @@ def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:
     Its brokers, and tierfold with their prefix, use the same objects under another name.
     """
     return UnreadableObject(
-        f"its manifest is of topic {named[:249]!r}, its name of {topic!r}",
+        f"its manifest names topic {named[:249]!r}, and its key topic {topic!r}",
         where=where,
         remedy="If the brokers of this topic have another key.prefix, give theirs: --key-prefix"
         " PREFIX. Otherwise restore the segment's objects from a copy.",
-    )
-
-
-def _no_tier(where: str, found: Sequence[str]) -> BadSettings:
-    others = f"but {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
-    what = others if found else "nor anything else"
-    return BadSettings(
-        f"there is no topic of Aiven's tiered storage plugin in it, {what}",
-        where=where,
-        remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
-        " storage.s3.bucket.name, …) as TIER, and their key.prefix only with --key-prefix or"
-        " --rsm-config.",
     )

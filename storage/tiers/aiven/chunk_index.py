@@ -32,17 +32,14 @@ CODEC_BYTES_MAX: Final = 10 * 2**20
 class ChunkIndex(Protocol):
     """The chunks of one log, numbered from 0; sizes and positions are bytes."""
 
-    @property
-    def chunk_bytes(self) -> int:
-        """The size of each chunk of the log, except the last."""
-
-    @property
-    def log_bytes(self) -> int:
-        """The size of the log."""
+    chunk_bytes: int
+    """The size of each chunk of the log, except the last."""
+    log_bytes: int
+    """The size of the log."""
 
     @abstractmethod
     def stored_start(self, chunk: int) -> int:
-        """Where the chunk is stored; of the number of chunks: where the last one ends."""
+        """Where the chunk begins in the stored object; for `count`, where the last one ends."""
 
     @property
     def count(self) -> int:
@@ -108,7 +105,7 @@ def decoded_sizes(text: str, chunks: int) -> NDArray[np.int64]:
         raise ValueError("it has no count of chunks")
     (count,) = struct.unpack_from(">i", data)
     if count != chunks:
-        raise ValueError(f"it has {count} chunks, where the log has {chunks}")
+        raise ValueError(f"it has {count} chunks, but the log has {chunks}")
     if not count:
         if len(data) != 4:
             raise ValueError(f"0 chunks in {len(data)} bytes")
@@ -160,6 +157,6 @@ def _decompressed(text: str) -> bytes:
             raise ValueError(f"its frame claims {claimed_bytes} bytes")
         return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
     except binascii.Error as error:
-        raise ValueError("it is no base64") from error
+        raise ValueError("it is not base64") from error
     except zstandard.ZstdError as error:
         raise ValueError(f"it cannot be decompressed ({error})") from error

@@ -1,7 +1,7 @@
 """Wraps and unwraps data keys: each segment has its own, under the RSA key of a key pair.
 
 A wrapped key is `<key id>:<base64>`. RSA-OAEP with SHA3-512, also for the mask, and no label;
-`cryptography` refuses SHA-3 there, pycryptodome does it.
+`cryptography` does not offer SHA-3 there, pycryptodome does.
 Rule: Aiven's plugin, `RsaEncryptionProvider`, `EncryptedDataKey`.
 """
 
@@ -40,7 +40,7 @@ def wrapped_key(data_key: bytes, files: Sequence[KeyFile]) -> str:
 def unwrapped_key(wrapped: str, files: Sequence[KeyFile], where: str) -> bytes:
     """The data key in a manifest, the object `where`.
 
-    Raises UnreadableObject without the right private key, CorruptLog for what is no wrapped key,
+    Raises UnreadableObject without the right private key, CorruptLog if it is not a wrapped key,
     and BadSettings if a key file cannot be used.
     """
     key_id, colon, text = wrapped.partition(":")

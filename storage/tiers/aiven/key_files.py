@@ -35,7 +35,7 @@ def check_key_files(files: Sequence[KeyFile]) -> None:
     for key_id, count in Counter(file.key_id for file in files).items():
         if not key_id or ":" in key_id or count > 1:
             raise BadSettings(
-                f"the key id {key_id!r} is empty, has a colon, or is there twice",
+                f"the key id {key_id!r} is empty, has a colon, or is given twice",
                 where="--encryption-key",
                 remedy="Write ID=FILE once for each of the brokers' encryption.key.pairs.",
             )
@@ -97,7 +97,7 @@ def _of_jwk(content: bytes) -> RSA.RsaKey:
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError("it is no JSON Web Key: it is no JSON") from None
+        raise ValueError("it is not a JSON Web Key: it is not valid JSON") from None
     if fields.get("kty") != "RSA":
         raise ValueError("the JSON Web Key is not RSA (`kty`)")
     names = ("n", "e", *(("d", "p", "q") if "d" in fields else ()))
@@ -112,7 +112,7 @@ def _constructed(*numbers: int) -> RSA.RsaKey:
     try:
         return RSA.construct(numbers)
     except (ValueError, IndexError):
-        raise ValueError("the numbers are no RSA key") from None
+        raise ValueError("its numbers do not form an RSA key") from None
 
 
 def _number(fields: dict[str, Any], name: str) -> int:
@@ -128,7 +128,7 @@ def _cause(error: Exception) -> str:
         return "the file is not there"
     if isinstance(error, OSError):
         return f"the file cannot be read ({error.strerror})"
-    return "this is no path"
+    return "this is not a path"
 
 
 def _unusable(what: str, path: str) -> BadSettings:

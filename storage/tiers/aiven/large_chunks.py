@@ -1,4 +1,4 @@
-"""Decodes a large chunk a stretch at a time, in memory that its size does not change.
+"""Decodes a large chunk a stretch at a time, in the same memory whatever its size.
 
 The plugin allows chunks of up to 1 GiB. A smaller one is decoded as a whole (`chunk_transform`);
 this one is fetched, decrypted and decompressed as it is read, from its start on. A chunk that is
@@ -68,7 +68,7 @@ class OpenChunks:
     ) -> NDArray[np.uint8]:
         """Bytes `[start, end)` of the decoded chunk; raises UnreadableObject and CorruptLog.
 
-        It is cheap where a read before ended at `start`; else the chunk is decoded from its start.
+        It is cheap if an earlier read ended at `start`; else the chunk is decoded from its start.
         """
         stream = self._taken(chunk, start) or _Stream(chunk, transform)
         while stream.position < start:
@@ -112,7 +112,7 @@ class _Stream:
         if transform.is_compressed:
             head = self._packed.peek(_HEADER_BYTES_MAX)
             check_claim(head, chunk.stored_bytes, chunk.size_bytes, chunk.where)
-            # What follows the frame is no frame, and an error; another frame is too much.
+            # Bytes after the frame are an error: another frame would hold more than is announced.
             self._frame = zstandard.ZstdDecompressor().stream_reader(
                 cast(IO[bytes], self._packed), read_across_frames=True
             )
@@ -137,7 +137,7 @@ class _Stream:
     def check_end(self) -> None:
         """Raise CorruptLog if more follows, or if the tag is not that of the chunk."""
         if self._read(1) or self._packed.read(1):
-            raise corrupt_object("more follows in it than the manifest says", self.chunk.where)
+            raise corrupt_object("it is longer than the manifest says", self.chunk.where)
 
     def _read(self, length: int) -> bytes:
         try:
@@ -153,7 +153,6 @@ class _Packed:
         self._chunk = chunk
         self._fetched = 0
         self._ready = memoryview(b"")
-        self._is_checked = data_key is None
         self._end = chunk.stored_bytes - (0 if data_key is None else TAG_BYTES)
         self._opener = None
         if data_key is not None:
@@ -171,9 +170,7 @@ class _Packed:
 
     def read(self, length: int) -> bytes:
         """The next bytes, one to `length` of them; none at the end, where the tag is compared."""
-        if not self._ready:
-            self._fill()
-        data = bytes(self._ready[:length])
+        data = self.peek(length)
         self._ready = self._ready[length:]
         return data
 
@@ -183,12 +180,12 @@ class _Packed:
             data = self._fetch(length)
             opened = data.data if self._opener is None else self._opener.update(data.data)
             self._ready = memoryview(opened)
-        elif not self._is_checked and self._opener is not None:
+        elif self._opener is not None:
             try:
                 self._opener.finalize_with_tag(self._fetch(TAG_BYTES).tobytes())
             except InvalidTag:
                 raise cannot_be_decrypted(self._chunk.where) from None
-            self._is_checked = True
+            self._opener = None
 
     def _fetch(self, length: int) -> NDArray[np.uint8]:
         chunk = self._chunk

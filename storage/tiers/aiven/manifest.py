@@ -1,8 +1,8 @@
 """Reads and writes `.rsm-manifest`, which says how the other two objects of a segment are stored.
 
 A JSON object, never compressed or encrypted. The plugin's reader refuses a manifest with a field
-that it does not know, and so does this one: it may change how the others are read. Only
-`remoteLogSegmentMetadata` is for information; nothing of it is read but the topic.
+that it does not know, and so does this one: it may change how the others are read. Of
+`remoteLogSegmentMetadata`, which is for information, only the topic is read.
 Rule: Aiven's plugin, `SegmentManifestV1`, and LANDSCAPE 3.4.
 """
 
@@ -123,7 +123,7 @@ def read_manifest(data: Bytes, where: str) -> Manifest:
     try:
         found = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:
-        raise _unusable(f"it is no JSON ({_first_words(error)})", where) from error
+        raise _unusable(f"it is not valid JSON ({_first_words(error)})", where) from error
     try:
         return _manifest(found)
     except ValueError as error:
@@ -157,7 +157,8 @@ def write_manifest(
 def _manifest(found: object) -> Manifest:
     version = found.get("version") if isinstance(found, dict) else None
     if version != _VERSION:
-        raise _MalformedError(f"its version is {json.dumps(version)[:80]}, known is {_VERSION!r}")
+        shown = json.dumps(version)[:80]
+        raise _MalformedError(f"its version is {shown}, and only {_VERSION!r} is known")
     top = _object(found, "it", _TOP, _MAY_LACK)
     is_compressed = top["compression"]
     if not isinstance(is_compressed, bool):
@@ -200,7 +201,7 @@ def _chunks(found: object) -> ChunkIndex:
         )
     text = index["transformedChunks"]
     if not isinstance(text, str):
-        raise _MalformedError("transformedChunks is no text")
+        raise _MalformedError("transformedChunks is not a string")
     try:
         sizes = decoded_sizes(text, -(-log_bytes // chunk_bytes))
     except ValueError as error:
@@ -215,12 +216,13 @@ def _check_stored_sizes(manifest: Manifest) -> None:
     expected = chunks.log_bytes + chunks.count * added
     if not manifest.is_compressed and chunks.stored_bytes != expected:
         raise _MalformedError(
-            f"the chunk index has {chunks.stored_bytes} stored bytes, where {chunks.log_bytes}"
+            f"the chunk index has {chunks.stored_bytes} stored bytes, but {chunks.log_bytes}"
             f" bytes in {chunks.count} chunks make {expected}"
         )
     for part, piece in manifest.pieces.items():
         if 0 < piece.size_bytes < added:
-            raise _MalformedError(f"{PIECES[part]} is encrypted, and has {piece.size_bytes} bytes")
+            name = PIECES[part]
+            raise _MalformedError(f"{name} is encrypted, but has only {piece.size_bytes} bytes")
 
 
 def _pieces(found: object) -> dict[Part, Piece]:
@@ -234,7 +236,7 @@ def _pieces(found: object) -> dict[Part, Piece]:
         found_piece = _object(fields[name], name, frozenset({"position", "size"}))
         position = _size(found_piece, "position")
         if position != end:
-            raise _MalformedError(f"{name} is at byte {position}, where byte {end} comes next")
+            raise _MalformedError(f"{name} is at byte {position}, but byte {end} comes next")
         piece = Piece(position=position, size_bytes=_size(found_piece, "size"))
         pieces[part], end = piece, piece.end
     return pieces
@@ -246,11 +248,11 @@ def _encryption(found: object) -> Encryption | None:
     fields = _object(found, "encryption", frozenset({"dataKey", "aad"}))
     wrapped_key, aad = fields["dataKey"], fields["aad"]
     if not isinstance(wrapped_key, str) or not isinstance(aad, str):
-        raise _MalformedError("dataKey or aad is no text")
+        raise _MalformedError("dataKey or aad is not a string")
     try:
         return Encryption(wrapped_key=wrapped_key, aad=b64decode(aad, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise _MalformedError("aad is no base64") from error
+        raise _MalformedError("aad is not base64") from error
 
 
 _TOP: Final = frozenset(
@@ -277,7 +279,7 @@ def _object(
 ) -> dict[str, Any]:
     """A JSON object with exactly these fields; raises ValueError."""
     if not isinstance(found, dict):
-        raise _MalformedError(f"{name} is no JSON object")
+        raise _MalformedError(f"{name} is not a JSON object")
     unknown = sorted(found.keys() - fields)
     if unknown:
         raise _MalformedError(f"{name} has an unknown field {unknown[0][:80]!r}")
@@ -290,7 +292,7 @@ def _object(
 def _size(fields: Mapping[str, Any], name: str, *, least: int = 0, most: int = INT_MAX) -> int:
     value = fields[name]
     if type(value) is not int or not least <= value <= most:
-        raise _MalformedError(f"{name} is no whole number from {least} to {most}")
+        raise _MalformedError(f"{name} is not a whole number from {least} to {most}")
     return value
 
 

@@ -26,70 +26,66 @@ from tierfold.storage.tiers.aiven.manifest import (
     write_manifest,
 )
 from tierfold.storage.tiers.aiven.object_names import ObjectNames, Suffix
-from tierfold.storage.tiers.object_store import Bytes, ObjectStore, ObjectWriter, as_view
-from tierfold.storage.tiers.remote_tier import Part, PartOrder, SegmentAddress, StagedSegment
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectStore,
+    ObjectWriter,
+    PartWriter,
+    as_view,
+)
+from tierfold.storage.tiers.remote_tier import Part, SegmentAddress, StagedSegment, check_order
 
 CHUNK_BYTES_DEFAULT: Final = 4 * 2**20
 """What the plugin's documentation recommends, if nothing says more."""
 
 
-class _ChunkWriter(ObjectWriter):
-    """Cuts a log into chunks, and writes each as it is stored."""
+class _ChunkWriter(PartWriter):
+    """Cuts a log into chunks, its parts, and writes each as it is stored.
+
+    `size_bytes` counts the log, not the object.
+    """
 
     def __init__(self, writer: ObjectWriter, chunk_bytes: int, transform: ChunkTransform) -> None:
+        super().__init__(chunk_bytes)
         self._writer = writer
         self._transform = transform
-        self._chunk_bytes = chunk_bytes
-        self._chunk = bytearray()
-        self._size_bytes = 0
         self._stored_sizes: list[int] = []
 
-    @property
-    def size_bytes(self) -> int:
-        """See `ObjectWriter`: bytes of the log, not of the object."""
-        return self._size_bytes
-
     def write(self, data: Bytes) -> None:
-        """See `ObjectWriter`."""
-        view = as_view(data)
-        self._size_bytes += len(view)
+        """See `ObjectWriter`; a plain log is written without being held."""
         if self._transform.is_plain:
-            self._writer.write(view)
-            return
-        at = 0
-        while at < len(view):
-            taken = min(len(view) - at, self._chunk_bytes - len(self._chunk))
-            self._chunk += view[at : at + taken]
-            at += taken
-            if len(self._chunk) == self._chunk_bytes:
-                self._flush()
+            self._writer.write(data)
+            self.size_bytes += len(data)
+        else:
+            super().write(data)
 
     def finish(self) -> ChunkIndex:
         """Write what is left; return where the chunks are.
 
         Raises UnreadableObject, and ValueError for a log of 0 bytes, at which consumers get stuck.
         """
-        if not self._size_bytes:
+        if not self.size_bytes:
             raise ValueError("a .log of 0 bytes is never written")
-        if self._chunk:
-            self._flush()
+        if self.part:
+            self.send_part()
         if self._transform.is_compressed:
             sizes = np.array(self._stored_sizes, np.int64)
-            return VariableChunks.of(self._chunk_bytes, self._size_bytes, sizes)
+            return VariableChunks.of(self.part_bytes, self.size_bytes, sizes)
         added = 0 if self._transform.data_key is None else SEALED_BYTES
-        last_bytes = (self._size_bytes - 1) % self._chunk_bytes + 1
+        last_bytes = (self.size_bytes - 1) % self.part_bytes + 1
         return FixedChunks(
-            chunk_bytes=self._chunk_bytes,
-            log_bytes=self._size_bytes,
-            stored_chunk_bytes=self._chunk_bytes + added,
+            chunk_bytes=self.part_bytes,
+            log_bytes=self.size_bytes,
+            stored_chunk_bytes=self.part_bytes + added,
             last_stored_bytes=last_bytes + added,
         )
 
-    def _flush(self) -> None:
-        stored = self._transform.encoded(self._chunk)
+    def send_part(self) -> None:
+        """See `PartWriter`."""
+        stored = self._transform.encoded(self.part)
         self._writer.write(stored)
         self._stored_sizes.append(len(stored))
-        self._chunk.clear()
+        self.part.clear()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +99,6 @@ class StagedObjects(StagedSegment):
     transform: ChunkTransform
     wrapped_key: str
     """The transform's data key, wrapped; empty: there is none."""
-    _order: PartOrder = field(default_factory=PartOrder)
     _objects: list[tuple[str, int]] = field(default_factory=list)
     _pieces: dict[Part, Bytes] = field(default_factory=dict)
     _chunks: ChunkIndex | None = None
@@ -116,12 +111,12 @@ class StagedObjects(StagedSegment):
     @contextmanager
     def open_log(self) -> Iterator[ObjectWriter]:
         """See `StagedSegment.open_log`."""
-        self._order.check(Part.LOG)
+        check_order(Part.LOG, self._written)
         with self.store.open_new(self._key(Suffix.LOG)) as writer:
             chunks = _ChunkWriter(writer, self.chunk_bytes, self.transform)
             yield chunks
-            self._chunks = chunks.finish()
-        self._order.add(Part.LOG)
+            index = chunks.finish()
+        self._chunks = index
         self._objects.append((Suffix.LOG.value, writer.size_bytes))
 
     def put(self, part: Part, data: Bytes) -> None:
@@ -130,8 +125,7 @@ class StagedObjects(StagedSegment):
             with self.open_log() as writer:
                 writer.write(data)
             return
-        self._order.check(part)
-        self._order.add(part)
+        check_order(part, self._written)
         self._pieces[part] = data
 
     def finish(self, segment: Segment) -> Segment:
@@ -158,6 +152,11 @@ class StagedObjects(StagedSegment):
             stored_log_bytes=self._chunks.stored_bytes,
             stored_indexes_bytes=manifest.indexes_bytes,
         )
+
+    @property
+    def _written(self) -> list[Part]:
+        log = [] if self._chunks is None else [Part.LOG]
+        return [*log, *self._pieces]
 
     def _put_indexes(self) -> dict[Part, Piece]:
         """Write the pieces that there are, in the plugin's order; return where they are."""

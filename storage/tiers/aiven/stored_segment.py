@@ -1,6 +1,6 @@
 """Reads the parts of a segment from its objects, as its manifest says they are stored.
 
-Of an encoded `.log` only the chunks are fetched that hold the wanted bytes, in one request.
+Of an encoded `.log`, one request fetches only the chunks that hold the wanted bytes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class StoredSegment:
             raise _cut_off(start + len(found), end, where)
         if len(found) > end - start:
             raise corrupt_object(
-                f"the object goes on behind byte {end}, where it ends by its manifest", where
+                f"the object continues after byte {end}, where it ends according to its manifest",
+                where,
             )
         return found
 

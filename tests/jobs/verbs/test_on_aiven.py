@@ -207,7 +207,7 @@ def test_a_shorter_prefix_does_not_compact_the_topics_of_a_longer_one(make: Make
     found = tierfold("compact", tier, *ALWAYS, *NOW, *DETACHED, *shorter, "--json")
     (entry,) = found.entries
     assert (found.code, entry["topic"], entry["outcome"]) == (3, "-orders", "refused")
-    assert "its manifest is of topic 'orders', its name of '-orders'" in entry["reason"]
+    assert "its manifest names topic 'orders', and its key topic '-orders'" in entry["reason"]
     assert "--key-prefix" in entry["reason"]
     objects = files_below(tier)
     assert {name: objects[name] for name in objects if "_tierfold" not in name} == before

@@ -55,7 +55,7 @@ def check(
         heads,
         start_offset=START,
         index_interval_bytes=4096,
-        where="seg",
+        names=("seg.index", "seg.timeindex"),
     )
 
 
@@ -74,39 +74,28 @@ def test_an_entry_may_name_the_end_of_an_append_of_several_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "message"),
+    ("suffix", "entries", "message"),
     [
-        (((1019, 101), (1049, 300)), "number 0: offset 1019 at position 101, where no batch"),
-        (((1019, 100), (1049, 500)), "number 1: offset 1049 at position 500, where no batch"),
-        (((1019, 100), (1048, 300)), "number 1: offset 1048 at position 300"),
-        (((1019, 100), (1060, 300)), "number 1: offset 1060 at position 300"),
-        (((1009, 100),), "where the batch of offsets 1010 to 1019 begins"),
+        ("index", ((1019, 101), (1049, 300)), "number 0: offset 1019 at position 101, where no b"),
+        ("index", ((1019, 100), (1049, 500)), "number 1: offset 1049 at position 500, where no b"),
+        ("index", ((1019, 100), (1048, 300)), "number 1: offset 1048 at position 300"),
+        ("index", ((1019, 100), (1060, 300)), "number 1: offset 1060 at position 300"),
+        ("index", ((1009, 100),), "where the batch of offsets 1010 to 1019 begins"),
         # The end of an append that would reach beyond the next entry's batch.
-        (((1049, 100), (1059, 300)), "number 0: offset 1049 at position 100"),
+        ("index", ((1049, 100), (1059, 300)), "number 0: offset 1049 at position 100"),
+        ("timeindex", ((70, 1009), (90, 1049)), "70 up to offset 1009, where the log has 50"),
+        ("timeindex", ((60, 1029), (90, 1049)), "60 up to offset 1029, where the log has 70"),
+        ("timeindex", ((70, 1035), (90, 1049)), "timestamp 70 up to offset 1035"),
+        ("timeindex", ((70, 1019), (90, 1060)), "timestamp 90 up to offset 1060"),
     ],
 )
-def test_a_wrong_offset_entry_is_a_corruption(
-    entries: tuple[tuple[int, int], ...], message: str
+def test_a_wrong_entry_is_a_corruption(
+    suffix: str, entries: tuple[tuple[int, int], ...], message: str
 ) -> None:
-    (corruption,) = check(offset_index(*entries)).corruptions
-    assert corruption.startswith("seg.index: 1 of ")
-    assert message in corruption
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        (((70, 1009), (90, 1049)), "timestamp 70 up to offset 1009, where the log has 50"),
-        (((60, 1029), (90, 1049)), "timestamp 60 up to offset 1029, where the log has 70"),
-        (((70, 1035), (90, 1049)), "timestamp 70 up to offset 1035"),
-        (((70, 1019), (90, 1060)), "timestamp 90 up to offset 1060"),
-    ],
-)
-def test_a_wrong_time_entry_is_a_corruption(
-    entries: tuple[tuple[int, int], ...], message: str
-) -> None:
-    (corruption,) = check(times=time_index(*entries)).corruptions
-    assert corruption.startswith("seg.timeindex: 1 of 2 entries are wrong")
+    is_time = suffix == "timeindex"
+    found = check(times=time_index(*entries)) if is_time else check(offset_index(*entries))
+    (corruption,) = found.corruptions
+    assert corruption.startswith(f"seg.{suffix}: 1 of {len(entries)} entries are wrong")
     assert message in corruption
 
 

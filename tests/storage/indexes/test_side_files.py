@@ -268,7 +268,7 @@ def with_crc(body: bytes, version: int = 1) -> bytes:
     return struct.pack(">hI", version, google_crc32c.value(body)) + body
 
 
-BEYOND = "entry 0 .* beyond what Kafka's numbers hold"
+BEYOND = "entry 0 .* larger than Kafka allows"
 MALFORMED: dict[str, list[tuple[bytes, str]]] = {
     "index": [
         (packed("ii", (5, 100), (5, 200)), "entry 1 .* not above the one before"),
@@ -299,8 +299,8 @@ MALFORMED: dict[str, list[tuple[bytes, str]]] = {
         (golden("txnindex")[:-1], "339 bytes is torn"),
     ],
     "snapshot": [
-        (b"", "0 bytes are too few"),
-        (with_crc(struct.pack(">i", 0))[:9], "9 bytes are too few"),
+        (b"", "it has 0 bytes, and needs at least 10"),
+        (with_crc(struct.pack(">i", 0))[:9], "it has 9 bytes"),
         (with_crc(struct.pack(">i", 0), version=2), "version 2"),
         (with_crc(struct.pack(">i", 1)), "10 bytes cannot hold 1 producers"),
         (with_crc(struct.pack(">i", -1)), "cannot hold -1 producers"),

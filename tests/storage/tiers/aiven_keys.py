@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from Crypto.PublicKey import RSA
 
 _HASH_BYTES: Final = 64
 """Of SHA3-512, for the label and for MGF1."""
@@ -63,42 +62,17 @@ class KeyPair:
 
     def write_files(self, folder: Path) -> tuple[Path, Path]:
         """Write the private key (PKCS 8) and the public one as PEM; return both paths."""
-        public = rsa.RSAPublicNumbers(self.exponent, self.modulus)
-        p, q = rsa.rsa_recover_prime_factors(self.modulus, self.exponent, self.private_exponent)
-        key = rsa.RSAPrivateNumbers(
-            p=p,
-            q=q,
-            d=self.private_exponent,
-            dmp1=rsa.rsa_crt_dmp1(self.private_exponent, p),
-            dmq1=rsa.rsa_crt_dmq1(self.private_exponent, q),
-            iqmp=rsa.rsa_crt_iqmp(p, q),
-            public_numbers=public,
-        ).private_key()
+        key = RSA.construct((self.modulus, self.exponent, self.private_exponent))
         private, open_to_all = (folder / f"{self.key_id}.{of}.pem" for of in ("private", "public"))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        open_to_all.write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
-        )
+        private.write_bytes(key.export_key(pkcs=8))
+        open_to_all.write_bytes(key.public_key().export_key())
         return private, open_to_all
 
 
 def new_key_pair(key_id: str) -> KeyPair:
     """A fresh RSA key pair of 2048 bits."""
-    key = rsa.generate_private_key(65537, 2048).private_numbers()
-    return KeyPair(
-        key_id=key_id,
-        modulus=key.public_numbers.n,
-        exponent=key.public_numbers.e,
-        private_exponent=key.d,
-    )
+    key = RSA.generate(2048)
+    return KeyPair(key_id=key_id, modulus=key.n, exponent=key.e, private_exponent=key.d)
 
 
 def key_pair_of_jwk(path: Path) -> KeyPair:

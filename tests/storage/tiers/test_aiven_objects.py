@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.tiers.aiven_keys import KeyPair, new_key_pair
+from tests.storage.tiers.aiven_keys import new_key_pair
 from tests.storage.tiers.aiven_objects import (
     NotAiven,
-    PlainSegment,
     Variant,
     objects_of,
     packed_sizes,
@@ -153,12 +153,9 @@ def test_a_rotated_manifest_opens_with_the_new_key_only(tmp_path: Path) -> None:
     for path in folder.rglob("*.rsm-manifest"):
         path.write_bytes(rotated(path.read_bytes(), KEY, new))
     assert segments_in(folder, "", [new]) == ENCRYPTED.segments()
-    imposter = KeyPair(**{name: getattr(KEY, name) for name in _NUMBERS}, key_id="key-2")
+    imposter = replace(KEY, key_id="key-2")
     with pytest.raises(ValueError, match="another key wrapped it"):
         segments_in(folder, "", [imposter])
-
-
-_NUMBERS: Final = ("modulus", "exponent", "private_exponent")
 
 
 @given(st.lists(st.integers(1, 2**31 - 1), max_size=20))
@@ -222,14 +219,7 @@ def test_a_changed_byte_of_an_encrypted_object_is_found(of: str) -> None:
 
 def test_a_log_without_bytes_is_never_written() -> None:
     segment = ZSTD.segments()[0]
-    empty = PlainSegment(
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=0,
-        start_offset=0,
-        segment_id=segment.segment_id,
-        parts={**segment.parts, "log": b""},
-    )
+    empty = replace(segment, parts={**segment.parts, "log": b""})
     with pytest.raises(NotAiven, match="0 bytes"):
         objects_of(empty, Variant())
 

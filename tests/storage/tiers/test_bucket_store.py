@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from subprocess import PIPE, run
 from sys import executable
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name, s3_client
-from tests.storage.gcs_proxy import google
+from tests.storage.emulators import moto, new_bucket, new_name, s3_client
+from tests.storage.gcs_proxy import SERVICE_ACCOUNT, google
 from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART = 5 * MIB
-UNSIGNED = {
-    "disable_oauth": True,
-    "gcs_base_url": "",
-    "client_email": "",
-    "private_key": "",
-    "private_key_id": "",
-}
-"""An account of Google whose requests carry no token."""
-
 
 _FORKED = """
 import os
@@ -127,12 +117,9 @@ class TestMoto(RealStoreContract):
     computes_checksums = False
 
     @pytest.fixture(autouse=True)
-    def _on_s3(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
-        endpoint = moto()
-        options = StoreOptions(endpoint=endpoint, part_bytes=PART, retries=2)
-        self.store = BucketStore("s3", new_bucket(endpoint), "a/prefix", options)
+    def _on_s3(self, s3_endpoint: str) -> None:
+        options = StoreOptions(endpoint=s3_endpoint, part_bytes=PART, retries=2)
+        self.store = BucketStore("s3", new_bucket(s3_endpoint), "a/prefix", options)
 
 
 class TestGoogleOverMoto(RealStoreContract):
@@ -142,7 +129,7 @@ class TestGoogleOverMoto(RealStoreContract):
 
     @pytest.fixture(autouse=True)
     def _on_google(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(UNSIGNED))
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", SERVICE_ACCOUNT)
         with google(moto()) as endpoint:
             options = StoreOptions(endpoint=endpoint, part_bytes=PART, retries=1)
             self.store = BucketStore("gs", new_bucket(moto()), "a/prefix", options)

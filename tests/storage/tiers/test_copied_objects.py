@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.storage.emulators import moto, new_bucket
-from tests.storage.gcs_proxy import google
+from tests.storage.gcs_proxy import SERVICE_ACCOUNT, google
 from tests.storage.object_store_contract import MIB
 from tests.storage.s3_proxy import RESET, Answer, Proxy, error, proxied
-from tests.storage.tiers.test_bucket_store import UNSIGNED
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
@@ -22,7 +20,7 @@ ALWAYS = 1000
 
 @pytest.fixture
 def store_and_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BucketStore, Proxy]]:
-    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(UNSIGNED))
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", SERVICE_ACCOUNT)
     with proxied(moto()) as (proxy, s3), google(s3) as endpoint:
         options = StoreOptions(endpoint=endpoint, part_bytes=5 * MIB, retries=1)
         yield BucketStore("gs", new_bucket(moto()), "p", options), proxy

@@ -58,6 +58,18 @@ class TestLocalStore(RealStoreContract):
         assert left.read("a/b/object").tobytes() == b"whole"
         assert not list(left.unfinished("a/b"))
 
+    def test_an_object_survives_a_power_cut_in_a_folder_that_another_made(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A writer that was killed after `mkdir` has not made the folder durable."""
+        root = tmp_path / "root"
+        (root / "a" / "b").mkdir(parents=True)
+        disk = Disk(root)
+        watched(monkeypatch, disk)
+        LocalStore(root).create("a/b/object", b"whole")
+        left = LocalStore(disk.left(tmp_path / "left"))
+        assert left.read("a/b/object").tobytes() == b"whole"
+
     def test_no_power_cut_leaves_a_partial_object(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

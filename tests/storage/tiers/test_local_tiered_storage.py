@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.tiers.remote_tier_contract import KEY, TOPIC_ID
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -22,20 +23,18 @@ from tierfold.storage.tiers.local_tiered_storage import (
     part_key,
     partition_folder,
     partition_key,
-    tier_path,
 )
 from tierfold.storage.tiers.remote_tier import PARTS, Part, SegmentAddress
+from tierfold.storage.tiers.tier_uris import open_tier
 
-TOPIC_ID = "EnvZlVwBRBCOjS6Uhrdc6w"
 SEGMENT_ID = "_34H7UIIQwe_OC5C9U2L_w"
 DASHED_ID = "b-rYALz1SVy5UuZo40Eebg"
-KEY = PartitionKey(topic="orders", partition=7, topic_id=TOPIC_ID)
 
 
 @pytest.fixture
 def tier(tmp_path: Path) -> LocalTieredStorage:
     (tmp_path / TIER_FOLDER).mkdir()
-    return LocalTieredStorage(LocalStore(tier_path(str(tmp_path))))
+    return LocalTieredStorage(LocalStore(tmp_path))
 
 
 def touch(tmp_path: Path, folder: str, *names: str) -> None:
@@ -144,7 +143,7 @@ def test_other_file_names_are_no_parts(name: str) -> None:
     assert NAMES.parse(name) is None
 
 
-def test_the_last_offset_there_is_names_a_segment() -> None:
+def test_the_largest_offset_names_a_segment() -> None:
     name = f"{2**63 - 1:020d}-{SEGMENT_ID}.log"
     assert NAMES.parse(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
 
@@ -244,28 +243,14 @@ def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.M
     (folder / TIER_FOLDER).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     quoted = str(folder).replace(" ", "%20")
-    for text in (str(folder), "my tier", f"file://{quoted}", f"file:{quoted}"):
-        assert tier_path(text) == folder
-    assert tier_path(f"FILE://localhost{quoted}") == folder
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("s3://bucket/tier", "s3:// is not supported. Name a folder."),
-        ("/no/such/tier", "there is no such folder"),
-    ],
-)
-def test_a_missing_folder_is_refused(text: str, message: str) -> None:
-    with pytest.raises(BadSettings) as caught:
-        tier_path(text)
-    assert message in str(caught.value)
+    for text in (str(folder), "my tier", f"file://{quoted}", f"FILE://localhost{quoted}"):
+        assert open_tier(text) == LocalTieredStorage(LocalStore(folder))
 
 
 @pytest.mark.parametrize(
     ("inside", "message"),
     [
-        ([], "nor anything else."),
+        ([], "nor any other folder."),
         (["a", "b"], "but a, b."),
         (list("abcdefg"), "but a, b, c, d, e, …."),
     ],
@@ -275,8 +260,9 @@ def test_a_folder_without_a_tier_is_refused_with_its_content(
 ) -> None:
     for name in inside:
         (tmp_path / name).mkdir()
+    (tmp_path / "a file").touch()
     with pytest.raises(BadSettings) as caught:
-        tier_path(str(tmp_path))
+        open_tier(str(tmp_path))
     assert "there is no folder kafka-tiered-storage in it" in str(caught.value)
     assert message in str(caught.value)
     assert "the brokers' key.prefix with --key-prefix" in str(caught.value)

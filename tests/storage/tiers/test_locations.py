@@ -33,6 +33,9 @@ CANARY = "Kanarienvogel7Qz"
         ("/a folder", Location("file", "", "/a folder"), "/a folder"),
         ("file:///a%20folder", Location("file", "", "/a folder"), "/a folder"),
         ("/a/s3:/b", Location("file", "", "/a/s3:/b"), "/a/s3:/b"),
+        ("/a b:c@d/e?f#g", Location("file", "", "/a b:c@d/e?f#g"), "/a b:c@d/e?f#g"),
+        ("file:/a%3Fb%23c", Location("file", "", "/a?b#c"), "/a?b#c"),
+        ("FILE://LocalHost/a", Location("file", "", "/a"), "/a"),
     ],
 )
 def test_a_location_is_named_by_a_path_or_a_uri(
@@ -47,7 +50,8 @@ def test_a_location_is_named_by_a_path_or_a_uri(
 
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert location_of("here", of="tier").folder == tmp_path / "here"
+    for text in ("here", "./a:b"):
+        assert location_of(text, of="tier").folder == tmp_path / text
 
 
 @pytest.mark.parametrize(
@@ -62,14 +66,15 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         (f"gs://bucket/tier#{CANARY}", "a query or a fragment"),
         ("s3://", "the URI names no bucket. Write s3://bucket/prefix."),
         ("az:///prefix", "the URI names no container"),
-        (f"s3://{CANARY}/prefix", "this is no name of a bucket"),
-        ("s3://ab", "this is no name of a bucket. It has 3 to 63 characters"),
-        ("s3://a..b", "this is no name of a bucket"),
-        ("s3://192.168.0.1/x", "this is no name of a bucket"),
-        ("s3://bucket-/x", "this is no name of a bucket"),
-        ("az://con--tainer", "this is no name of a container"),
-        ("az://con.tainer", "this is no name of a container"),
-        ("s3://bucket//x", "the prefix is empty in the middle"),
+        (f"s3://{CANARY}/prefix", "this is not a valid bucket name"),
+        ("s3://ab", "this is not a valid bucket name. It has 3 to 63 characters"),
+        ("s3://a..b", "this is not a valid bucket name"),
+        ("s3://192.168.0.1/x", "this is not a valid bucket name"),
+        ("s3://bucket-/x", "this is not a valid bucket name"),
+        ("az://con--tainer", "this is not a valid container name"),
+        ("az://con.tainer", "this is not a valid container name"),
+        ("gs://Bucket", "It has 3 to 222 characters: lower-case letters, digits, hyphens, unders"),
+        ("s3://bucket//x", "the prefix has an empty part"),
         ("s3://bucket/a/../b", "a character that is not allowed"),
         ("s3://bucket/a b", "a character that is not allowed"),
         (f"s3://bucket/%20{CANARY}", "Use letters, digits and"),
@@ -77,7 +82,19 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ("s3a://bucket/x", "s3a:// is not supported. Write s3://bucket/prefix."),
         ("abfss://c@a.dfs.core.windows.net/x", "the account in AZURE_STORAGE_ACCOUNT_NAME"),
         ("hdfs://host/x", "hdfs:// is not supported. Write s3://bucket/prefix, az://"),
+        ("memory:", "memory: is not supported"),
+        ("http:", "http: is not supported"),
+        ("a:b", "write a relative path with a colon as ./a:b."),
         (f"https://u:{CANARY}@s3.amazonaws.com/b", "AWS_ENDPOINT_URL or the settings"),
+        ("", "tier: the path is empty: ''"),
+        (" \t\n", "the path is empty: ' "),
+        ("file://[host/x", "this is not a valid URI"),
+        ("file://host/x", "absolute path on this machine. Write file:///path/to/tier."),
+        ("file:x", "absolute path on this machine"),
+        ("file:", "absolute path on this machine"),
+        ("file:///x?a=b", "file:///x: a file URI has no query and no fragment"),
+        ("file:/x#a", "file:/x: a file URI has no query and no fragment"),
+        ("file:///x%00", "a path cannot hold a zero byte"),
     ],
 )
 def test_other_texts_are_refused_without_secrets(text: str, message: str) -> None:
@@ -88,7 +105,7 @@ def test_other_texts_are_refused_without_secrets(text: str, message: str) -> Non
     assert caught.value.where.startswith(("tier", text.partition(":")[0]))
 
 
-def test_a_store_is_opened_without_asking_for_it(tmp_path: Path) -> None:
+def test_opening_a_store_sends_no_request(tmp_path: Path) -> None:
     options = StoreOptions()
     folder = open_store(location_of(str(tmp_path), of="tier"), options)
     assert folder == LocalStore(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
+from tests.storage.emulators import new_bucket, new_name
 from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.tiers.bucket_store import BucketStore
@@ -51,7 +51,7 @@ class InABucket(LocalLayout):
         return LocalTieredStorage(other)
 
     def test_without_segment_and_catalog_it_is_no_tier(self) -> None:
-        with pytest.raises(BadSettings, match="in it, nor anything else") as caught:
+        with pytest.raises(BadSettings, match="in it, nor any other folder") as caught:
             self.tier.check()
         assert caught.value.where == self.store.uri("")
         assert "create an empty object kafka-tiered-storage/ in it" in caught.value.remedy
@@ -76,10 +76,8 @@ class TestInMemory(InABucket):
 
 class TestOnS3(InABucket):
     @pytest.fixture(autouse=True)
-    def _on_s3(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
-        bucket, options = new_bucket(moto()), StoreOptions(endpoint=moto(), retries=1)
+    def _on_s3(self, s3_endpoint: str) -> None:
+        bucket, options = new_bucket(s3_endpoint), StoreOptions(endpoint=s3_endpoint, retries=1)
         self.store = BucketStore("s3", bucket, "a/tier", options)
         self.tier = open_tier(f"s3://{bucket}/a/tier", options)
 
@@ -89,7 +87,7 @@ class TestOnS3(InABucket):
         self.tier.check()
         assert self.tier.partitions() == ()
 
-    def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
+    def test_a_missing_bucket_is_not_an_empty_tier(self) -> None:
         gone = LocalTieredStorage(replace(self.store, bucket=new_name()))
         for use in (gone.check, gone.partitions, lambda: gone.listing(KEY)):
             with pytest.raises(UnreadableObject, match="the bucket does not exist"):

@@ -1,4 +1,4 @@
-"""What an exception of a client becomes; tests with a store that fails are beside this file."""
+"""What an exception of a client becomes; `test_bucket_faults` has a store that fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_error_without_an_answer_names_no_status() -> None:
     assert said(error) == "cannot read this: the store refuses the request"
 
 
-def test_an_error_that_is_no_clients_passes() -> None:
+def test_an_error_of_another_library_passes() -> None:
     with pytest.raises(ZeroDivisionError), translated("s3://bucket", "read"):
         raise ZeroDivisionError
 

@@ -29,12 +29,6 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.fixture
-def identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.mark.parametrize(
     ("scheme", "environment", "expected"),
     [
@@ -77,7 +71,7 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gs", {"GOOGLE_BASE_URL": "http://a"}, StoreOptions(endpoint="http://a")),
     ],
 )
-def test_missing_options_are_as_the_environment_says(
+def test_missing_options_come_from_the_environment(
     scheme: str, environment: dict[str, str], expected: StoreOptions
 ) -> None:
     assert StoreOptions().completed(scheme, environment) == expected
@@ -90,10 +84,10 @@ def test_missing_options_are_as_the_environment_says(
 @pytest.mark.parametrize(
     ("endpoint", "message"),
     [
-        ("host:9000", "the endpoint is no URL"),
-        ("ftp://host", "the endpoint is no URL"),
-        ("https://", "the endpoint is no URL"),
-        ("https://host:99999999", "the endpoint is no URL"),
+        ("host:9000", "the endpoint is not a URL"),
+        ("ftp://host", "the endpoint is not a URL"),
+        ("https://", "the endpoint is not a URL"),
+        ("https://host:99999999", "the endpoint is not a URL"),
         (f"https://AKIA:{SECRET}@host", "a user, a query or a fragment"),
         (f"https://host?sig={SECRET}", "a user, a query or a fragment"),
     ],

@@ -1,4 +1,4 @@
-"""The layout of a tier: as an option names it, else as the objects tell."""
+"""The layout of a tier: as an option names it, else as the objects show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket
+from tests.storage.emulators import moto, new_bucket
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.layout_options import AS_FOUND, KeyFile, Layout, LayoutOptions
@@ -53,11 +53,7 @@ class _Bucket(Place):
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
+def place(request: pytest.FixtureRequest, tmp_path: Path, identity: None) -> Place:
     return _Folder(tmp_path) if request.param == "folder" else _Bucket()
 
 
@@ -68,7 +64,7 @@ def found(place: Place, options: LayoutOptions = AS_FOUND) -> str:
 
 
 @pytest.mark.parametrize(("key", "layout"), [(LOCAL, "local"), (AIVEN, "aiven")])
-def test_the_objects_tell_the_layout(place: Place, key: str, layout: str) -> None:
+def test_the_objects_show_the_layout(place: Place, key: str, layout: str) -> None:
     place.put(key, "other/x", "_tierfold/x", "x-without-an-id/0/x")
     assert found(place) == layout
     known = with_layout(place.uri, place.options, AS_FOUND)
@@ -88,7 +84,7 @@ def test_both_layouts_need_a_choice(place: Place) -> None:
         assert found(place, LayoutOptions(layout=layout)) == layout.value
 
 
-def test_neither_layout_is_said_as_of_old(place: Place) -> None:
+def test_a_place_with_neither_layout_is_no_tier(place: Place) -> None:
     place.put("things/x")
     with pytest.raises(BadSettings, match="no folder kafka-tiered-storage in it, but things"):
         found(place)
@@ -126,7 +122,7 @@ def test_a_key_prefix_that_no_store_can_hold_is_refused(tmp_path: Path, prefix: 
 
 def test_key_ids_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
     files = (KeyFile(key_id="k", path="/a"), KeyFile(key_id="k", path="/b"))
-    with pytest.raises(BadSettings, match="the key id 'k' is empty, has a colon, or is there twic"):
+    with pytest.raises(BadSettings, match="the key id 'k' is empty, has a colon, or is given"):
         open_tier(str(tmp_path), layout_options=LayoutOptions(key_files=files))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, new_bucket, versitygw
+from tests.storage.emulators import new_bucket, versitygw
 from tests.storage.object_store_contract import MIB, RealStoreContract
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.store_options import StoreOptions
@@ -12,13 +12,12 @@ from tierfold.storage.tiers.store_options import StoreOptions
 PART = 5 * MIB
 
 
+@pytest.mark.usefixtures("identity")
 class TestVersitygw(RealStoreContract):
     unfinished_bytes = PART
 
     @pytest.fixture(autouse=True)
-    def _on_s3(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
+    def _on_s3(self) -> None:
         endpoint = versitygw()
         options = StoreOptions(endpoint=endpoint, part_bytes=PART, retries=2)
         self.store = BucketStore("s3", new_bucket(endpoint), "a/prefix", options)

@@ -162,7 +162,7 @@ def test_the_metadata_of_a_manifest_describes_the_segment(tier: AivenTier) -> No
     }
 
 
-def test_options_decide_what_they_name(tmp_path: Path) -> None:
+def test_given_options_override_the_sources(tmp_path: Path) -> None:
     tier = a_tier("plain", tmp_path)
     opened = as_found(
         tier,
@@ -179,7 +179,7 @@ def test_options_decide_what_they_name(tmp_path: Path) -> None:
     assert manifest.encryption.wrapped_key.startswith("key-1:")
 
 
-def test_the_encoded_chunks_of_large_ones_are_smaller(tmp_path: Path) -> None:
+def test_encoded_chunks_are_never_larger_than_what_is_held(tmp_path: Path) -> None:
     tier = a_tier("both", tmp_path)
     large = replace(tier, options=replace(tier.options, chunk_bytes=2**30 - 1))
     segments = uploaded(large)
@@ -256,6 +256,18 @@ def test_every_object_of_a_live_segment_is_required(tier: AivenTier, suffix: Suf
     tier.store.delete(tier.names.object_key(address_of(KEY, segments[0]), suffix))
     (found,) = classify(tier.listing(KEY), a_state(segments)).corruptions
     assert found.endswith(f"lacks .{suffix.value}")
+
+
+def test_a_wrong_index_is_named_as_the_tier_names_it(tmp_path: Path) -> None:
+    tier = a_tier("plain", tmp_path)
+    first, _ = uploaded(tier)
+    address = address_of(KEY, first)
+    stored = bytearray(tier.store.read(tier.names.object_key(address, Suffix.INDEXES)).tobytes())
+    stored[7] ^= 1  # The position of the first entry of the offset index.
+    rewrite_object(tier, first, Suffix.INDEXES, bytes(stored))
+    found = read_and_check(as_found(tier), a_check_order(first, is_last=False)).checked
+    (corruption,) = found.corruptions
+    assert corruption.startswith(f"{tier.uri(address, Part.OFFSET_INDEX)}: 1 of ")
 
 
 def left_behind(
@@ -373,10 +385,12 @@ def test_what_is_stored_wrongly_is_found_before_a_commit(
 
 
 @pytest.fixture(autouse=True)
-def _no_plain_text(tier: AivenTier) -> Iterator[None]:
+def _no_plain_text(request: pytest.FixtureRequest) -> Iterator[None]:
     """No object of an encrypted tier holds the value of a record."""
+    # Not a parameter: a test that makes its own tier would run once for each variant.
+    tier = request.getfixturevalue("tier") if "tier" in request.fixturenames else None
     yield
-    if not tier.options.is_encrypted:
+    if tier is None or not tier.options.is_encrypted:
         return
     for entry in tier.store.list(tier.names.partition_folder(KEY)):
         assert b"1" * 50 not in tier.store.read(entry.key).tobytes()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.emulators import IDENTITY, moto, new_bucket, new_name
+from tests.storage.emulators import new_bucket, new_name
 from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
@@ -104,7 +104,7 @@ class InABucket(AivenLayout):
         return AivenTier(other, self.layout)
 
     def test_without_segment_and_catalog_it_is_no_tier(self) -> None:
-        with pytest.raises(BadSettings, match="in it, nor anything else") as caught:
+        with pytest.raises(BadSettings, match="in it, nor any other folder") as caught:
             self.tier.check()
         assert "as TIER, and their key.prefix only with --key-prefix" in caught.value.remedy
         top = self.prefix.rpartition("/")[0]
@@ -154,10 +154,8 @@ class TestBothOnS3(InABucket):
     is_compressed = is_encrypted = True
 
     @pytest.fixture(autouse=True)
-    def _on_s3(self, monkeypatch: pytest.MonkeyPatch, _layout: None) -> None:
-        for name, value in IDENTITY.items():
-            monkeypatch.setenv(name, value)
-        bucket, options = new_bucket(moto()), StoreOptions(endpoint=moto(), retries=1)
+    def _on_s3(self, s3_endpoint: str, _layout: None) -> None:
+        bucket, options = new_bucket(s3_endpoint), StoreOptions(endpoint=s3_endpoint, retries=1)
         self.store = BucketStore("s3", bucket, "a/tier", options)
         self.tier = open_tier(f"s3://{bucket}/a/tier", options, self.layout)
 
@@ -176,7 +174,7 @@ class TestBothOnS3(InABucket):
             self.tier.delete_upload(upload.object_key)
         assert self.tier.incomplete_uploads([KEY])[KEY] == ()
 
-    def test_a_bucket_that_is_missing_is_no_empty_tier(self) -> None:
+    def test_a_missing_bucket_is_not_an_empty_tier(self) -> None:
         gone = AivenTier(replace(self.store, bucket=new_name()), self.layout)
         for use in (gone.check, gone.partitions, lambda: gone.listing(KEY)):
             with pytest.raises(UnreadableObject, match="the bucket does not exist"):

@@ -116,13 +116,13 @@ WRONG_FILES = {
     "under a password": (pem_of(rsa_key(), b"SECRET"), "encrypted under a password"),
     "not RSA": (pem_of(ec.generate_private_key(ec.SECP256R1())), "the key is not RSA"),
     "too short": (pem_of(rsa.generate_private_key(65537, 1024)), "has 1024 bits, not 2048 to"),
-    "no JSON": (b"{SECRET", "it is no JSON"),
+    "no JSON": (b"{SECRET", "it is not valid JSON"),
     "other JSON": (b'{"kty":"oct","k":"SECRET"}', "not RSA"),
     "no number": (b'{"kty":"RSA","n":"AQAB","e":7}', "no number `e`"),
     "no base64": (b'{"kty":"RSA","n":"AQAB","e":"?"}', "no number `e`"),
-    "no key": (jwk(is_private=False).replace(b'"e": "AQAB"', b'"e": "AA"'), "no RSA key"),
+    "no key": (jwk(is_private=False).replace(b'"e": "AQAB"', b'"e": "AA"'), "not form an RSA key"),
     "a short modulus": (b'{"kty":"RSA","n":"AQAB","e":"AQAB"}', "has 17 bits, not 2048 to"),
-    "deep JSON": (b'{"a":' + b"[" * 60_000, "it is no JSON"),
+    "deep JSON": (b'{"a":' + b"[" * 60_000, "it is not valid JSON"),
     "odd base64": (b'{"kty":"RSA","n":"AQAB","e":"A"}', "no number `e`"),
     "many bits": (b'{"kty":"RSA","e":"AQAB","n":"' + b"_" * 4_002 + b'"}', "bits, not 2048 to"),
     "half private": (jwk().replace(b'"p"', b'"P"'), "no number `p`"),
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert caught.value.where == str(path)
 
 
-def test_what_never_ends_or_never_begins_is_not_read(tmp_path: Path) -> None:
+def test_a_device_or_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/zero", str(tmp_path / "pipe")):
         with pytest.raises(BadSettings, match="it is a device or a pipe, not a file") as caught:
@@ -171,7 +171,7 @@ def test_all_spellings_of_a_key_are_one_key() -> None:
 
 @pytest.mark.parametrize("ids", [("",), ("a:b",), ("a", "a")])
 def test_ids_that_cannot_be_told_apart_are_refused(ids: tuple[str, ...]) -> None:
-    with pytest.raises(BadSettings, match="is empty, has a colon, or is there twice"):
+    with pytest.raises(BadSettings, match="is empty, has a colon, or is given twice"):
         check_key_files([KeyFile(key_id=key_id, path="x") for key_id in ids])
 
 

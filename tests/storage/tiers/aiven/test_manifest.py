@@ -114,7 +114,7 @@ def test_a_variable_chunk_index_is_as_the_plugin_writes_it() -> None:
 
 
 @given(order=st.permutations(list(json.loads(FIXED))))
-def test_order_and_white_space_are_free(order: list[str]) -> None:
+def test_fields_may_have_any_order_and_white_space(order: list[str]) -> None:
     fields = json.loads(FIXED)
     shuffled = json.dumps({name: fields[name] for name in order}, indent=1)
     assert read_manifest(shuffled.encode(), "here") == ENCRYPTED
@@ -192,8 +192,8 @@ def variable(text: object, log_bytes: int = 250) -> Callable[[dict[str, Any]], N
 
 
 WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
-    (changed("version", to="2"), 'its version is "2", known is'),
-    (changed("version", to=1), "its version is 1, known is '1'"),
+    (changed("version", to="2"), 'its version is "2", and only'),
+    (changed("version", to=1), "its version is 1, and only '1' is known"),
     (without("version"), "its version is null"),
     (changed("more", to=1), "it has an unknown field 'more'"),
     (changed("chunkIndex", "more", to=1), "chunkIndex has an unknown field 'more'"),
@@ -203,34 +203,34 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (changed("compression", to="false"), "compression is neither true nor false"),
     (without("chunkIndex"), "it lacks the field 'chunkIndex'"),
     (without("segmentIndexes", "transaction"), "segmentIndexes lacks the field 'transaction'"),
-    (changed("segmentIndexes", "offset", to=None), "offset is no JSON object"),
-    (changed("segmentIndexes", "offset", "size", to=0), "timestamp is at byte 36, where byte 0"),
-    (changed("segmentIndexes", "timestamp", "position", to=30), "timestamp is at byte 30, where"),
+    (changed("segmentIndexes", "offset", to=None), "offset is not a JSON object"),
+    (changed("segmentIndexes", "offset", "size", to=0), "timestamp is at byte 36, but byte 0"),
+    (changed("segmentIndexes", "timestamp", "position", to=30), "timestamp is at byte 30, but"),
     (changed("segmentIndexes", "producerSnapshot", "position", to=0), "producerSnapshot is at"),
     (changed("segmentIndexes", "transaction", to={"position": 0, "size": 112}), "transaction is"),
-    (changed("segmentIndexes", to=[]), "segmentIndexes is no JSON object"),
+    (changed("segmentIndexes", to=[]), "segmentIndexes is not a JSON object"),
     (changed("chunkIndex", "type", to="other"), 'the type of chunkIndex is "other"'),
     (changed("chunkIndex", "type", to=["fixed"]), "the type of chunkIndex is"),
     (changed("chunkIndex", to=7), "the type of chunkIndex is null"),
     (without("chunkIndex", "transformedChunkSize"), "chunkIndex lacks the field"),
-    (changed("chunkIndex", "originalChunkSize", to=0), "no whole number from 1 to 1073741823"),
-    (changed("chunkIndex", "originalChunkSize", to=2**30), "no whole number from 1 to"),
-    *((changed(*path, to=to), "no whole number") for path in NUMBERS
+    (changed("chunkIndex", "originalChunkSize", to=0), "not a whole number from 1 to 1073741823"),
+    (changed("chunkIndex", "originalChunkSize", to=2**30), "not a whole number from 1 to"),
+    *((changed(*path, to=to), "not a whole number") for path in NUMBERS
       for to in (-1, 2**31, 1.0, True, "1", None)),
-    (changed("chunkIndex", "transformedChunkSize", to=99), "991 stored bytes, where 1000 bytes in"),
+    (changed("chunkIndex", "transformedChunkSize", to=99), "991 stored bytes, but 1000 bytes in"),
     (changed("chunkIndex", "finalTransformedChunkSize", to=101), "1001 stored bytes"),
     (changed("encryption", to={"dataKey": "a:AAAA"}), "encryption lacks the field 'aad'"),
-    (changed("encryption", to={"dataKey": 1, "aad": ""}), "dataKey or aad is no text"),
-    (changed("encryption", to={"dataKey": "a:b", "aad": "?"}), "aad is no base64"),
-    (changed("encryption", to={"dataKey": "a:b", "aad": ""}), "1000 stored bytes, where"),
-    (variable(7), "transformedChunks is no text"),
-    (variable("?"), "transformedChunks cannot be decoded: it is no base64"),
+    (changed("encryption", to={"dataKey": 1, "aad": ""}), "dataKey or aad is not a string"),
+    (changed("encryption", to={"dataKey": "a:b", "aad": "?"}), "aad is not base64"),
+    (changed("encryption", to={"dataKey": "a:b", "aad": ""}), "1000 stored bytes, but"),
+    (variable(7), "transformedChunks is not a string"),
+    (variable("?"), "transformedChunks cannot be decoded: it is not base64"),
     (variable("AAAA"), "cannot be decoded: it cannot be decompressed"),
     (variable(packed(b"\0\0\0\0", more=b"x"), log_bytes=0), "it cannot be decompressed"),
     (variable(packed(b"")), "it has no count of chunks"),
     (variable(packed(b"\0\0\0\1" + bytes(5)), log_bytes=1), "1 chunks, and bytes that do not fit"),
     (variable(packed(b"\0\0\0\0\0"), log_bytes=0), "0 chunks in 5 bytes"),
-    (variable(packed(b"\xff\xff\xff\xff")), "it has -1 chunks, where the log has 3"),
+    (variable(packed(b"\xff\xff\xff\xff")), "it has -1 chunks, but the log has 3"),
     (variable(packed(b"\0\0\0\3\0\0\0\1")), "it ends within its header"),
     (variable(packed(b"\0\0\0\3\0\0\0\1\5" + bytes(14))), "in 5 bytes each"),
     (variable(packed(b"\0\0\0\3\0\0\0\1\0" + bytes(4))), "in 0 bytes each"),
@@ -241,9 +241,9 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (variable(packed(bytes(9), has_size=False)), "its frame claims -1 bytes"),
     (variable(packed(b"\0\0\0\1\0\0\0\1", b"x"), log_bytes=1), "it cannot be decompressed"),
     (changed("encryption", to={}), "encryption lacks the field 'aad'"),
-    (changed("encryption", to=False), "encryption is no JSON object"),
+    (changed("encryption", to=False), "encryption is not a JSON object"),
     (variable(packed(bytes(CODEC_BYTES_MAX + 1))), "its frame claims 10485761 bytes"),
-    (variable(encoded_sizes(np.array([10, 20]))), "it has 2 chunks, where the log has 3"),
+    (variable(encoded_sizes(np.array([10, 20]))), "it has 2 chunks, but the log has 3"),
 ]  # fmt: skip
 
 
@@ -264,11 +264,11 @@ def test_what_the_plugin_would_not_write_is_refused_with_one_sentence(
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "it is no JSON"),
-        (b"{", "it is no JSON"),
+        (b"", "it is not valid JSON"),
+        (b"{", "it is not valid JSON"),
         (b"[]", "its version is null"),
-        (b"\xff{}", "it is no JSON"),
-        (FIXED + b"x", "it is no JSON"),
+        (b"\xff{}", "it is not valid JSON"),
+        (FIXED + b"x", "it is not valid JSON"),
         (b'{"version":"1","version":"1"}', "a field twice"),
         (b"[" * 100_000, "too deeply nested"),
         (b'{"version":' + b"[" * 900 + b"]" * 900 + b"}", "its version is [[["),
@@ -285,7 +285,7 @@ def test_what_is_no_manifest_is_refused(raw: bytes, says: str) -> None:
 def test_an_encrypted_piece_is_not_smaller_than_what_encryption_adds() -> None:
     fields = json.loads(FIXED)
     fields["segmentIndexes"]["leaderEpoch"]["size"] = 27
-    with pytest.raises(CorruptLog, match="leaderEpoch is encrypted, and has 27 bytes"):
+    with pytest.raises(CorruptLog, match="leaderEpoch is encrypted, but has only 27 bytes"):
         read_manifest(json.dumps(fields).encode(), "here")
 
 
