@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
@@ -170,9 +170,9 @@ class StageExecutor(ABC, Generic[RowsT]):
         """Drop the result of `scan`."""
         self._scanned = None
 
+    @abstractmethod
     def answering(self) -> AbstractContextManager[None]:
         """Return a context that raises WorkersDied for the engine's own errors."""
-        return nullcontext()
 
     @abstractmethod
     def run(

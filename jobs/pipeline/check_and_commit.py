@@ -6,7 +6,7 @@ partition that fails it is not committed; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,7 +15,8 @@ from tierfold.compaction.commits.receipts import listing_violations, receipt_vio
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
-from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.round_execution import RoundResult
@@ -24,32 +25,23 @@ from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
-def check_and_commit(
-    rewritten: Sequence[RoundResult],
-    catalog: Catalog,
-    tier: RemoteTier,
-    clock: Callable[[], int],
-    seconds: StageSeconds,
-) -> list[RoundResult]:
-    """Check every round, and commit the valid ones together; return their results, in order.
-
-    `clock` returns the time of the commits in epoch milliseconds; `seconds` measures both stages.
-    """
-    with seconds.timed(TimedStage.CHECK), ThreadPoolExecutor(READERS) as pool:
-        failures = list(pool.map(lambda result: violation_of(result, tier) or None, rewritten))
+def check_and_commit(context: RunContext, rewritten: Sequence[RoundResult]) -> list[RoundResult]:
+    """Check every round, and commit the valid ones together; return their results, in order."""
+    with context.seconds.timed(TimedStage.CHECK), ThreadPoolExecutor(READERS) as pool:
+        failures = list(pool.map(lambda result: violation_of(result, context.tier), rewritten))
     proposed = [
         replace(
             result,
             failure=failure,
-            proposal=proposal_of(result.round, result.receipts, new_commit_id(), clock())
+            proposal=proposal_of(result.round, result.receipts, new_commit_id(), context.clock())
             if failure is None
             else None,
         )
         for result, failure in zip(rewritten, failures, strict=True)
     ]
-    with seconds.timed(TimedStage.COMMIT):
+    with context.seconds.timed(TimedStage.COMMIT):
         proposals = [one.proposal for one in proposed if one.proposal is not None]
-        outcomes = committed(catalog, proposals)
+        outcomes = committed(context.catalog, proposals)
     return [_ended(result, outcomes.get(result.round.key)) for result in proposed]
 
 
@@ -64,8 +56,8 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
     return [_ended(result, outcomes.get(result.round.key)) for result in results]
 
 
-def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str:
-    """Return why the round must not be committed; empty: it may be.
+def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str | None:
+    """Return why the round must not be committed; None: it may be.
 
     The receipts must be consistent, and the tier must hold the new objects as they were written.
     Lists the partition's folder once.
@@ -84,7 +76,7 @@ def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str:
             f" {'; '.join(violations)}. {REPORT_BUG}"
         )
     if not any(receipt.staged for receipt in rewritten.receipts):
-        return ""
+        return None
     try:
         violations = listing_violations(rewritten.receipts, tier.listing(rewritten.round.key))
     except TierfoldError as error:
@@ -95,7 +87,7 @@ def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str:
             f" nothing was committed: {'; '.join(violations)}."
             " Look for what else changes the tier, then run again."
         )
-    return ""
+    return None
 
 
 def _ended(result: RoundResult, outcome: Outcome | None) -> RoundResult:

@@ -1,6 +1,6 @@
 """Reads a partition of the tier and decides which segments belong to the log.
 
-    facts_of    reads the listing, and the ends and leader epochs of unknown segments
+    facts_of    classifies the listing, reads the ends and leader epochs of unknown segments
     view_from   compares overlaps, and returns the decision of `compaction.discovery`
 
 `aborted_in` and `last_stable_in` read what segments say about transactions.
@@ -27,13 +27,10 @@ from tierfold.storage.tiers.remote_tier import Listing
 
 
 def facts_of(
-    context: RunContext,
-    key: PartitionKey,
-    state: PartitionState | None,
-    listed: Listing | None = None,
+    context: RunContext, key: PartitionKey, state: PartitionState | None, listed: Listing
 ) -> PartitionFacts:
-    """Read all facts about a partition; raises TierfoldError. `listed`: its listing, if known."""
-    classified = classify(context.tier.listing(key) if listed is None else listed, state)
+    """Read all facts about a partition; raises TierfoldError. `listed`: its listing."""
+    classified = classify(listed, state)
     return PartitionFacts(
         key=key,
         state=state,
@@ -43,15 +40,9 @@ def facts_of(
 
 
 def viewed(
-    context: RunContext,
-    key: PartitionKey,
-    state: PartitionState | None,
-    listed: Listing | None = None,
+    context: RunContext, key: PartitionKey, state: PartitionState | None, listed: Listing
 ) -> PartitionView | Refusal:
-    """Return the partition's view from the tier and the catalog's row; raises TierfoldError.
-
-    `listed`: its listing, if known.
-    """
+    """Return the partition's view from its listing and the catalog's row; raises TierfoldError."""
     return view_from(context, facts_of(context, key, state, listed))
 
 

@@ -5,8 +5,6 @@ While all of them exist, they define the latest value of every key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tierfold.compaction.discovery.listing import keys_are_there
 from tierfold.compaction.discovery.view import PartitionView, first_break
 from tierfold.compaction.model.segments import Segment
@@ -19,8 +17,11 @@ def originals_of(view: PartitionView, listed: Listing) -> tuple[Segment, ...] | 
     `listed` is the partition's listing.
     """
     originals = _originals(view)
-    is_there = _whole_segments(listed)
-    gone = sum(not is_there(segment) for segment in originals)
+    by_id = {found.segment_id: found for found in listed}
+    gone = sum(
+        segment.segment_id not in by_id or not keys_are_there(segment, by_id[segment.segment_id])
+        for segment in originals
+    )
     if gone:
         return f"{gone} of {len(originals)} original segments are gone"
     is_whole = (
@@ -45,14 +46,3 @@ def _originals(view: PartitionView) -> list[Segment]:
         if not segment.written_by_run and segment.end_offset >= view.log_start_offset
     )
     return sorted(originals, key=lambda segment: segment.start_offset)
-
-
-def _whole_segments(listed: Listing) -> Callable[[Segment], bool]:
-    """Whether a segment has every object that is needed to read its keys."""
-    by_id = {found.segment_id: found for found in listed}
-
-    def is_there(segment: Segment) -> bool:
-        found = by_id.get(segment.segment_id)
-        return found is not None and keys_are_there(segment, found)
-
-    return is_there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -283,6 +284,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
         if receipt.result in STAYING
     )
+    results = Counter(receipt.result for receipt in result.receipts)
     counts = sum(
         (receipt.counts for receipt in result.receipts),
         Counts(malformed_versions=result.scan.malformed_versions),
@@ -290,10 +292,8 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     return replace(
         report,
         segments_out=len(result.receipts),
-        segments_read_once=sum(
-            receipt.result is GroupResult.NOT_READ for receipt in result.receipts
-        ),
-        segments_skipped=sum(receipt.result is GroupResult.SKIPPED for receipt in result.receipts),
+        segments_read_once=results[GroupResult.NOT_READ],
+        segments_skipped=results[GroupResult.SKIPPED],
         key_indexes=result.scan.probes,
         index_bytes_written=sum(receipt.index_bytes for receipt in written),
         bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),

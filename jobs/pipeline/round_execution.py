@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +37,6 @@ from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
 from tierfold.jobs.engines.rows import sentence_of
 from tierfold.jobs.engines.scan import ScanSummary, summed
 from tierfold.jobs.engines.stage_executor import StageExecutor
-
-RowsT = TypeVar("RowsT")
 
 _NOT_SCANNED = summed(())
 NO_TRANSACTIONS = TransactionStatus(discardable=np.empty(0, np.int64), listed=(), unindexed=())
@@ -71,7 +69,7 @@ class RoundResult:
 
 
 def executed(
-    executor: StageExecutor[RowsT], rounds: Sequence[Round], seconds: StageSeconds
+    executor: StageExecutor[Any], rounds: Sequence[Round], seconds: StageSeconds
 ) -> list[RoundResult]:
     """Scan, reduce and rewrite; return one result per round, in their order.
 
@@ -88,7 +86,7 @@ def executed(
         executor.release()
 
 
-def _scanned(executor: StageExecutor[RowsT], rounds: Sequence[Round]) -> list[RoundResult]:
+def _scanned(executor: StageExecutor[Any], rounds: Sequence[Round]) -> list[RoundResult]:
     """Stages 4 and 5."""
     found = executor.scan(rounds)
     return [_learned(work, found[work.index]) for work in rounds]
@@ -119,7 +117,7 @@ def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
 
 
 def _scanned_again(
-    executor: StageExecutor[RowsT], results: Sequence[RoundResult]
+    executor: StageExecutor[Any], results: Sequence[RoundResult]
 ) -> list[RoundResult]:
     """Scan rounds with unindexed aborts again, now with these aborts known."""
     doubtful = {one.round.index: one for one in results if one.failure is None and one.unindexed}
@@ -154,7 +152,7 @@ def _within_keyless_max(result: RoundResult) -> RoundResult:
     return replace(result, failure=f"{work.key}: {why}") if why else result
 
 
-def _rewritten(executor: StageExecutor[RowsT], results: Sequence[RoundResult]) -> list[RoundResult]:
+def _rewritten(executor: StageExecutor[Any], results: Sequence[RoundResult]) -> list[RoundResult]:
     """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
     results = [_without_unchanged(one) for one in results]
     wanted = {
@@ -222,7 +220,7 @@ def _without_unchanged(result: RoundResult) -> RoundResult:
 
 
 def _with_receipts(
-    executor: StageExecutor[RowsT],
+    executor: StageExecutor[Any],
     results: Sequence[RoundResult],
     wanted: Mapping[int, Sequence[GroupTask]],
 ) -> list[RoundResult]:

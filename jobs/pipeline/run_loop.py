@@ -209,9 +209,7 @@ def results_of(
                 )
             return
     else:
-        yield from check_and_commit(
-            rewritten, context.catalog, context.tier, context.clock, context.seconds
-        )
+        yield from check_and_commit(context, rewritten)
         return
     middle = len(rounds) // 2
     yield from results_of(executor, rounds[:middle], context)

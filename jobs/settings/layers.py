@@ -38,8 +38,12 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,249}")
 _QUOTED: Final = re.compile(r"""(['"]).{3,}\1""")
 """Text that tomllib quotes from a file, longer than a character or two of its grammar."""
 
-_TYPES: Final = {bool: "true or false", dict: "a table", list: "a list", int: "a number"} | {
-    str: "a text"
+_TYPES: Final = {
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+    int: "a number",
+    str: "a text",
 }
 
 

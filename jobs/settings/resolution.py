@@ -199,8 +199,9 @@ def _refuse_violations(layer: Layer, topics: str) -> None:
 def _json_value(value: object) -> int | str | None:
     if value is None or value == LONG_MAX:
         return None
-    is_exact = isinstance(value, int) and abs(value) <= JSON_INTEGER_MAX
-    return value if isinstance(value, int) and is_exact else _text(value)
+    if isinstance(value, int) and abs(value) <= JSON_INTEGER_MAX:
+        return value
+    return _text(value)
 
 
 def _text(value: object) -> str:

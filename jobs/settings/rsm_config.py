@@ -176,9 +176,8 @@ def _flag(text: str) -> bool:
 
 def _chunk_bytes(text: str) -> int | None:
     digits = text.removeprefix("+")
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 10:
-        raise ValueError(f"a number of bytes from 1 to {CHUNK_BYTES_MAX}")
-    if not 1 <= int(digits) <= CHUNK_BYTES_MAX:
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 10
+    if not is_number or not 1 <= int(digits) <= CHUNK_BYTES_MAX:
         raise ValueError(f"a number of bytes from 1 to {CHUNK_BYTES_MAX}")
     return int(digits)
 

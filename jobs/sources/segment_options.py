@@ -234,20 +234,20 @@ def request_of(options: Mapping[str, str]) -> Request:
 
 def layout_as_options(layout: LayoutOptions) -> dict[str, str]:
     """Return the options with which the format reads a tier of this layout."""
+    if layout.layout is not Layout.AIVEN:
+        return {"layout": Layout.LOCAL}
     keys = ",".join(f"{file.key_id}={file.path}" for file in layout.key_files)
-    options = {"layout": layout.layout or "", "key.prefix": layout.key_prefix}
-    found = {name: text for name, text in (options | {"encryption.key": keys}).items() if text}
-    return found if layout.layout is Layout.AIVEN else {"layout": Layout.LOCAL}
+    options = {"layout": Layout.AIVEN, "key.prefix": layout.key_prefix, "encryption.key": keys}
+    return {name: text for name, text in options.items() if text}
 
 
 def store_as_options(store: StoreOptions) -> dict[str, str]:
     """Return the options with which the format opens a store with these options."""
-    found = {
-        f"store.{name}": getattr(store, field)
+    return {
+        f"store.{name}": str(getattr(store, field))
         for name, (field, _) in STORE_OPTIONS.items()
         if getattr(store, field) != getattr(ENVIRONMENT, field)
     }
-    return {name: str(value) for name, value in found.items()}
 
 
 def schema_of(columns: tuple[str, ...]) -> StructType:

@@ -31,8 +31,9 @@ def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
 
 def view_of(tier: Path) -> PartitionView:
     """Return what a run finds of orders-0."""
-    catalog = catalog_of(tier)
-    view = viewed(run_context(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
+    context = run_context(str(tier))
+    row = context.catalog.read([ORDERS]).get(ORDERS)
+    view = viewed(context, ORDERS, row, context.tier.listing(ORDERS))
     assert isinstance(view, PartitionView), view
     return view
 

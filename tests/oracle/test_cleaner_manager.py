@@ -68,7 +68,7 @@ def subject(
     to_remote(source, folder, seed)
     context = run_context(str(folder), None, TS_START_MS)
     (known,) = known_partitions(context, Scope())
-    view = viewed(context, known.key, None)
+    view = viewed(context, known.key, None, known.listed)
     assert isinstance(view, PartitionView)
     producers = read_snapshot(context.tier, known.key, view.segments[-1])
     return Subject(

@@ -127,7 +127,7 @@ def _carried_out(log: Log, work: Round) -> Pass:
     if errors:
         assert done.failure is not None
         raise errors[0]
-    assert violation_of(done, log.tier) == ""
+    assert violation_of(done, log.tier) is None
     indexed = set(work.aborted)
     unindexed = tuple(entry for entry in done.round.aborted if entry not in indexed)
     assert len(unindexed) == done.unindexed

@@ -40,13 +40,7 @@ class Staged:
     rewritten: list[RoundResult]
 
     def check_and_commit(self) -> dict[str, RoundResult]:
-        results = check_and_commit(
-            self.rewritten,
-            self.context.catalog,
-            self.context.tier,
-            self.context.clock,
-            self.context.seconds,
-        )
+        results = check_and_commit(self.context, self.rewritten)
         assert [result.round for result in results] == [kept.round for kept in self.rewritten]
         return {result.round.key.topic: result for result in results}
 
@@ -106,13 +100,7 @@ def test_a_round_with_an_object_that_has_changed_is_not_committed(
 def test_a_commit_has_the_time_of_its_write_not_of_the_runs_start(staged: Staged) -> None:
     # The grace period of retired segments starts then: a run may take longer than that.
     hours_later_ms = staged.context.now_ms + 30 * 3_600_000
-    check_and_commit(
-        staged.rewritten,
-        staged.context.catalog,
-        staged.context.tier,
-        lambda: hours_later_ms,
-        staged.context.seconds,
-    )
+    check_and_commit(replace(staged.context, clock=lambda: hours_later_ms), staged.rewritten)
     for row in staged.context.catalog.read().values():
         assert row.committed_at_ms == hours_later_ms
         assert {entry.retired_at_ms for entry in row.retired} == {hours_later_ms}
@@ -122,9 +110,7 @@ def test_a_round_whose_folder_cannot_be_listed_is_not_committed(staged: Staged) 
     error = UnreadableObject("no permission", where="the folder", remedy="Allow it.")
     tier = LocalTieredStorage(ScriptedStore(staged.tier, Script(fails("list", error))))
     before = staged.context.catalog.read()
-    results = check_and_commit(
-        staged.rewritten, staged.context.catalog, tier, staged.context.clock, staged.context.seconds
-    )
+    results = check_and_commit(replace(staged.context, tier=tier), staged.rewritten)
     assert all("no permission" in (result.failure or "") for result in results)
     assert staged.context.catalog.read() == before
 
@@ -142,9 +128,7 @@ def test_if_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
     rounds = [unchanged(partition) for partition in staged.rewritten]
     store = ScriptedStore(staged.tier)
     tier = LocalTieredStorage(store)
-    results = check_and_commit(
-        rounds, staged.context.catalog, tier, staged.context.clock, staged.context.seconds
-    )
+    results = check_and_commit(replace(staged.context, tier=tier), rounds)
     assert all(isinstance(result.outcome, Committed) for result in results)
     assert not store.script.of("list")
 
@@ -171,9 +155,7 @@ def test_failed_rounds_are_passed_on_without_the_catalog(staged: Staged) -> None
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
     catalog = ScriptedCatalog(staged.context.catalog_uri, Script(fails("commit")))
-    results = check_and_commit(
-        staged.rewritten, catalog, staged.context.tier, staged.context.clock, staged.context.seconds
-    )
+    results = check_and_commit(replace(staged.context, catalog=catalog), staged.rewritten)
     for result in results:
         assert result.proposal is not None
         assert result.outcome == Unknown(
@@ -187,9 +169,8 @@ def test_the_row_resolves_a_lost_answer(staged: Staged, is_written: bool) -> Non
     script = Script(fails("commit", is_done=is_written))
     catalog = ScriptedCatalog(staged.context.catalog_uri, script)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
-    orders, payments = check_and_commit(
-        staged.rewritten, catalog, staged.context.tier, staged.context.clock, staged.context.seconds
-    )
+    scripted = replace(staged.context, catalog=catalog)
+    orders, payments = check_and_commit(scripted, staged.rewritten)
     assert isinstance(orders.outcome, Unknown)
     found, failed = read_back([orders, payments], staged.context.catalog)
     assert failed == payments
@@ -204,8 +185,6 @@ def test_the_row_resolves_a_lost_answer(staged: Staged, is_written: bool) -> Non
 def test_unreadable_rows_resolve_nothing(staged: Staged) -> None:
     script = Script(fails("commit", is_done=True), fails("resolve"))
     catalog = ScriptedCatalog(staged.context.catalog_uri, script)
-    results = check_and_commit(
-        staged.rewritten, catalog, staged.context.tier, staged.context.clock, staged.context.seconds
-    )
+    results = check_and_commit(replace(staged.context, catalog=catalog), staged.rewritten)
     assert all(isinstance(result.outcome, Unknown) for result in results)
     assert read_back(results, catalog) == results
