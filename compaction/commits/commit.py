@@ -241,10 +241,10 @@ def _found(need: Requirement, state: PartitionState) -> str:
         case CommitIs(commit_id=commit_id):
             return "" if state.commit_id == commit_id else f"commit {state.commit_id or 'none'}"
         case SegmentsAreLive(ids=ids):
-            gone = sorted(set(ids) - {segment.segment_id for segment in state.segments})
+            gone = sorted(set(ids) - state.live_ids)
             return f"no longer live: {', '.join(gone)}" if gone else ""
         case SegmentsAreRetired(ids=ids):
-            gone = sorted(set(ids) - {entry.segment.segment_id for entry in state.whole_retired})
+            gone = sorted(set(ids) - (state.retired_ids - state.marked_ids))
             return f"not retired, or being deleted: {', '.join(gone)}" if gone else ""
         case _:
             assert_never(need)
@@ -282,9 +282,7 @@ def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
         if isinstance(update, AddSegments)
         for segment in update.segments
     }
-    known = {segment.segment_id for segment in state.segments}
-    known |= {gone.segment.segment_id for gone in state.retired}
-    return bool(added) and added <= known
+    return bool(added) and added <= state.live_ids | state.retired_ids
 
 
 def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:

@@ -275,9 +275,7 @@ def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[st
 
     Live segments are never deleted, and retired ones only once the row marks them.
     """
-    live = {segment.segment_id for segment in row.segments}
-    retired = {entry.segment.segment_id for entry in row.retired}
-    marked = retired - {entry.segment.segment_id for entry in row.whole_retired}
+    live, retired = row.live_ids, row.retired_ids
     orphans = {orphan.segment_id for orphan in (*deletion.orphans, *deletion.set_apart)}
     to_be_marked = set(deletion.marked_ids)
     return (
@@ -285,7 +283,7 @@ def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[st
         *(f"segment {name} is retired, not an orphan" for name in sorted(orphans & retired)),
         *(
             f"segment {name} is not marked as being deleted"
-            for name in sorted(to_be_marked - marked - live)
+            for name in sorted(to_be_marked - row.marked_ids - live)
         ),
     )
 

@@ -193,5 +193,5 @@ def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
 
 def new_ids(view: PartitionView) -> tuple[str, ...]:
     """The live segments that the catalog's row does not name yet."""
-    named = () if view.state is None else {segment.segment_id for segment in view.state.segments}
+    named = () if view.state is None else view.state.live_ids
     return tuple(s.segment_id for s in view.segments if s.segment_id not in named)

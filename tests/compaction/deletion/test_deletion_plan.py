@@ -369,7 +369,7 @@ def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Ru
     vacuumed = deletion(view, rules, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(vacuumed))
     assert view.state is not None
-    live = {segment.segment_id for segment in view.state.segments}
+    live = view.state.live_ids
     assert expired <= live | set(new_ids(view))
     assert not (starting | going | orphans) & live
     apart = {segment.segment_id for segment in vacuumed.set_apart}
@@ -394,7 +394,6 @@ def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Ru
         before, after = after, applied(proposal, after)
         ensure(before, after)
         assert number or deletion_violations(vacuumed, after) == ()
-    live_after = {segment.segment_id for segment in after.segments}
-    assert live_after == (live | set(new_ids(view))) - expired
-    assert not (starting | going) & {entry.segment.segment_id for entry in after.retired}
-    assert expired <= {entry.segment.segment_id for entry in after.whole_retired}
+    assert after.live_ids == (live | set(new_ids(view))) - expired
+    assert not (starting | going) & after.retired_ids
+    assert expired <= after.retired_ids - after.marked_ids
