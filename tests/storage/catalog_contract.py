@@ -83,6 +83,16 @@ def claim(catalog: Catalog, state: PartitionState, run: str) -> Claim:
     return catalog.claim([state], run, at_ms=1)[state.key]
 
 
+def claims(catalog: Catalog, count: int, key: PartitionKey = KEY) -> list[PartitionState]:
+    """The rows of `count` claims of a partition, each of which supersedes the one before."""
+    rows: list[PartitionState] = []
+    for number in range(count):
+        found = claim(catalog, catalog.read([key]).get(key) or fresh(key), f"run-{number}")
+        assert isinstance(found.outcome, Committed)
+        rows.append(found.state)
+    return rows
+
+
 def swap(state: PartitionState, name: str, **fields: Any) -> CommitProposal:
     """A proposal that makes one segment, called `name`, of all live ones."""
     ids = tuple(segment.segment_id for segment in state.segments)
