@@ -164,6 +164,7 @@ def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
         (((3, 8, 15),), False, False),
         (((NO_EPOCH, 8, 15),), False, False),
         (((2, 8, 10), (3, 11, 15)), False, True),
+        (((2, 8, 10), (4, 11, 15)), False, True),
         (((3, 8, 10), (4, 11, 15)), False, False),
         (((3, 8, 9), (4, 10, 15)), True, False),
         (((4, 8, 15),), True, False),

@@ -195,7 +195,6 @@ def test_without_a_row_a_partial_segment_is_refused(lacking: str) -> None:
 
 def test_without_a_row_the_log_starts_at_the_lineages_lowest_segment() -> None:
     assert view(None, upload(40, 50), upload(45, 60)).log_start_offset == 40
-    assert view(None).segments == ()
 
 
 # Beside a row.
@@ -207,6 +206,7 @@ def test_missing_data_is_reported_before_anything_else() -> None:
     seen = drafted(known)
     assert isinstance(seen, Refusal)
     assert seen.reason is RefusalReason.DATA_GONE
+    assert segment_id("live0") in seen.detail
 
 
 def test_epochs_beyond_the_live_end_are_not_kept() -> None:
@@ -269,8 +269,18 @@ def test_a_taken_segment_that_starts_below_the_log_start_has_no_note() -> None:
     row = a_row((8, 15), log_start_offset=8)
     seen = view(row, upload(6, 20))
     assert (spans(seen), seen.notes) == (["8-15", "16-20"], ())
-    seen = view(row, upload(6, 12))
-    assert "starts below the log start 8" in seen.notes[0]
+
+
+def test_a_late_head_is_kept_unless_a_segment_with_its_offsets_has_expired() -> None:
+    # If a tier is copied with its head last, only the head has its records.
+    row = a_row((5, 9), (10, 14))
+    for head in (upload(0, 4), upload(0, 11)):
+        seen = view(row, head)
+        assert (spans(seen), seen.orphans) == (["5-9", "10-14"], ())
+        assert "starts below the log start 5" in seen.notes[0]
+    # A dead run's output at the offsets of an expired segment.
+    expired = replace(row, retired=(retired(a_segment(0, 4)),))
+    assert starts(view(expired, upload(0, 4)).orphans) == [0]
 
 
 def test_the_proof_is_needed_for_every_cut() -> None:
