@@ -102,11 +102,12 @@ def a_producer(producer_id: int, open_from: int | None = None, **fields: Any) ->
     return replace(defaults, **fields)
 
 
-def retired(segment: Segment) -> RetiredSegment:
-    """`segment`, replaced by run `earlier` under epoch 1."""
-    return RetiredSegment(
+def retired(segment: Segment, **fields: Any) -> RetiredSegment:
+    """`segment`, replaced by run `earlier` under epoch 1 at time 5."""
+    defaults = RetiredSegment(
         segment=segment, retired_at_ms=5, retired_by_epoch=1, retired_by_run="earlier"
     )
+    return replace(defaults, **fields)
 
 
 def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:

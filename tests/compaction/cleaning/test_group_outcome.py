@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.compaction.builders import a_segment
+from tests.compaction.builders import a_segment, epochs
 from tierfold.compaction.cleaning.counts import KEPT, SUPERSEDED, Counts
 from tierfold.compaction.cleaning.group_outcome import (
     ClosingBatch,
@@ -23,7 +23,6 @@ from tierfold.compaction.cleaning.group_outcome import (
 )
 from tierfold.compaction.cleaning.record_retention import BatchRetention, Retention
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.planning.grouping import SegmentGroup
 
@@ -200,23 +199,19 @@ def test_when_a_group_gets_a_closing_batch(
 
 
 @pytest.mark.parametrize(
-    ("epochs", "epoch"),
+    ("last", "epoch"),
     [
         pytest.param([(3, 10)], 3, id="the only epoch of the last segment"),
         pytest.param([(3, 10), (6, 15)], 6, id="its newest epoch, not its first"),
         pytest.param([(6, 15), (3, 10)], 6, id="its newest epoch, wherever that is listed"),
     ],
 )
-def test_which_leader_epoch_a_closing_batch_has(epochs: list[tuple[int, int]], epoch: int) -> None:
+def test_which_leader_epoch_a_closing_batch_has(last: list[tuple[int, int]], epoch: int) -> None:
     # The first segment's epoch is higher than any: only the last segment counts.
     group = SegmentGroup(
         segments=(
-            a_segment(0, 9, leader_epochs=(LeaderEpoch(epoch=9, start_offset=0),)),
-            a_segment(
-                10,
-                19,
-                leader_epochs=tuple(LeaderEpoch(epoch=e, start_offset=o) for e, o in epochs),
-            ),
+            a_segment(0, 9, leader_epochs=epochs((9, 0))),
+            a_segment(10, 19, leader_epochs=epochs(*last)),
         )
     )
     found = closing_batch_of(group, 15, ends_in_batch=True)

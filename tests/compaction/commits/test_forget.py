@@ -39,7 +39,7 @@ from tierfold.compaction.discovery.unknown_segments import divergence, drafted, 
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
-from tierfold.compaction.model.segments import PartitionState, RetiredSegment, Segment
+from tierfold.compaction.model.segments import PartitionState, Segment
 
 NOW_MS: Final = 100 * DAY_MS
 
@@ -241,10 +241,6 @@ def test_without_a_row_the_claim_before_a_forget_found_nothing() -> None:
 # What `vacuum` keeps until then.
 
 
-def past_grace(segment: Segment) -> RetiredSegment:
-    return replace(retired(segment), retired_at_ms=NOW_MS - 2 * DAY_MS)
-
-
 @pytest.mark.parametrize("is_cut_off", [False, True])
 @pytest.mark.parametrize("is_ours_live", [False, True])
 def test_the_originals_stay_while_the_remedy_needs_them(
@@ -253,7 +249,9 @@ def test_the_originals_stay_while_the_remedy_needs_them(
     ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
     original, earlier = old(0, 99), replace(ours, segment_id=segment_id("earlier"))
     live, other = (ours, original) if is_ours_live else (original, ours)
-    state = row(live, retired=(past_grace(other), past_grace(earlier)))
+    retired_ms = NOW_MS - 2 * DAY_MS
+    past_grace = (retired(segment, retired_at_ms=retired_ms) for segment in (other, earlier))
+    state = row(live, retired=tuple(past_grace))
     found = facts(state, [new(60, 79)] if is_cut_off else [])
     refusal = divergence(found)
     view = seen(state) if refusal is None else row_view(found, refusal)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.compaction.builders import a_chain, a_segment, facts, retired, segment_id, unknown
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    epochs,
+    facts,
+    retired,
+    segment_id,
+    unknown,
+)
 from tests.compaction.elected import new, old, row
 from tierfold.compaction.commits.forget import NAMED, comparisons_with_live, in_the_way
 from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState, Segment
 
 
 def test_uploads_alone_are_no_obstacle() -> None:
@@ -142,7 +150,7 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
 
 def test_only_some_of_many_segments_are_named() -> None:
     chain = [
-        replace(segment, leader_epochs=(LeaderEpoch(epoch=3, start_offset=segment.start_offset),))
+        replace(segment, leader_epochs=epochs((3, segment.start_offset)))
         for segment in a_chain(*[10] * (NAMED + 2), written_by_run="a run")
     ]
     said = sentence(row(*chain))

@@ -32,7 +32,7 @@ def found(start: int, *, age_ms: int) -> ListedSegment:
 def gone(*, for_ms: int) -> RetiredSegment:
     """A segment that tierfold wrote, retired that long ago."""
     ours = replace(RETIRED, written_by_run="earlier")
-    return replace(retired(ours), retired_at_ms=NOW_MS - for_ms)
+    return retired(ours, retired_at_ms=NOW_MS - for_ms)
 
 
 def view(

@@ -36,7 +36,7 @@ NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
 
 def entry(writer: str, newest_ms: int = NEWEST_MS, at_ms: int = RETIRED_MS) -> RetiredSegment:
     segment = a_segment(0, 9, written_by_run=writer, max_timestamp_ms=newest_ms)
-    return replace(retired(segment), retired_at_ms=at_ms)
+    return retired(segment, retired_at_ms=at_ms)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.compaction.aged import NOW_MS as AGED_AT_MS
 from tests.compaction.aged import aged
-from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_view, cleaned_to
+from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_view, cleaned_to, epochs
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.plan import Compact, propose
 from tierfold.compaction.planning.plan_check import ViolationKind, violations
@@ -112,7 +112,7 @@ def test_a_source_that_was_replaced_meanwhile_is_caught_and_named() -> None:
     assert CHAIN[0].segment_id in found[0].detail
 
 
-OF_A_LOST_LEADER = (*LINEAGE, LeaderEpoch(epoch=1, start_offset=350))
+OF_A_LOST_LEADER = (*LINEAGE, *epochs((1, 350)))
 
 
 @pytest.mark.parametrize(

@@ -304,11 +304,11 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
         "retired.segment.segment_id is 'x/../../y'",
     ),
     "who retired it": (
-        replace(STATE, retired=(replace(retired(A_ROW), retired_by_run="/"),)),
+        replace(STATE, retired=(retired(A_ROW, retired_by_run="/"),)),
         "retired.retired_by_run is '/'",
     ),
     "under which epoch it was retired": (
-        replace(STATE, retired=(replace(retired(A_ROW), retired_by_epoch=-1),)),
+        replace(STATE, retired=(retired(A_ROW, retired_by_epoch=-1),)),
         "retired.retired_by_epoch is -1",
     ),
 }
