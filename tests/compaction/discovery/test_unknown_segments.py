@@ -85,15 +85,6 @@ def test_overlaps_that_disagree_refuse_the_partition(row: PartitionState | None)
     assert (seen.remedy == CATALOG_FIRST) is (row is None)
 
 
-def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
-    # A compacted segment overlaps its originals; without the catalog either could be wrong.
-    assert CATALOG_FIRST == (
-        "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
-        " back, or name it with --catalog. Only if it never has, move the segment that the"
-        " brokers do not list out of the tier."
-    )
-
-
 def test_a_superseded_upload_is_an_orphan_once_the_row_names_the_other() -> None:
     found = [upload(8, 30), upload(12, 20)]
     seen = view(ROW, *found)
