@@ -69,7 +69,7 @@ class IncompleteUpload:
     size_bytes: int
     modified_ms: int
     is_own: bool
-    """Whether tierfold began it; otherwise a broker may still be at it."""
+    """Whether tierfold began it; otherwise a broker may still be writing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

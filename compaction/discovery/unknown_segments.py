@@ -227,7 +227,7 @@ def _shared_end(row: PartitionState, history: History) -> int:
 
 
 def _needed(history: History, reached: int) -> tuple[str, ...]:
-    """Ids of segments that are apart, and alone have offsets of the history beyond `reached`."""
+    """Ids of segments set apart that alone have offsets of the history above `reached`."""
     found = ((inspected, shared_until(inspected, history.lineage)) for inspected in history.apart)
     return tuple(
         inspected.listed.segment_id
@@ -313,7 +313,7 @@ def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | 
 def _refused_without_row(
     facts: PartitionFacts, history: History, chain: Chain
 ) -> Refusal | None:
-    """A refusal if it is unknown, without a row, which history is right or what was lost."""
+    """A refusal if, without a row, it is unknown which history is right or what was lost."""
     if chain.waiting:
         return gap(chain.taken[-1], chain.waiting[0])
     consented = () if facts.state is None else facts.state.forgotten

@@ -42,8 +42,8 @@ from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 
 COMPETING_MAX: Final = 2_000_000
-"""Competing keys of a round for which indexes are consulted. More are rare, and nearly every
-segment has one of so many."""
+"""The maximum of competing keys for which a round consults indexes. More are rare, and then nearly
+every segment has one of them."""
 
 _TOMBSTONE: Final = np.uint64(1)
 
@@ -215,7 +215,7 @@ class RoundFacts:
 def may_change(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> bool:
     """Whether the segment may have to be rewritten although none of its records is superseded.
 
-    If in doubt, it may: the rewrite then finds out.
+    In doubt it may, and the rewrite finds out.
     """
     return any(_changes(facts, segment, of_round))
 

@@ -98,7 +98,7 @@ class DeltaLog:
         return LogBoundary(self.files)
 
     def exists(self) -> bool:
-        """Whether there is a commit or a checkpoint; perhaps it cannot be read."""
+        """Whether there is a commit or a checkpoint, readable or not."""
         return any(entry.key.endswith((".json", ".parquet")) for entry in self._entries())
 
     def read_tail(self) -> Tail:
@@ -242,7 +242,7 @@ class DeltaLog:
 def _oldest_needed(entries: tuple[ObjectEntry, ...], boundary: int, older_than_ms: int) -> int:
     """The newest checkpoint of a version that was current at that time, or before.
 
-    It is at least the boundary: a file below that was written too late, even a new one.
+    It is at least the boundary: a file below it was written too late, however new it is.
     """
     young = [
         version

@@ -33,7 +33,7 @@ Its default, 15, is less than the number of runs that may commit at the same tim
 """
 
 MEMORY_HOURS: Final = 30 * 24
-"""How long superseded rows can be read: by default Delta keeps its log as long."""
+"""How long superseded rows can be read: by default Delta keeps its log for that long."""
 
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 """How long checkpoints list superseded files. A file that they no longer list is never deleted, so
@@ -200,7 +200,7 @@ class DeltaFolder:
             return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
 
     def exists(self) -> bool:
-        """Whether the table was created; perhaps it cannot be read."""
+        """Whether the table exists, readable or not."""
         with translated_errors(self._uri):
             return self._log.exists()
 

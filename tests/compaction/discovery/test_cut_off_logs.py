@@ -76,7 +76,7 @@ def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionVi
 def test_the_view_of_a_diverged_partition_is_its_row_and_the_segments_of_no_history() -> None:
     #   row        0 ──────── 10   epochs 0, 3 from 2 on
     #   current         6 ─ 9      epoch 4 from 6 on: kept
-    #   of the row    3 ─ 5        of both: kept, for the new one has these offsets of nothing else
+    #   of the row    3 ─ 5        of both: kept, as the new history's only source of these offsets
     #   deposed      2 ─── 8       epoch 1: of neither
     lineage = epochs((0, 0), (3, 2))
     live = a_segment(0, 10, segment_id=segment_id("live0"), leader_epochs=lineage)

@@ -92,7 +92,7 @@ def test_asked_for_nothing_it_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("rest", range(1, REST_BYTES_MAX + 1))
-def test_one_byte_more_per_record_finds_a_foreign_key_256_times_less(rest: int) -> None:
+def test_one_byte_more_per_record_finds_a_foreign_key_256_times_less_often(rest: int) -> None:
     every = np.random.default_rng(5).integers(0, 2**56, 400_000, np.uint64) << np.uint64(8)
     own, foreign = every[:4096], every[4096:]
     index = key_index(entries_of(own, np.ones(len(own), np.int64)), rest)

@@ -75,7 +75,7 @@ class Held:
         self.descriptor = os.open(self.path, os.O_RDONLY)
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
-    def wait_for_somebody(self) -> None:
+    def wait_for_a_process(self) -> None:
         """Wait until a process is held; others then find a copy in the file's place."""
         while fcntl.fcntl(self.descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
             pause(5)
@@ -88,7 +88,7 @@ class Held:
         copy.replace(self.path)
 
     def let_in(self) -> None:
-        """Let the process open the file, several times; the log cut has not reached this file."""
+        """Let the process open the file again and again, as if the log were not cut yet."""
         self.put_copy()
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         os.close(self.descriptor)
@@ -107,7 +107,7 @@ def held_between_check_and_put(uri: str, meanwhile: Event) -> Catalog:
     held: list[Held] = []
 
     def others() -> None:
-        held[0].wait_for_somebody()
+        held[0].wait_for_a_process()
         meanwhile()
         held[0].let_in()
 

@@ -265,7 +265,7 @@ def test_forget_reports_a_store_that_fails(step: str, catalog: Path) -> None:
         forget({PARTITION: []})
 
 
-def test_forget_passes_by_a_folder_that_cannot_be_listed(catalog: Path) -> None:
+def test_forget_skips_a_folder_that_cannot_be_listed(catalog: Path) -> None:
     keys = (KEY, *OTHERS)
     for key in keys:
         put(KeyIndexes(LocalStore(catalog)), key=key)
