@@ -216,36 +216,23 @@ def proposed(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedRequirement:
-    """A requirement that the row does not meet, and what was found instead."""
-
-    requirement: Requirement
-    found: str
-
-
 def failed_requirements(
     requires: Sequence[Requirement], state: PartitionState
-) -> tuple[FailedRequirement, ...]:
+) -> tuple[Requirement, ...]:
     """The requirements that `state` does not meet, in their order."""
-    answers = ((need, _found(need, state)) for need in requires)
-    return tuple(FailedRequirement(requirement=need, found=has) for need, has in answers if has)
+    return tuple(need for need in requires if not _meets(state, need))
 
 
-def _found(need: Requirement, state: PartitionState) -> str:
+def _meets(state: PartitionState, need: Requirement) -> bool:
     match need:
         case EpochIs(epoch=epoch, owner_run=run):
-            if (state.epoch, state.owner_run) == (epoch, run):
-                return ""
-            return f"epoch {state.epoch} of run {state.owner_run or 'none'}"
+            return (state.epoch, state.owner_run) == (epoch, run)
         case CommitIs(commit_id=commit_id):
-            return "" if state.commit_id == commit_id else f"commit {state.commit_id or 'none'}"
+            return state.commit_id == commit_id
         case SegmentsAreLive(ids=ids):
-            gone = sorted(set(ids) - state.live_ids)
-            return f"no longer live: {', '.join(gone)}" if gone else ""
+            return state.live_ids.issuperset(ids)
         case SegmentsAreRetired(ids=ids):
-            gone = sorted(set(ids) - (state.retired_ids - state.marked_ids))
-            return f"not retired, or being deleted: {', '.join(gone)}" if gone else ""
+            return (state.retired_ids - state.marked_ids).issuperset(ids)
         case _:
             assert_never(need)
 
