@@ -43,9 +43,6 @@ class Matches(NamedTuple):
     """Uncompressed bytes of these records, as `Counts` counts them; at most 4.5 % off."""
 
 
-NO_MATCHES: Final = Matches(keys=0, records=0, record_bytes=0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyIndex:
     """The index of one segment."""

@@ -37,7 +37,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
-from tierfold.compaction.skipping.key_index import NO_MATCHES, KeyIndex, Matches
+from tierfold.compaction.skipping.key_index import KeyIndex, Matches
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 
@@ -87,19 +87,19 @@ def _each_once(words: NDArray[np.uint64]) -> CompetingKeys:
 
 
 class SkipReason(StrEnum):
-    """Why the keys of a segment are read, or are not."""
+    """Why the keys of a segment are read, or are not; its value is its count in `ProbeCounts`."""
 
-    BLOOM_FILTER = "bloom filter"
+    BLOOM_FILTER = "by_bloom_filter"
     """Skipped: the Bloom filter denies all competing keys."""
-    KEY_INDEX = "key index"
+    KEY_INDEX = "by_key_index"
     """Skipped: the key index lacks all competing keys."""
-    SMALL_GAIN = "small gain"
+    SMALL_GAIN = "by_small_gain"
     """Skipped: a rewrite would save less than the settings demand."""
     SUPERSEDED = "superseded"
     """Read: it has records of competing keys."""
-    NO_INDEX = "no index"
+    NO_INDEX = "no_index"
     """Read: it has none, or that cannot be read now."""
-    UNSOUND_INDEX = "unsound index"
+    UNSOUND_INDEX = "unsound_index"
     """Read: its index is damaged, of another segment, or of another version."""
 
 
@@ -117,9 +117,7 @@ class IndexAnswer:
     claimed: int = 0
     """Competing keys that the Bloom filter claims."""
     found: int | None = None
-    """Competing keys that the key index has; None: it was not consulted."""
-    saved: Matches = NO_MATCHES
-    """What a rewrite would save."""
+    """Competing keys that the segment has; None: unknown, because its index was not read."""
 
     @property
     def is_skip(self) -> bool:
@@ -145,7 +143,7 @@ def answer_for(
     is_claimed = bloom.may_hold(competing.words)
     claimed = int(np.count_nonzero(is_claimed))
     if not claimed:
-        return IndexAnswer(reason=SkipReason.BLOOM_FILTER)
+        return IndexAnswer(reason=SkipReason.BLOOM_FILTER, found=0)
     index = read_index()
     if isinstance(index, SkipReason):
         return IndexAnswer(reason=index, claimed=claimed)
@@ -157,17 +155,7 @@ def answer_for(
     elif _is_small(saved, facts, rules):
         deleted = index.matches(hashes[is_claimed & competing.is_tombstone])
         reason = SkipReason.SUPERSEDED if deleted.keys else SkipReason.SMALL_GAIN
-    return IndexAnswer(reason=reason, claimed=claimed, found=saved.keys, saved=saved)
-
-
-_COUNTED_AS: Final = {
-    SkipReason.BLOOM_FILTER: "by_bloom_filter",
-    SkipReason.KEY_INDEX: "by_key_index",
-    SkipReason.SMALL_GAIN: "by_small_gain",
-    SkipReason.SUPERSEDED: "superseded",
-    SkipReason.NO_INDEX: "no_index",
-    SkipReason.UNSOUND_INDEX: "unsound_index",
-}
+    return IndexAnswer(reason=reason, claimed=claimed, found=saved.keys)
 
 
 def counts_of_answer(
@@ -177,16 +165,14 @@ def counts_of_answer(
 
     `fpp` is `bloom.filter.fpp`.
     """
-    is_denied = answer.reason is SkipReason.BLOOM_FILTER
-    found = 0 if is_denied else answer.found
-    one = replace(NO_PROBES, **{_COUNTED_AS[answer.reason]: 1}, index_bytes_read=index_bytes_read)
-    if found is None:
+    one = replace(NO_PROBES, **{answer.reason.value: 1}, index_bytes_read=index_bytes_read)
+    if answer.found is None:
         return one
-    lacked = competing - found
+    lacked = competing - answer.found
     return replace(
         one,
         keys_lacked=lacked,
-        keys_claimed=answer.claimed - found,
+        keys_claimed=answer.claimed - answer.found,
         keys_claimed_promised=lacked * fpp,
     )
 

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierfold.compaction.skipping.key_index import (
-    NO_MATCHES,
     REST_BYTES_MAX,
     SHARE_MAX,
     KeyIndex,
+    Matches,
     entries_of,
     key_index,
     rest_bytes_for,
 )
 
+NO_MATCHES = Matches(keys=0, records=0, record_bytes=0)
 rest_bytes = st.integers(1, REST_BYTES_MAX)
 # Few hashes, so that keys repeat, and hashes that differ only in some of their bits.
 hashes = (
