@@ -237,13 +237,15 @@ def _meets(state: PartitionState, need: Requirement) -> bool:
             assert_never(need)
 
 
-def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
+def outcome_of(proposal: CommitProposal, state: PartitionState | None) -> Outcome | None:
     """The proposal's outcome, as the present row shows it; None: it may be written.
 
     The row shows a success by its commit id or, after later commits, by the segments that were
     added. A restore adds none, and is the only commit of its epoch: the epoch's cleaner offset
     shows it.
     """
+    if state is None:
+        return lost(proposal.epoch, state)
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
     if not failed_requirements(proposal.requires, state):
@@ -251,8 +253,10 @@ def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | Non
     return lost(proposal.epoch, state)
 
 
-def lost(epoch: int, state: PartitionState) -> Fenced | LostRace:
-    """Why a write under `epoch` did not take place, as the present row shows."""
+def lost(epoch: int, state: PartitionState | None) -> Fenced | LostRace:
+    """Why a write under `epoch` did not take place, as the present row shows; None: it is gone."""
+    if state is None:
+        return LostRace(found_commit_id="")
     if state.epoch > epoch:
         return Fenced(epoch=epoch, by_epoch=state.epoch, by_run=state.owner_run)
     return LostRace(found_commit_id=state.commit_id)

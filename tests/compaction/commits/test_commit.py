@@ -144,7 +144,7 @@ def test_a_requirement_is_met_only_by_what_it_names(need: Requirement, *, is_met
     assert failed == (() if is_met else (need,))
 
 
-ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
+ROWS: Final[dict[str, tuple[PartitionState | None, object]]] = {
     "as planned on: free to write": (CLAIMED, None),
     "already written": (
         applied(PROPOSAL, CLAIMED),
@@ -166,6 +166,7 @@ ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
         replace(CLAIMED, epoch=1, commit_id="old"),
         LostRace(found_commit_id="old"),
     ),
+    "the row is gone": (None, LostRace(found_commit_id="")),
     "a source is gone": (
         replace(CLAIMED, segments=(SECOND, THIRD)),
         LostRace(found_commit_id="claim"),

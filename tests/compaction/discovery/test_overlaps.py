@@ -172,6 +172,7 @@ def test_the_chain_equals_a_dictionary_of_offsets(
         for offset in range(segment.start_offset, segment.next_offset)
     ]
     assert given_by == list(range(reached + 1, end + 1))
+    assert chain.reached == end
     assert all(segment.end_offset <= end for segment in chain.superseded)
     assert all(segment.own_start_offset > end + 1 for segment in chain.waiting)
     everything = (*chain.taken, *chain.superseded, *chain.waiting)
