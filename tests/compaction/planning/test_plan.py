@@ -158,11 +158,6 @@ def test_compact_and_delete_is_compacted() -> None:
     assert compact(a_view(CHAIN), rules).next_offset == 400
 
 
-def test_a_forced_first_dirty_offset_skips_the_ratio() -> None:
-    plan = compact(clean_below(400), forced=390)
-    assert (plan.first_dirty, plan.next_offset) == (390, 400)
-
-
 def test_a_round_takes_all_live_segments_below_its_end() -> None:
     # Kafka Cleaner.doClean: logSegments(0, endOffset), the clean ones are rewritten as well.
     plan = compact(clean_below(100), replace(COMPACT, segment_bytes=2000))

@@ -233,13 +233,6 @@ class TestAZombie:
         assert row_of(table.uri).owner_run == "b"
         assert row_of(table.uri).segments == state.segments
 
-    def test_its_claim_from_an_old_view_is_fenced(self, table: Table) -> None:
-        seen = row_of(table.uri)
-        take_over(table.uri, "b")
-        take_over(table.uri, "c")
-        outcome = claim(Catalog(table.uri), seen, "a").outcome
-        assert outcome == Fenced(epoch=2, by_epoch=3, by_run="c")
-
 
 class TestADeadOwner:
     """The claim of a dead run blocks no other: the next run takes over at once."""
