@@ -126,7 +126,8 @@ def _corruptions(segment: Segment, listed: ListedSegment | None) -> Iterator[str
         listed_bytes = listed.part_bytes(suffix)
         if listed_bytes is not None and listed_bytes != size_bytes:
             yield f"has a .{suffix} of {listed_bytes} bytes, the catalog says {size_bytes}"
-    if has_transaction_object(segment) and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
+    has_own_index = segment.has_transaction_index and segment.stored_indexes_bytes is None
+    if has_own_index and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
         yield "lacks the .txnindex that the catalog lists"
 
 
@@ -140,11 +141,6 @@ def stored_sizes(segment: Segment) -> dict[str, int]:
     if segment.stored_indexes_bytes is not None:
         sizes[INDEXES_PART] = segment.stored_indexes_bytes
     return sizes
-
-
-def has_transaction_object(segment: Segment) -> bool:
-    """Whether the segment has a transaction index, as an object of its own."""
-    return segment.has_transaction_index and segment.stored_indexes_bytes is None
 
 
 def keys_are_there(segment: Segment, listed: ListedSegment) -> bool:

@@ -103,12 +103,6 @@ class SkipReason(StrEnum):
     """Read: its index is damaged, of another segment, or of another version."""
 
 
-SKIPS: Final = frozenset(
-    {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SkipReason.SMALL_GAIN}
-)
-"""The keys of the segment are not read."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexAnswer:
     """Whether the keys of one segment are read, and what the filter and the index said."""
@@ -122,7 +116,8 @@ class IndexAnswer:
     @property
     def is_skip(self) -> bool:
         """Whether the keys are not read."""
-        return self.reason in SKIPS
+        skips = (SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SkipReason.SMALL_GAIN)
+        return self.reason in skips
 
 
 def answer_for(

@@ -15,7 +15,6 @@ from tierfold.compaction.skipping.bloom_filter import BloomFilter, bloom_filter
 from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.skip_decision import (
-    SKIPS,
     IndexAnswer,
     SkipReason,
     answer_for,
@@ -149,7 +148,7 @@ def test_a_segment_without_data_has_no_small_gain() -> None:
 
 def test_three_reasons_are_skips() -> None:
     skips = {reason for reason in SkipReason if IndexAnswer(reason=reason).is_skip}
-    assert skips == SKIPS == {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SMALL}
+    assert skips == {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SMALL}
 
 
 @pytest.mark.parametrize(
