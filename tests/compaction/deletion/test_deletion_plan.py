@@ -123,7 +123,7 @@ def test_a_started_deletion_continues_whatever_its_age_and_the_binding() -> None
 
 
 @pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
-def test_if_a_broker_may_name_segments_only_our_own_go(binding: TierBinding | None) -> None:
+def test_only_our_segments_go_if_a_broker_may_name_the_others(binding: TierBinding | None) -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])

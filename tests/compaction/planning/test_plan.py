@@ -152,7 +152,7 @@ def test_a_partition_is_compacted_for_a_reason(
     assert (plan.reason, plan.detail) == (reason, detail)
 
 
-def test_compact_and_delete_is_compacted() -> None:
+def test_a_policy_of_compact_and_delete_compacts() -> None:
     rules = Rules(cleanup_policy=frozenset({"compact", "delete"}))
     assert rest_by_policy(rules) is None
     assert compact(a_view(CHAIN), rules).next_offset == 400
@@ -168,7 +168,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
     assert (plan.held_back, plan.notes) == ((), ())
 
 
-def test_a_round_that_is_held_back_says_why_not_more() -> None:
+def test_a_round_that_is_held_back_says_by_what() -> None:
     plan = compact(a_view(CHAIN), last_stable=HOLD)
     assert plan.next_offset == 200
     assert tuple(s.segment_id for s in plan.sources) == (segment_id(0), segment_id(100))

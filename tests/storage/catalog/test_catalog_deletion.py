@@ -102,7 +102,7 @@ def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None
     assert [entry.segment for entry in gone.retired] == [SECOND, THIRD]
 
 
-def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog) -> None:
+def test_a_restore_makes_an_earlier_state_live_with_its_cleaner_offset(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
     assert row.cleaner_offset == 30
     state = claim(catalog, row, "undo").state
