@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 Invariant: TypeAlias = Callable[[PartitionState, PartitionState], str]
@@ -115,7 +115,7 @@ def ids_live_once(before: PartitionState, after: PartitionState) -> str:
 
     `vacuum` deletes the objects of retired segments by their id, so no live one may share it.
     """
-    counts = Counter(segment.segment_id for segment in _named(after))
+    counts = Counter(segment.segment_id for segment in after.named_segments)
     return _list("twice", {segment_id for segment_id, count in counts.items() if count > 1})
 
 
@@ -161,8 +161,8 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> str:
 
     A new effective start could make compacted or superseded records count again (SEMANTICS 1).
     """
-    known = {segment.segment_id: segment for segment in _named(before)}
-    changed = {s.segment_id for s in _named(after) if known.get(s.segment_id, s) != s}
+    known = {segment.segment_id: segment for segment in before.named_segments}
+    changed = {s.segment_id for s in after.named_segments if known.get(s.segment_id, s) != s}
     return _list("changed", changed)
 
 
@@ -312,10 +312,6 @@ def _span(state: PartitionState) -> tuple[int, int]:
     """The live offsets, half open; an empty span at the log start if no segment is live."""
     start = state.segments[0].start_offset if state.segments else state.log_start_offset
     return start, state.next_offset
-
-
-def _named(state: PartitionState) -> tuple[Segment, ...]:
-    return (*state.segments, *(entry.segment for entry in state.retired))
 
 
 def _list(what: str, ids: Collection[str]) -> str:

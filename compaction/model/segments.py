@@ -162,6 +162,11 @@ class PartitionState:
         return tuple(entry for entry in self.retired if entry.deletion_started_at_ms is None)
 
     @property
+    def named_segments(self) -> tuple[Segment, ...]:
+        """All segments that the row names, live and retired."""
+        return (*self.segments, *(entry.segment for entry in self.retired))
+
+    @property
     def live_ids(self) -> frozenset[str]:
         """The ids of the live segments."""
         return frozenset(segment.segment_id for segment in self.segments)

@@ -150,7 +150,7 @@ def facts(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionFacts:
     """A tier with every segment of the row, and with `found`."""
-    known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
+    known = () if state is None else state.named_segments
     listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
         key=KEY, state=state, classified=classify(listing, state), inspected=tuple(found)

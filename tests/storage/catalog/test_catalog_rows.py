@@ -91,7 +91,7 @@ def chained(segments: list[Segment]) -> tuple[Segment, ...]:
 
 
 def has_each_id_once(state: PartitionState) -> bool:
-    ids = [*(s.segment_id for s in state.segments), *(r.segment.segment_id for r in state.retired)]
+    ids = [segment.segment_id for segment in state.named_segments]
     return len(set(ids)) == len(ids)
 
 
