@@ -16,7 +16,6 @@ from tests.compaction.builders import (
     LINEAGE,
     a_segment,
     a_state,
-    agreeing,
     facts,
     new_ids,
     retired,
@@ -46,7 +45,6 @@ from tierfold.compaction.discovery.unknown_segments import (
 )
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
-    PartitionView,
     Refusal,
     RefusalReason,
     first_few,
@@ -275,10 +273,6 @@ def test_a_late_head_is_kept_unless_a_segment_with_its_offsets_has_expired() -> 
 
 
 def test_the_proof_is_needed_for_every_cut() -> None:
-    draft = drafted(facts(ROW, [upload(8, 15)]))
-    assert isinstance(draft, PartitionDraft)
-    seen = view_of(draft, agreeing(draft))
-    assert isinstance(seen, PartitionView)
-    cut = seen.segments[-1]
+    cut = view(ROW, upload(8, 15)).segments[-1]
     assert (cut.skipped_offsets, cut.skipped_bytes, cut.size_bytes) == (3, 3, 997)
     assert cut.agrees_with == (segment_id("live0"),)
