@@ -23,9 +23,12 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
-from tierfold.storage.catalog.schema import RunRow, bucket_of
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, RunRow, bucket_of
 
 OTHER_KEY: Final = PartitionKey(topic="-.-", partition=0, topic_id="--________dashed____-A")
+BUCKET: Final = f"bucket IN ({bucket_of(KEY.topic_id)})"
+"""The rows beside that of `KEY`."""
 A_RUN: Final = RunRow(
     run="20260101T000000-1",
     topic="orders",
@@ -119,6 +122,12 @@ def committed(catalog: Catalog, key: PartitionKey, run: str, name: str) -> Parti
         key: Committed(epoch=claimed.epoch, commit_id=proposal.commit_id)
     }
     return catalog.read([key])[key]
+
+
+def partitions_table(uri: object) -> DeltaFolder:
+    """The table of a catalog's rows, which it neither reads nor checks."""
+    layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
+    return DeltaFolder(f"{uri}/partitions", layout)
 
 
 class CatalogContract:

@@ -17,11 +17,13 @@ from deltalake import DeltaTable
 from tests.compaction.builders import KEY
 from tests.storage.catalog_contract import (
     A_RUN,
+    BUCKET,
     claim,
     claims,
     committed,
     fresh,
     keys,
+    partitions_table,
     swap,
     topics,
 )
@@ -33,12 +35,9 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
 from tierfold.storage.catalog.delta_tables import (
     MEMORY_HOURS,
-    DeltaFolder,
-    TableLayout,
 )
 from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.store_options import StoreOptions
 
@@ -347,13 +346,8 @@ def contention(uri: str, pool: Executor, runs: str, count: int) -> tuple[int, in
     results = [run.result() for run in running]
     claims, commits, lost = (sum(numbers) for numbers in zip(*results, strict=True))
     assert sum(row.epoch for row in Catalog(uri).read().values()) == len(every) + claims
-    layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
-    past = DeltaFolder(f"{uri}/partitions", layout).past(f"bucket = {bucket_of(KEY.topic_id)}")
-    states = {
-        state
-        for version in past
-        for state in ids_of(version)
-    }
+    past = partitions_table(uri).past(BUCKET)
+    states = {state for version in past for state in ids_of(version)}
     assert len(states) == len(every) + claims + commits
     return claims, commits, lost
 
