@@ -87,7 +87,7 @@ def _each_once(words: NDArray[np.uint64]) -> CompetingKeys:
 
 
 class SkipReason(StrEnum):
-    """Why the keys of a segment are read, or are not; its value is its count in `ProbeCounts`."""
+    """Why the keys of a segment are read or not; the value names its count in `ProbeCounts`."""
 
     BLOOM_FILTER = "by_bloom_filter"
     """Skipped: the Bloom filter denies all competing keys."""

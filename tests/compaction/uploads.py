@@ -46,11 +46,16 @@ def torn(start: int, *, lacking: str = "") -> InspectedSegment:
     )
 
 
-def by_batches(start: int, end: int, epoch: int) -> InspectedSegment:
-    """An upload that was interrupted before its checkpoint."""
-    stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
+def cut_short(start: int, end: int, *stretches: tuple[int, int, int]) -> InspectedSegment:
+    """An upload that ended before its checkpoint; (epoch, first, last offset) of its batches."""
     found = upload(start, end, lacking="leader_epoch_checkpoint")
-    return replace(found, stretches=(stretch,))
+    return replace(
+        found,
+        stretches=tuple(
+            EpochStretch(epoch=epoch, first_offset=first, last_offset=last)
+            for epoch, first, last in stretches
+        ),
+    )
 
 
 def a_row(*spans: tuple[int, int], **fields: Any) -> PartitionState:

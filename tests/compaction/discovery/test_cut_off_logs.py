@@ -15,7 +15,7 @@ from tests.compaction.builders import a_segment, a_state, facts, new_ids, retire
 from tests.compaction.uploads import (
     LATE,
     a_row,
-    by_batches,
+    cut_short,
     epochs,
     spans,
     starts,
@@ -121,7 +121,7 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
     beside: tuple[InspectedSegment, ...],
 ) -> None:
     row = a_row((0, 10))
-    seen = rest_of(row, by_batches(6, 9, 4), *beside)
+    seen = rest_of(row, cut_short(6, 9, (4, 6, 9)), *beside)
     assert seen is not None
     assert (seen.orphans, seen.set_apart) == ((), ())
 
@@ -130,14 +130,14 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
 
 
 def test_the_next_leaders_incomplete_first_upload_waits_and_is_not_set_apart() -> None:
-    new = by_batches(11, 15, 4)
+    new = cut_short(11, 15, (4, 11, 15))
     seen = view(a_row((0, 10)), new)
     assert (starts(seen.waiting), starts(seen.set_apart)) == ([11], [])
     assert seen.stalled_since_ms == new.listed.modified_ms
 
 
 def test_a_deposed_leaders_tail_is_not_taken_if_batches_show_the_next_leader() -> None:
-    seen = view(a_row((0, 10)), upload(11, 12), by_batches(11, 15, 4))
+    seen = view(a_row((0, 10)), upload(11, 12), cut_short(11, 15, (4, 11, 15)))
     assert (new_ids(seen), starts(seen.set_apart)) == ((), [11])
 
 

@@ -24,7 +24,7 @@ from tests.compaction.builders import (
 from tests.compaction.uploads import (
     ROW,
     a_row,
-    by_batches,
+    cut_short,
     epochs,
     refusal,
     spans,
@@ -251,7 +251,7 @@ def test_without_a_checkpoint_an_orphans_batches_are_of_the_lineage(
 ) -> None:
     lineage = epochs((0, 0), (2, 8))
     row = a_state([a_segment(0, 10, leader_epochs=lineage)], lineage=lineage)
-    assert is_orphan(by_batches(3, 5, epoch), row) is expected
+    assert is_orphan(cut_short(3, 5, (epoch, 3, 5)), row) is expected
 
 
 def test_a_taken_segment_that_starts_below_the_log_start_has_no_note() -> None:
