@@ -86,9 +86,8 @@ class Classified:
 def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> Classified:
     """Compare a partition's listed segments with its row; None: there is no row yet."""
     live = () if state is None else state.segments
-    live_ids, retired_ids = frozenset[str](), frozenset[str]()
-    if state is not None:
-        live_ids, retired_ids = state.live_ids, state.retired_ids
+    live_ids = frozenset[str]() if state is None else state.live_ids
+    retired_ids = frozenset[str]() if state is None else state.retired_ids
     in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
     known = tuple(s for s in in_order if s.segment_id in live_ids)
     return Classified(
