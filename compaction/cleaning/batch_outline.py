@@ -1,4 +1,4 @@
-"""What a scan tells the rewrite of a segment's batches, so that it need not read all of them.
+"""What a scan reports of a segment's batches, so that the rewrite need not read all of them.
 
 A batch of which every record is superseded is dropped, whatever else is in it. The rewrite leaves
 it out: it neither fetches it from a bucket nor checks and decodes it again.
@@ -23,11 +23,11 @@ ENTRY_BYTES: Final = 16
 """Of one batch, as `serialize_outline` writes it."""
 
 BYTES_ALWAYS: Final = 2**14
-"""What the outline of any segment may take."""
+"""The size that any segment's outline may have."""
 
 SHARE_MAX: Final = 0.02
-"""Of the log's bytes: what the outline of a segment may take beyond that. It is shuffled, and for
-batches below 800 bytes it would soon be as large as the keys."""
+"""The share of the log's bytes that a larger outline may have. It is shuffled, and for batches
+below 800 bytes it would soon be as large as the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def surely_dropped(
     """Shape (batches,): batches that `decide_retention` drops, as the offset map alone shows.
 
     They hold records, all of them superseded, and neither end the round nor are the last data of a
-    producer (`must_stay`). `superseded` has shape (records,); there may be more behind them.
+    producer (`must_stay`). `superseded` has shape (records,), and may be longer.
 
     Raises ValueError if it is shorter, which would be a bug.
     """

@@ -77,13 +77,13 @@ def needs_no_rewrite(
     """Whether no batch of a group changes by what the scan found, so that it is not read again.
 
     `plain` is of the group's only segment, of which no record is superseded. What is left to
-    compare is the transaction index, see `reason_after_reading`. Whatever must be looked at closer
-    counts as a change: the rewrite then tells.
+    compare is the transaction index, see `reason_after_reading`. In doubt a batch counts as
+    changed, and the rewrite finds out.
     """
     if reason_before_reading(group.segments, now_ms) is not None:
         return False
     first, last = plain.first_offset, plain.last_offset
-    is_closed = closing_batch_of(group, plain.last_offset, ends_in_batch=ends_in_batch) is None
+    is_closed = closing_batch_of(group, last, ends_in_batch=ends_in_batch) is None
     return is_closed and not offset_violation(first, last, group.segments[0])
 
 

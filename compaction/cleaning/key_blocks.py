@@ -88,7 +88,7 @@ def deserialize(data: bytes) -> KeyBlock:
 
 
 def arrays_in(data: bytes, at: int, *layout: tuple[type[np.generic], int]) -> list[NDArray[Any]]:
-    """Views of the arrays that lie end to end in `data` from `at` on: (type, length) each."""
+    """Views of the arrays stored end to end in `data` from `at` on; (type, length) of each."""
     arrays: list[NDArray[Any]] = []
     for dtype, length in layout:
         arrays.append(np.frombuffer(data, dtype, length, at))

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tierfold.compaction.cleaning.key_hash import hash_key, load_u64, part_of, store_u64
 
 WINDOW_PARTS_MAX: Final = 1024
-"""With more parts, windows are not ordered, but all their keys once they are joined: a window has
-thousands of keys, and 8 bytes for each part would be more than these."""
+"""With more parts, keys are ordered once all windows are joined, and not in each: a window has
+thousands of keys, and 8 bytes for each part would take more space than they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,8 @@ def taken(
 ) -> KeyColumns:
     """The entries at `rows` (shape (m,)), in that order, with copies of their keys.
 
-    `key_at` is that of the columns. To compute it takes a step per entry, which the caller must not
-    spend on every bucket: a large partition has thousands.
+    `key_at` is that of the columns. Computing it takes a step per entry, so a caller does it once
+    and not for each bucket: a large partition has thousands.
     """
     lengths = columns.key_bytes[rows]
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)

@@ -108,7 +108,7 @@ class Round:
 
     @property
     def fpp(self) -> float | None:
-        """Of the Bloom filters in the key indexes that the round makes; None: it makes none.
+        """The false positive rate of the Bloom filters that the round makes; None: it makes none.
 
         If versions decide, a clean record may supersede a dirty one. So its version is always read,
         and an index would not help.
@@ -174,7 +174,7 @@ class GroupTask:
     """Ids of segments in the group of which no record is superseded, as their key index shows, and
     how many records they have. They were not scanned."""
     fpp: float | None = None
-    """Of the Bloom filter of the new segment's key index; None: it gets no index."""
+    """The false positive rate of the new segment's Bloom filter; None: it gets no key index."""
     threads: int = 1
     partition_index: int = 0
     """The round's number within the wave."""

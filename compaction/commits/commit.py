@@ -216,47 +216,36 @@ def proposed(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedRequirement:
-    """A requirement that the row does not meet, and what was found instead."""
-
-    requirement: Requirement
-    found: str
-
-
 def failed_requirements(
     requires: Sequence[Requirement], state: PartitionState
-) -> tuple[FailedRequirement, ...]:
+) -> tuple[Requirement, ...]:
     """The requirements that `state` does not meet, in their order."""
-    answers = ((need, _found(need, state)) for need in requires)
-    return tuple(FailedRequirement(requirement=need, found=has) for need, has in answers if has)
+    return tuple(need for need in requires if not _meets(state, need))
 
 
-def _found(need: Requirement, state: PartitionState) -> str:
+def _meets(state: PartitionState, need: Requirement) -> bool:
     match need:
         case EpochIs(epoch=epoch, owner_run=run):
-            if (state.epoch, state.owner_run) == (epoch, run):
-                return ""
-            return f"epoch {state.epoch} of run {state.owner_run or 'none'}"
+            return (state.epoch, state.owner_run) == (epoch, run)
         case CommitIs(commit_id=commit_id):
-            return "" if state.commit_id == commit_id else f"commit {state.commit_id or 'none'}"
+            return state.commit_id == commit_id
         case SegmentsAreLive(ids=ids):
-            gone = sorted(set(ids) - {segment.segment_id for segment in state.segments})
-            return f"no longer live: {', '.join(gone)}" if gone else ""
+            return state.live_ids.issuperset(ids)
         case SegmentsAreRetired(ids=ids):
-            gone = sorted(set(ids) - {entry.segment.segment_id for entry in state.whole_retired})
-            return f"not retired, or being deleted: {', '.join(gone)}" if gone else ""
+            return (state.retired_ids - state.marked_ids).issuperset(ids)
         case _:
             assert_never(need)
 
 
-def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
+def outcome_of(proposal: CommitProposal, state: PartitionState | None) -> Outcome | None:
     """The proposal's outcome, as the present row shows it; None: it may be written.
 
     The row shows a success by its commit id or, after later commits, by the segments that were
     added. A restore adds none, and is the only commit of its epoch: the epoch's cleaner offset
     shows it.
     """
+    if state is None:
+        return lost(proposal.epoch, state)
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
     if not failed_requirements(proposal.requires, state):
@@ -264,8 +253,10 @@ def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | Non
     return lost(proposal.epoch, state)
 
 
-def lost(epoch: int, state: PartitionState) -> Fenced | LostRace:
-    """Why a write under `epoch` did not take place, as the present row shows."""
+def lost(epoch: int, state: PartitionState | None) -> Fenced | LostRace:
+    """Why a write under `epoch` did not take place, as the present row shows; None: it is gone."""
+    if state is None:
+        return LostRace(found_commit_id="")
     if state.epoch > epoch:
         return Fenced(epoch=epoch, by_epoch=state.epoch, by_run=state.owner_run)
     return LostRace(found_commit_id=state.commit_id)
@@ -282,9 +273,7 @@ def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
         if isinstance(update, AddSegments)
         for segment in update.segments
     }
-    known = {segment.segment_id for segment in state.segments}
-    known |= {gone.segment.segment_id for gone in state.retired}
-    return bool(added) and added <= known
+    return bool(added) and added <= state.live_ids | state.retired_ids
 
 
 def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:

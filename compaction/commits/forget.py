@@ -122,7 +122,7 @@ class Obstacles:
             reason=RefusalReason.LINEAGE_DIVERGED,
             detail="without the catalog's row these segments would count as a broker's uploads:"
             f" {found}",
-            remedy=" ".join((*self._steps(uploads_at), "Then forget.")),
+            remedy=" ".join(self._steps(uploads_at)),
         )
 
     def _steps(self, uploads_at: str) -> Iterator[str]:
@@ -150,12 +150,15 @@ class Obstacles:
                 " in the tier count again; the log loses the records that only the moved segments"
                 " hold."
             )
-        if self.doubtful and not (self.written and uploads_at):
+        moves_orphans = self.doubtful and not (self.written and uploads_at)
+        if moves_orphans:
             yield (
                 "`tierfold vacuum` keeps the orphans that the new log may need, but a dead run may"
-                " have written them. While no run is at work, move them out of the tier, too. After"
-                " `tierfold forget`, and before the next run, bring back what brokers uploaded."
+                " have written them. While no run is at work, move them out of the tier, too."
             )
+        yield "Then run `tierfold forget` again."
+        if moves_orphans:
+            yield "Before any other run, bring back those of the orphans that brokers uploaded."
 
 
 def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles | None:

@@ -75,8 +75,8 @@ def _changes(rows: Sequence[PartitionState], claim: PartitionState) -> Iterator[
 def _entry(
     before: PartitionState | None, after: PartitionState, event: Event, claim: PartitionState
 ) -> Entry:
-    was = set() if before is None else {segment.segment_id for segment in before.segments}
-    now = {segment.segment_id for segment in after.segments}
+    was = frozenset[str]() if before is None else before.live_ids
+    now = after.live_ids
     return Entry(
         state=after,
         event=event,
@@ -99,8 +99,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
         return Event.FOUND if before.is_forgotten and not after.is_forgotten else Event.CLAIMED
     if after.is_forgotten and after.forgotten != before.forgotten:
         return Event.FORGOTTEN
-    known = {entry.segment.segment_id for entry in before.retired}
-    if any(segment.segment_id in known for segment in after.segments):
+    if after.live_ids & before.retired_ids:
         return Event.RESTORED
     if after.log_start_offset > before.log_start_offset:
         return Event.EXPIRED

@@ -8,13 +8,13 @@ of tierfold, and nothing is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 Invariant: TypeAlias = Callable[[PartitionState, PartitionState], str]
@@ -115,7 +115,7 @@ def ids_live_once(before: PartitionState, after: PartitionState) -> str:
 
     `vacuum` deletes the objects of retired segments by their id, so no live one may share it.
     """
-    counts = Counter(segment.segment_id for segment in _named(after))
+    counts = Counter(segment.segment_id for segment in after.named_segments)
     return _list("twice", {segment_id for segment_id, count in counts.items() if count > 1})
 
 
@@ -125,7 +125,7 @@ def retired_never_return(before: PartitionState, after: PartitionState) -> str:
     Objects are never overwritten, so a new segment has a new id. If an old id is live again, a
     listing or a zombie has brought back a segment that a commit had replaced.
     """
-    return _list("live again", _ids(_retired(before)) & _ids(after.segments))
+    return _list("live again", before.retired_ids & after.live_ids)
 
 
 def what_is_being_deleted_never_returns(before: PartitionState, after: PartitionState) -> str:
@@ -133,8 +133,8 @@ def what_is_being_deleted_never_returns(before: PartitionState, after: Partition
 
     Some of its objects may be gone already.
     """
-    whole = _ids(after.segments) | _ids(entry.segment for entry in after.whole_retired)
-    return _list("whole again", _marked_ids(before) & whole)
+    whole = after.live_ids | (after.retired_ids - after.marked_ids)
+    return _list("whole again", before.marked_ids & whole)
 
 
 def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> str:
@@ -142,8 +142,8 @@ def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> str:
 
     A segment that no list names is an orphan, and is deleted without a grace period.
     """
-    listed = _ids(_named(after)) | _marked_ids(before)
-    return _list("forgotten", _ids(_named(before)) - listed)
+    listed = after.live_ids | after.retired_ids | before.marked_ids
+    return _list("forgotten", (before.live_ids | before.retired_ids) - listed)
 
 
 def segments_are_within_the_lineage(before: PartitionState, after: PartitionState) -> str:
@@ -152,8 +152,8 @@ def segments_are_within_the_lineage(before: PartitionState, after: PartitionStat
     A segment outside it was written by a leader that lost its log, and is not part of this one
     (Kafka `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`).
     """
-    stray = (s for s in after.segments if not is_within_lineage(s, after.lineage))
-    return _list("outside", _ids(stray))
+    stray = {s.segment_id for s in after.segments if not is_within_lineage(s, after.lineage)}
+    return _list("outside", stray)
 
 
 def segments_never_change(before: PartitionState, after: PartitionState) -> str:
@@ -161,9 +161,9 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> str:
 
     A new effective start could make compacted or superseded records count again (SEMANTICS 1).
     """
-    known = {segment.segment_id: segment for segment in _named(before)}
-    changed = (s for s in _named(after) if known.get(s.segment_id, s) != s)
-    return _list("changed", _ids(changed))
+    known = {segment.segment_id: segment for segment in before.named_segments}
+    changed = {s.segment_id for s in after.named_segments if known.get(s.segment_id, s) != s}
+    return _list("changed", changed)
 
 
 def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
@@ -171,7 +171,7 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
 
     `agrees_with` lists them. For segments that tierfold wrote, the lineage suffices (SEMANTICS 1).
     """
-    known = _ids(before.segments)
+    known = before.live_ids
     for place, segment in enumerate(after.segments):
         if segment.segment_id in known:
             continue
@@ -208,7 +208,7 @@ def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> str
     An entry holds 31 bits above the segment's start (Kafka `AbstractIndex.canAppendOffset`).
     Segments that the row already listed are not checked: a refusal would not repair them.
     """
-    known = _ids(_named(before))
+    known = before.live_ids | before.retired_ids
     for segment in after.segments:
         start, end = segment.own_start_offset, segment.end_offset
         if end - start > OFFSET_SPAN_MAX and segment.segment_id not in known:
@@ -314,21 +314,5 @@ def _span(state: PartitionState) -> tuple[int, int]:
     return start, state.next_offset
 
 
-def _retired(state: PartitionState) -> tuple[Segment, ...]:
-    return tuple(entry.segment for entry in state.retired)
-
-
-def _named(state: PartitionState) -> tuple[Segment, ...]:
-    return state.segments + _retired(state)
-
-
-def _ids(segments: Iterable[Segment]) -> set[str]:
-    return {segment.segment_id for segment in segments}
-
-
-def _marked_ids(state: PartitionState) -> set[str]:
-    return _ids(_retired(state)) - _ids(entry.segment for entry in state.whole_retired)
-
-
-def _list(what: str, ids: set[str]) -> str:
+def _list(what: str, ids: Collection[str]) -> str:
     return f"{what}: {', '.join(sorted(ids))}" if ids else ""

@@ -154,7 +154,12 @@ def deletion_plan_of(
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
     retired = () if state is None else state.retired
-    past_grace = _past_grace(retired, times)
+    past_grace = [
+        entry
+        for entry in retired
+        if entry.deletion_started_at_ms is None
+        and times.now_ms - entry.retired_at_ms >= times.grace_ms
+    ]
     may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
     needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
@@ -233,17 +238,6 @@ def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
     return tuple(aged for aged in found if times.is_old(aged.modified_ms))
 
 
-def _past_grace(
-    retired: Sequence[RetiredSegment], times: VacuumLimits
-) -> tuple[RetiredSegment, ...]:
-    return tuple(
-        entry
-        for entry in retired
-        if entry.deletion_started_at_ms is None
-        and times.now_ms - entry.retired_at_ms >= times.grace_ms
-    )
-
-
 def _is_ours(entry: RetiredSegment) -> bool:
     """Whether tierfold wrote it, so that no broker names it."""
     return bool(entry.segment.written_by_run)
@@ -261,9 +255,7 @@ def rechecked(
     `row` is the row as it is now; None: it is gone. `held` is the row that this run's claim wrote,
     or the commit after it; `unanswered` is that commit, if it got no answer.
     """
-    if row is None:
-        return LostRace(found_commit_id="")
-    if (row.epoch, row.owner_run) != (held.epoch, held.owner_run):
+    if row is None or (row.epoch, row.owner_run) != (held.epoch, held.owner_run):
         return lost(held.epoch, row)
     if unanswered is not None and not isinstance(outcome_of(unanswered, row), Committed):
         return Unknown(commit_id=unanswered.commit_id, cause="it may still take effect")
@@ -275,9 +267,7 @@ def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[st
 
     Live segments are never deleted, and retired ones only once the row marks them.
     """
-    live = {segment.segment_id for segment in row.segments}
-    retired = {entry.segment.segment_id for entry in row.retired}
-    marked = retired - {entry.segment.segment_id for entry in row.whole_retired}
+    live, retired = row.live_ids, row.retired_ids
     orphans = {orphan.segment_id for orphan in (*deletion.orphans, *deletion.set_apart)}
     to_be_marked = set(deletion.marked_ids)
     return (
@@ -285,7 +275,7 @@ def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[st
         *(f"segment {name} is retired, not an orphan" for name in sorted(orphans & retired)),
         *(
             f"segment {name} is not marked as being deleted"
-            for name in sorted(to_be_marked - marked - live)
+            for name in sorted(to_be_marked - row.marked_ids - live)
         ),
     )
 

@@ -13,7 +13,7 @@ expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -74,7 +74,7 @@ def joined(parts: Iterable[SupersededBytes]) -> tuple[SupersededBytes, ...]:
         SupersededBytes(
             removal=removal,
             size_bytes=sum(part.size_bytes for part in of_one),
-            gone_at_ms=_latest([part.gone_at_ms for part in of_one]),
+            gone_at_ms=all_gone_at_ms(of_one),
             why_kept=why_kept,
         )
         for (removal, why_kept), of_one in groups.items()
@@ -85,10 +85,7 @@ def joined(parts: Iterable[SupersededBytes]) -> tuple[SupersededBytes, ...]:
 
 def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
     """The earliest time at which all of them are gone, epoch milliseconds; None: never, or none."""
-    return _latest([part.gone_at_ms for part in parts])
-
-
-def _latest(times_ms: Sequence[int | None]) -> int | None:
+    times_ms = [part.gone_at_ms for part in parts]
     known_ms = [time_ms for time_ms in times_ms if time_ms is not None]
     return max(known_ms, default=None) if len(known_ms) == len(times_ms) else None
 

@@ -69,7 +69,7 @@ class IncompleteUpload:
     size_bytes: int
     modified_ms: int
     is_own: bool
-    """Whether tierfold began it; otherwise a broker may still be at it."""
+    """Whether tierfold began it; otherwise a broker may still be writing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ class Classified:
 def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> Classified:
     """Compare a partition's listed segments with its row; None: there is no row yet."""
     live = () if state is None else state.segments
-    live_ids = {segment.segment_id for segment in live}
-    retired_ids = set() if state is None else {entry.segment.segment_id for entry in state.retired}
+    live_ids = frozenset[str]() if state is None else state.live_ids
+    retired_ids = frozenset[str]() if state is None else state.retired_ids
     in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
     known = tuple(s for s in in_order if s.segment_id in live_ids)
     return Classified(
@@ -125,7 +125,8 @@ def _corruptions(segment: Segment, listed: ListedSegment | None) -> Iterator[str
         listed_bytes = listed.part_bytes(suffix)
         if listed_bytes is not None and listed_bytes != size_bytes:
             yield f"has a .{suffix} of {listed_bytes} bytes, the catalog says {size_bytes}"
-    if has_transaction_object(segment) and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
+    has_own_index = segment.has_transaction_index and segment.stored_indexes_bytes is None
+    if has_own_index and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
         yield "lacks the .txnindex that the catalog lists"
 
 
@@ -139,11 +140,6 @@ def stored_sizes(segment: Segment) -> dict[str, int]:
     if segment.stored_indexes_bytes is not None:
         sizes[INDEXES_PART] = segment.stored_indexes_bytes
     return sizes
-
-
-def has_transaction_object(segment: Segment) -> bool:
-    """Whether the segment has a transaction index, as an object of its own."""
-    return segment.has_transaction_index and segment.stored_indexes_bytes is None
 
 
 def keys_are_there(segment: Segment, listed: ListedSegment) -> bool:

@@ -35,6 +35,8 @@ class Chain:
     """Segments of which other segments give every offset."""
     waiting: tuple[Segment, ...]
     """Segments after a gap."""
+    reached: int
+    """The last offset that is covered with the taken segments; -1: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,12 @@ def chain_of(reached: int, candidates: Sequence[Segment]) -> Chain:
                 leader_epochs=epochs_in(segment.leader_epochs, start, segment.end_offset),
             )
             taken.append(from_start)
-    return Chain(taken=tuple(taken), superseded=tuple(superseded), waiting=tuple(waiting))
+    return Chain(
+        taken=tuple(taken),
+        superseded=tuple(superseded),
+        waiting=tuple(waiting),
+        reached=reached,
+    )
 
 
 def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]:

@@ -70,8 +70,9 @@ def divergence(facts: PartitionFacts) -> Refusal | None:
     """The refusal of a log that an unclean leader election cut off; None: it was not cut off."""
     if facts.row is None:
         draft = drafted(facts)
-        is_diverged = isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED
-        return draft if isinstance(draft, Refusal) and is_diverged else None
+        if isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED:
+            return draft
+        return None
     return _refused_by_history(facts.history(), facts.row.segments)
 
 
@@ -88,13 +89,11 @@ class PartitionDraft:
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     """Decide which unknown segments belong to the log and continue the live ones."""
     row = facts.row
-    refusal = _refused_by_listing(facts)
-    if refusal is not None:
+    if (refusal := _refused_by_listing(facts)) is not None:
         return refusal
     history = facts.history()
     live = () if row is None else row.segments
-    refusal = _refused_by_history(history, live)
-    if refusal is not None:
+    if (refusal := _refused_by_history(history, live)) is not None:
         return refusal
     complete = [inspected.segment for inspected in history.fitting if inspected.segment is not None]
     if row is None:
@@ -103,8 +102,7 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
         reached = row.next_offset - 1
         complete = [segment for segment in complete if segment.end_offset > reached]
     chain = chain_of(reached, complete)
-    refusal = None if row is not None else _refused_without_row(facts, history, chain)
-    if refusal is not None:
+    if row is None and (refusal := _refused_without_row(facts, history, chain)) is not None:
         return refusal
     return PartitionDraft(
         facts=facts, history=history, chain=chain, comparisons=comparisons(live, chain)
@@ -135,7 +133,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         segments=segments,
         orphans=orphans,
         set_apart=tuple(inspected.listed for inspected in history.apart),
-        needed=_needed(history, _reached(draft)),
+        needed=_needed(history, draft.chain.reached),
         waiting=tuple(segment.listed for segment in waiting),
         stalled_since_ms=min(
             (late.listed.modified_ms for late in waiting if _reaches_beyond(late, end_offset)),
@@ -161,7 +159,6 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     history = facts.history()
     complete = [inspected.segment for inspected in history.fitting if inspected.segment is not None]
     shared = _shared_end(row, history)
-    taken = chain_of(shared, complete).taken
     return PartitionView(
         key=facts.key,
         state=facts.state,
@@ -170,7 +167,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         set_apart=tuple(
             inspected.listed for inspected in history.apart if not fits(inspected, row.lineage)
         ),
-        needed=_needed(history, taken[-1].end_offset if taken else shared),
+        needed=_needed(history, chain_of(shared, complete).reached),
         waiting=(),
         stalled_since_ms=None,
         retired=facts.classified.retired,
@@ -227,7 +224,7 @@ def _shared_end(row: PartitionState, history: History) -> int:
 
 
 def _needed(history: History, reached: int) -> tuple[str, ...]:
-    """Ids of segments that are apart, and alone have offsets of the history beyond `reached`."""
+    """Ids of segments set apart that alone have offsets of the history above `reached`."""
     found = ((inspected, shared_until(inspected, history.lineage)) for inspected in history.apart)
     return tuple(
         inspected.listed.segment_id
@@ -313,7 +310,7 @@ def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | 
 def _refused_without_row(
     facts: PartitionFacts, history: History, chain: Chain
 ) -> Refusal | None:
-    """A refusal if it is unknown, without a row, which history is right or what was lost."""
+    """A refusal if, without a row, it is unknown which history is right or what was lost."""
     if chain.waiting:
         return gap(chain.taken[-1], chain.waiting[0])
     consented = () if facts.state is None else facts.state.forgotten
@@ -341,7 +338,7 @@ def _waiting(
     """Segments that may hold offsets beyond the taken ones: after a gap, incomplete, unreadable."""
     settled = {segment.segment_id for segment in (*draft.chain.taken, *draft.chain.superseded)}
     settled |= {segment.segment_id for segment in orphans}
-    reached = _reached(draft)
+    reached = draft.chain.reached
     settled |= {inspected.listed.segment_id for inspected in draft.history.apart}
     settled -= set(_needed(draft.history, reached))
     for found in draft.facts.inspected:
@@ -351,12 +348,6 @@ def _waiting(
             yield found
 
 
-def _reached(draft: PartitionDraft) -> int:
-    """The last offset that is live or taken; -1: none."""
-    taken, row = draft.chain.taken, draft.facts.row
-    return taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
-
-
 def _reaches_beyond(segment: InspectedSegment, live_end: int) -> bool:
     known = segment.seen_offset if segment.end_offset is None else segment.end_offset
     return max(known, segment.listed.start_offset) > live_end
@@ -364,7 +355,7 @@ def _reaches_beyond(segment: InspectedSegment, live_end: int) -> bool:
 
 def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
     """Why each unknown segment that is kept is not read, a sentence each."""
-    row, reached = draft.facts.row, _reached(draft)
+    row, reached = draft.facts.row, draft.chain.reached
     taken = {segment.segment_id for segment in draft.chain.taken}
     needed = _needed(draft.history, reached)
     for inspected in draft.history.apart:

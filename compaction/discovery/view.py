@@ -56,7 +56,7 @@ class Refusal:
 
 
 def first_few(sentences: Sequence[str]) -> str:
-    """The first different sentences in one line, and how many more there are."""
+    """The first distinct sentences on one line, and how many more there are."""
     found = tuple(dict.fromkeys(sentence.rstrip(".") for sentence in sentences))
     more = len(found) - _SENTENCES_MAX
     return "; ".join(found[:_SENTENCES_MAX]) + (f"; and {more} more" if more > 0 else "")

@@ -13,6 +13,8 @@ printed and stored, so they contain no secrets and no terminal escapes
 
 from __future__ import annotations
 
+from functools import partial
+
 from tierfold.compaction.model.redaction import redacted
 
 
@@ -30,16 +32,12 @@ class TierfoldError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default pickling, which Spark's workers use, loses keyword-only arguments.
-        return (_rebuild, (type(self), self.what, self.where, self.remedy))
+        return partial(type(self), where=self.where, remedy=self.remedy), (self.what,)
 
 
 def unexpected(error: Exception) -> str:
     """A foreign exception, redacted, as part of a sentence on one line."""
     return redacted(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
-
-
-def _rebuild(kind: type[TierfoldError], what: str, where: str, remedy: str) -> TierfoldError:
-    return kind(what, where=where, remedy=remedy)
 
 
 class CorruptLog(TierfoldError):

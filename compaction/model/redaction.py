@@ -15,8 +15,8 @@ from typing import Final
 HIDDEN: Final = "[hidden]"
 """The placeholder for a secret (Kafka `org.apache.kafka.common.config.types.Password`)."""
 
-# One or two slashes: a path made from a URI has lost one. Three, as in `file:///`, come before no
-# user part, unless there is a `:` before an `@`.
+# One or two slashes: a path made from a URI has lost one. After three, as in `file:///`, there is
+# no user part, unless a `:` comes before an `@`.
 _URI: Final = re.compile(r"([A-Za-z0-9+.-]{0,10}):(/{1,2}(?!/)|/{3,}(?=\S*:\S*@))(\S*)")
 
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")

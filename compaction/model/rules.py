@@ -120,7 +120,7 @@ def setting_violations(rules: Rules) -> Iterator[SettingViolation]:
     if rules.max_compaction_lag_ms < rules.min_compaction_lag_ms:
         remedy = "Raise the former or lower the latter."
         yield SettingViolation("max_compaction_lag_ms", "is below", "min_compaction_lag_ms", remedy)
-    # KIP-280 falls back to `offset` without a word, and the user asked for something else.
+    # KIP-280 would silently fall back to `offset`, although the user asked for something else.
     is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
     if is_by_header and not rules.compaction_strategy_header:
         remedy = "Name the header that holds a record's version."

@@ -162,6 +162,26 @@ class PartitionState:
         return tuple(entry for entry in self.retired if entry.deletion_started_at_ms is None)
 
     @property
+    def named_segments(self) -> tuple[Segment, ...]:
+        """All segments that the row names, live and retired."""
+        return (*self.segments, *(entry.segment for entry in self.retired))
+
+    @property
+    def live_ids(self) -> frozenset[str]:
+        """The ids of the live segments."""
+        return frozenset(segment.segment_id for segment in self.segments)
+
+    @property
+    def retired_ids(self) -> frozenset[str]:
+        """The ids of the retired segments."""
+        return frozenset(entry.segment.segment_id for entry in self.retired)
+
+    @property
+    def marked_ids(self) -> frozenset[str]:
+        """The ids of the retired segments whose deletion has started."""
+        return self.retired_ids - {entry.segment.segment_id for entry in self.whole_retired}
+
+    @property
     def next_offset(self) -> int:
         """The first offset after the live range; the log start if no segment is live."""
         return self.segments[-1].next_offset if self.segments else self.log_start_offset

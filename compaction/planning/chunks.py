@@ -76,7 +76,7 @@ class _Limit:
     used_bytes: int
     """If 0, at least one segment may be taken, however large."""
     cuts: bool = True
-    """A partition that exceeds the whole limit is cut to fit; False: it goes alone and whole."""
+    """A partition beyond the whole limit is cut to fit; False: it is taken alone and whole."""
     why: str = ""
     ends_run: bool = False
     """Once it is reached the run ends; False: the next wave starts with the whole limit."""

@@ -77,7 +77,7 @@ def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> Mer
     no index can hold, the empty group stays alone and becomes one empty batch.
 
     `is_empty` has one entry per group. Each result, from the first on, is as long as possible; so
-    the results are as few as possible, and a second merge changes nothing. Limits on a group's size
+    there are as few as possible, and a second merge changes nothing. Limits on a group's size
     do not apply: an empty group adds only its offsets to the output.
     """
     joined: list[tuple[SegmentGroup, bool]] = []

@@ -110,8 +110,7 @@ def plan_violations(plan: PartitionPlan, now_ms: int) -> tuple[str, ...]:
     if plan.view is None or not plan.is_due:
         return ()
     last_stable = last_stable_of(plan.producers)
-    found = violations(plan.compact, plan.view, last_stable, plan.rules, now_ms)
-    return tuple(violation.detail for violation in found)
+    return violations(plan.compact, plan.view, last_stable, plan.rules, now_ms)
 
 
 def in_order_of_work(plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:

@@ -27,7 +27,7 @@ class BloomFilter:
     """How many bits are set for a key."""
 
     def may_hold(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Shape (n,), as the hashes: whether the segment may have the key; False: it has not."""
+        """Shape (n,), as the hashes: whether the segment may have the key; False: it does not."""
         found = np.empty(len(hashes), np.bool_)
         _look_up(self.words, self.bits_per_key, hashes, found)
         return found

@@ -1,7 +1,7 @@
 """The stored hash of a key: of MurmurHash3 (x64, 128 bits, seed 0) the first 56 bits.
 
-They are those of `hash64` of the package mmh3. Unlike `cleaning.key_hash`, this hash lies in
-files, so it never changes; another one would be another version of these files. It may decide that
+They are those of `hash64` of the package mmh3. Unlike `cleaning.key_hash`, this hash is stored in
+files, so it never changes; another hash would need a new version of the files. It may decide that
 two keys differ, never that they are equal.
 """
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from tierfold.compaction.skipping.key_hashes import HASH_BITS, LOW_BYTE
 
 REST_BYTES_MAX: Final = 4
-"""With 4 bytes, one of 4 billion keys that the segment lacks is found in it."""
+"""With 4 bytes, at most one in 4 billion keys that the segment lacks is found by mistake."""
 
 SHARE_MAX: Final = 0.02
-"""Of a segment's bytes: what its Bloom filter and its key index may take."""
+"""The share of a segment's bytes that its Bloom filter and its key index may have."""
 
 _OTHER_BYTES: Final = 0.5
 """Bytes per record of the slices' counts and the sizes, compressed; more if sizes vary a lot."""
@@ -41,9 +41,6 @@ class Matches(NamedTuple):
     records: int
     record_bytes: int
     """Uncompressed bytes of these records, as `Counts` counts them; at most 4.5 % off."""
-
-
-NO_MATCHES: Final = Matches(keys=0, records=0, record_bytes=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +93,8 @@ def entries_of(
 ) -> NDArray[np.uint64]:
     """Shape (records,): hash and rounded size of records in one word each, for `key_index`.
 
-    Both arrays have shape (records,). To sort such words takes a tenth of the time that it takes to
-    sort both by an order.
+    Both arrays have shape (records,). Sorting such words takes a tenth of the time of sorting both
+    arrays by an index.
     """
     sizes = np.rint(np.log2(np.maximum(record_bytes, 1)) * _SIZE_STEPS).astype(np.uint64)
     entries: NDArray[np.uint64] = (hashes & ~LOW_BYTE) | np.minimum(sizes, LOW_BYTE)

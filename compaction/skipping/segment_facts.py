@@ -1,4 +1,4 @@
-"""What a round must know of a segment to leave it unread, beside its keys.
+"""What a round must know of a segment to leave it unread, besides its keys.
 
 A record that no other one supersedes may still go, and a batch may change without losing a record:
 a tombstone or marker whose delete horizon passes or is still to be set, a transaction that was

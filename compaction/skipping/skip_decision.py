@@ -37,13 +37,13 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
-from tierfold.compaction.skipping.key_index import NO_MATCHES, KeyIndex, Matches
+from tierfold.compaction.skipping.key_index import KeyIndex, Matches
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 
 COMPETING_MAX: Final = 2_000_000
-"""Competing keys of a round for which indexes are consulted. More are rare, and nearly every
-segment has one of so many."""
+"""The maximum of competing keys for which a round consults indexes. More are rare, and then nearly
+every segment has one of them."""
 
 _TOMBSTONE: Final = np.uint64(1)
 
@@ -87,26 +87,20 @@ def _each_once(words: NDArray[np.uint64]) -> CompetingKeys:
 
 
 class SkipReason(StrEnum):
-    """Why the keys of a segment are read, or are not."""
+    """Why the keys of a segment are read or not; the value names its count in `ProbeCounts`."""
 
-    BLOOM_FILTER = "bloom filter"
+    BLOOM_FILTER = "by_bloom_filter"
     """Skipped: the Bloom filter denies all competing keys."""
-    KEY_INDEX = "key index"
+    KEY_INDEX = "by_key_index"
     """Skipped: the key index lacks all competing keys."""
-    SMALL_GAIN = "small gain"
+    SMALL_GAIN = "by_small_gain"
     """Skipped: a rewrite would save less than the settings demand."""
     SUPERSEDED = "superseded"
     """Read: it has records of competing keys."""
-    NO_INDEX = "no index"
+    NO_INDEX = "no_index"
     """Read: it has none, or that cannot be read now."""
-    UNSOUND_INDEX = "unsound index"
+    UNSOUND_INDEX = "unsound_index"
     """Read: its index is damaged, of another segment, or of another version."""
-
-
-SKIPS: Final = frozenset(
-    {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SkipReason.SMALL_GAIN}
-)
-"""The keys of the segment are not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +111,13 @@ class IndexAnswer:
     claimed: int = 0
     """Competing keys that the Bloom filter claims."""
     found: int | None = None
-    """Competing keys that the key index has; None: it was not consulted."""
-    saved: Matches = NO_MATCHES
-    """What a rewrite would save."""
+    """Competing keys that the segment has; None: unknown, because its index was not read."""
 
     @property
     def is_skip(self) -> bool:
         """Whether the keys are not read."""
-        return self.reason in SKIPS
+        skips = (SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SkipReason.SMALL_GAIN)
+        return self.reason in skips
 
 
 def answer_for(
@@ -145,7 +138,7 @@ def answer_for(
     is_claimed = bloom.may_hold(competing.words)
     claimed = int(np.count_nonzero(is_claimed))
     if not claimed:
-        return IndexAnswer(reason=SkipReason.BLOOM_FILTER)
+        return IndexAnswer(reason=SkipReason.BLOOM_FILTER, found=0)
     index = read_index()
     if isinstance(index, SkipReason):
         return IndexAnswer(reason=index, claimed=claimed)
@@ -157,17 +150,7 @@ def answer_for(
     elif _is_small(saved, facts, rules):
         deleted = index.matches(hashes[is_claimed & competing.is_tombstone])
         reason = SkipReason.SUPERSEDED if deleted.keys else SkipReason.SMALL_GAIN
-    return IndexAnswer(reason=reason, claimed=claimed, found=saved.keys, saved=saved)
-
-
-_COUNTED_AS: Final = {
-    SkipReason.BLOOM_FILTER: "by_bloom_filter",
-    SkipReason.KEY_INDEX: "by_key_index",
-    SkipReason.SMALL_GAIN: "by_small_gain",
-    SkipReason.SUPERSEDED: "superseded",
-    SkipReason.NO_INDEX: "no_index",
-    SkipReason.UNSOUND_INDEX: "unsound_index",
-}
+    return IndexAnswer(reason=reason, claimed=claimed, found=saved.keys)
 
 
 def counts_of_answer(
@@ -177,16 +160,14 @@ def counts_of_answer(
 
     `fpp` is `bloom.filter.fpp`.
     """
-    is_denied = answer.reason is SkipReason.BLOOM_FILTER
-    found = 0 if is_denied else answer.found
-    one = replace(NO_PROBES, **{_COUNTED_AS[answer.reason]: 1}, index_bytes_read=index_bytes_read)
-    if found is None:
+    one = replace(NO_PROBES, **{answer.reason.value: 1}, index_bytes_read=index_bytes_read)
+    if answer.found is None:
         return one
-    lacked = competing - found
+    lacked = competing - answer.found
     return replace(
         one,
         keys_lacked=lacked,
-        keys_claimed=answer.claimed - found,
+        keys_claimed=answer.claimed - answer.found,
         keys_claimed_promised=lacked * fpp,
     )
 
@@ -215,7 +196,7 @@ class RoundFacts:
 def may_change(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> bool:
     """Whether the segment may have to be rewritten although none of its records is superseded.
 
-    If in doubt, it may: the rewrite then finds out.
+    In doubt it may, and the rewrite finds out.
     """
     return any(_changes(facts, segment, of_round))
 

@@ -131,11 +131,11 @@ def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
     partitions = indexes.partitions()
     rows = context.catalog.look() if partitions else NO_ROWS
     named = {
-        (row.key.topic_id, row.key.partition): (*row.segments, *(r.segment for r in row.retired))
+        (row.key.topic_id, row.key.partition): row.live_ids | row.retired_ids
         for row in rows.states
     }
     kept = {
-        partition: [segment.segment_id for segment in named.get(partition, ())]
+        partition: named.get(partition, frozenset())
         for partition in partitions
         if partition not in rows.refused
     }

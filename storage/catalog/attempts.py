@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from tierfold.compaction.commits.commit import (
@@ -55,7 +56,7 @@ def claim_attempt(read: PartitionState, after: PartitionState) -> Attempt:
             return success
         if found == read.commit_id:
             return None
-        return LostRace(found_commit_id="") if row is None else lost(after.epoch, row)
+        return lost(after.epoch, row)
 
     def next_row(row: PartitionState | None) -> PartitionState:
         # Without a row, the claim adopts all segments.
@@ -87,9 +88,7 @@ def commit_attempt(proposal: CommitProposal) -> Attempt:
         key=proposal.key,
         success=Committed(epoch=proposal.epoch, commit_id=proposal.commit_id),
         made_on=next((need.commit_id for need in needs), ""),
-        outcome_of=lambda row: (
-            LostRace(found_commit_id="") if row is None else outcome_of(proposal, row)
-        ),
+        outcome_of=partial(outcome_of, proposal),
         next_row=next_row,
     )
 

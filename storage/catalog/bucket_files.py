@@ -27,8 +27,8 @@ class BucketFiles:
 
     uri: str
     store: ObjectStore
-    options: Callable[[], dict[str, str]]
-    """Returns the storage options of delta-rs."""
+    delta_options: Callable[[], dict[str, str]]
+    """See `TableFiles.delta_options`."""
 
     @property
     def is_atomic(self) -> bool:
@@ -39,10 +39,6 @@ class BucketFiles:
     def checkpoint_interval(self) -> int:
         """See `TableFiles.checkpoint_interval`."""
         return CHECKPOINT_INTERVAL
-
-    def delta_options(self) -> dict[str, str]:
-        """See `TableFiles.delta_options`."""
-        return self.options()
 
     def where(self, name: str) -> str:
         """The object's URI."""
@@ -101,7 +97,7 @@ class BucketFiles:
         self._create(name, b"")
 
     def sync(self, log: Iterable[str], data: Iterable[str] = ()) -> None:
-        """Nothing: an object is durable as soon as it is there."""
+        """Do nothing: an object is durable as soon as it exists."""
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -126,7 +122,7 @@ class BucketFiles:
         self._create(name, path.read_bytes())
 
     def delete_scratch(self, *, older_than_ms: int) -> None:
-        """Nothing: the operating system deletes old temporary folders."""
+        """Do nothing: the operating system deletes old temporary folders."""
 
     def _create(self, name: str, data: Bytes) -> None:
         """Create an object unless it exists, also if the answer to an own attempt was lost."""

@@ -1,7 +1,7 @@
 """Checks the catalog's cells: names that Kafka allows, offsets and sizes that exist.
 
 Rows name objects. A topic `../x` or a segment `../../y` would name one outside its partition, so
-every cell is checked before it is used. A rule applies to all columns of a name, nested or not.
+every cell is checked before it is used. A rule applies to every column of its name, nested or not.
 
 Python checks the values after they are read. Arrow would compile a pattern at every call, which
 takes longer than matching a hundred values.

@@ -55,7 +55,7 @@ def commit_violation(data: bytes) -> str:
     try:
         actions = _actions(data)
     except ValueError:
-        return f"the commit file is cut short or no commit, it has {len(data)} bytes"
+        return f"the commit file is cut short or is not a commit: it has {len(data)} bytes"
     missing = _missing(actions)
     return f"the commit file is cut short: {', '.join(missing)}" if missing else ""
 

@@ -81,7 +81,7 @@ def is_refused(error: Exception) -> bool:
 
 
 def plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
-    """The error for a user; it tells errors of the store from corrupt data."""
+    """The error for a user; it distinguishes errors of the store from corrupt data."""
     text = str(error)
     if _GONE in text:
         return _of_bucket(Failure(Cause.MISSING), uri)

@@ -98,7 +98,7 @@ class DeltaLog:
         return LogBoundary(self.files)
 
     def exists(self) -> bool:
-        """Whether there is a commit or a checkpoint; perhaps it cannot be read."""
+        """Whether there is a commit or a checkpoint, readable or not."""
         return any(entry.key.endswith((".json", ".parquet")) for entry in self._entries())
 
     def read_tail(self) -> Tail:
@@ -120,14 +120,14 @@ class DeltaLog:
             if found != expected:
                 name = commit_name(expected)
                 raise self._corrupt(name, "the commit is missing, but later ones exist")
-        return Tail(checkpoint, tuple(self._commit(commits[version]) for version in since))
+        return Tail(checkpoint, tuple(self._commit(version, commits[version]) for version in since))
 
-    def _commit(self, entry: ObjectEntry) -> DeltaCommit:
+    def _commit(self, version: int, entry: ObjectEntry) -> DeltaCommit:
         if not self.files.is_atomic:
             return read_commit(self.files, entry.key)
         if not entry.size_bytes:
             raise self._corrupt(entry.key, EMPTY_COMMIT)
-        return DeltaCommit(version=_version_of(entry), added=())
+        return DeltaCommit(version=version, added=())
 
     def _ensure_whole(self, checkpoint: ObjectEntry) -> None:
         """Check the magic bytes at a parquet file's end; its reader checks the rest."""
@@ -136,7 +136,7 @@ class DeltaLog:
         if self.files.read_end(checkpoint.key, len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:
             raise self._corrupt(
                 checkpoint.key,
-                f"the checkpoint is cut short, it has {checkpoint.size_bytes} bytes",
+                f"the checkpoint is cut short: it has {checkpoint.size_bytes} bytes",
             )
 
     def readable_before(self, version: int) -> Iterator[int]:
@@ -242,7 +242,7 @@ class DeltaLog:
 def _oldest_needed(entries: tuple[ObjectEntry, ...], boundary: int, older_than_ms: int) -> int:
     """The newest checkpoint of a version that was current at that time, or before.
 
-    It is at least the boundary: a file below that was written too late, even a new one.
+    It is at least the boundary: a file below it was written too late, however new it is.
     """
     young = [
         version
@@ -261,15 +261,7 @@ def _versions(entries: tuple[ObjectEntry, ...], suffix: str) -> dict[int, Object
     """The files of the log with this suffix, by version."""
     found = {}
     for entry in entries:
-        stem, dot, rest = _name_of(entry).partition(".")
+        stem, dot, rest = entry.key.rpartition("/")[2].partition(".")
         if dot + rest == suffix and len(stem) == 20 and stem.isdecimal():
             found[int(stem)] = entry
     return found
-
-
-def _version_of(entry: ObjectEntry) -> int:
-    return int(_name_of(entry).partition(".")[0])
-
-
-def _name_of(entry: ObjectEntry) -> str:
-    return entry.key.rpartition("/")[2]

@@ -23,7 +23,6 @@ from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.opened_files import table_files
-from tierfold.storage.catalog.table_files import TableFiles
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
@@ -34,7 +33,7 @@ Its default, 15, is less than the number of runs that may commit at the same tim
 """
 
 MEMORY_HOURS: Final = 30 * 24
-"""How long superseded rows can be read: by default Delta keeps its log as long."""
+"""How long superseded rows can be read: by default Delta keeps its log for that long."""
 
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 """How long checkpoints list superseded files. A file that they no longer list is never deleted, so
@@ -201,7 +200,7 @@ class DeltaFolder:
             return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
 
     def exists(self) -> bool:
-        """Whether the table was created; perhaps it cannot be read."""
+        """Whether the table exists, readable or not."""
         with translated_errors(self._uri):
             return self._log.exists()
 
@@ -214,13 +213,11 @@ class DeltaFolder:
         # delta-rs would skip an empty commit file as if there had been no commit.
         tail = self._log.read_tail()
         # delta-rs also reports a forbidden table as "not found".
-        if tail.newest < 0 and not self._log.exists():
-            return None
-        table = open_delta(self._files)
-        self._refuse_other_layout(table)
-        return table
+        return self._opened() if tail.newest >= 0 or self._log.exists() else None
 
-    def _refuse_other_layout(self, table: DeltaTable) -> None:
+    def _opened(self) -> DeltaTable:
+        """The newest version of a table that exists; one of another layout is refused."""
+        table = DeltaTable(self._files.uri, storage_options=self._files.delta_options())
         found, expected = tuple(table.metadata().partition_columns), self._layout.partition_by
         if found != expected:
             raise BadSettings(
@@ -230,6 +227,7 @@ class DeltaFolder:
                 remedy="Use that version. If it has compacted nothing yet, move the catalog"
                 " away instead. Nothing was changed.",
             )
+        return table
 
     def _made(self) -> DeltaTable:
         self._files.make_table()
@@ -253,9 +251,7 @@ class DeltaFolder:
             if not self._log.exists():
                 raise
         # Another run made it.
-        table = open_delta(self._files)
-        self._refuse_other_layout(table)
-        return table
+        return self._opened()
 
 
 _COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
@@ -265,11 +261,6 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 
 _HOUR_MS: Final = 3_600_000
-
-
-def open_delta(files: TableFiles) -> DeltaTable:
-    """The newest version of a table that exists."""
-    return DeltaTable(files.uri, storage_options=files.delta_options())
 
 
 def _keep_commits(table: DeltaTable, log: DeltaLog) -> None:

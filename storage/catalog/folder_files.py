@@ -147,7 +147,10 @@ class FolderFiles:
 
 
 def _stat(child: os.DirEntry[str]) -> os.stat_result | None:
-    """Of a broken link, the link: leaving it out would hide a commit. None: it was deleted."""
+    """The file's status, or a broken link's own; None: it was deleted.
+
+    Leaving a broken link out would hide a commit.
+    """
     try:
         return child.stat()
     except FileNotFoundError:

@@ -32,7 +32,7 @@ class LogBoundary:
     files: TableFiles
 
     def read(self) -> int:
-        """The lowest version that is kept, at first 0; raises OSError or UnreadableObject."""
+        """The lowest version that is kept, 0 at first; raises OSError or UnreadableObject."""
         return max(self._versions(), default=0)
 
     def raise_to(self, version: int) -> None:

@@ -273,7 +273,7 @@ def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; Arrow copies even a single piece if it is to combine them."""
+    """The column as one array; Arrow's `combine_chunks` copies even a single piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -84,4 +84,4 @@ class TableFiles(Protocol):
         """
 
     def delete_scratch(self, *, older_than_ms: int) -> None:
-        """Delete the scratch folders that runs left which died before this time."""
+        """Delete the scratch folders of runs that died before this time."""

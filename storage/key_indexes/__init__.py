@@ -1,7 +1,7 @@
-"""key_indexes: what a later round needs to leave clean segments unread, beside the catalog.
+"""key_indexes: what a later round needs to leave clean segments unread, stored beside the catalog.
 
     index_files     the two files of a segment as bytes: facts and Bloom filter, key index
-    index_folder    where they lie; reads, writes, lists and deletes them
+    index_folder    where they are stored; reads, writes, lists and deletes them
 
 Losing them costs time only: they are made again when their segment is read.
 """

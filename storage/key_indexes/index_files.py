@@ -1,8 +1,8 @@
 """The files of a segment's key index: `.bloom` has its facts and Bloom filter, `.keys` its hashes.
 
 A file is an Arrow IPC file with one row of lists, compressed with Zstandard, then its CRC32C
-(uint32, little-endian). The schema's metadata has the version and the numbers. Whatever does not
-fit is `UnsoundIndex`: the caller reads the segment instead.
+(uint32, little-endian). The schema's metadata has the version and the numbers. What does not
+fit raises `UnsoundIndex`, and the caller reads the segment instead.
 """
 
 from __future__ import annotations

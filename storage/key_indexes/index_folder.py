@@ -1,4 +1,4 @@
-"""Where key indexes lie: `key_indexes/<topic id>-<partition>/` beside the catalog's tables.
+"""Where key indexes are stored: `key_indexes/<topic id>-<partition>/` beside the catalog's tables.
 
 Reading and writing raise nothing if the store fails: without its index a segment is read.
 """
@@ -33,7 +33,7 @@ FILTER_SUFFIX: Final = ".bloom"
 INDEX_SUFFIX: Final = ".keys"
 
 _BYTES_MIN: Final = 2**20
-"""What a file of any segment may have; of a larger one it may have as much as its log."""
+"""The size that any segment's file may have; a larger segment's may be as large as its log."""
 
 _FOLDER_NAME: Final = re.compile(r"([A-Za-z0-9_-]{22})-([0-9]+)")
 

@@ -102,11 +102,12 @@ def a_producer(producer_id: int, open_from: int | None = None, **fields: Any) ->
     return replace(defaults, **fields)
 
 
-def retired(segment: Segment) -> RetiredSegment:
-    """`segment`, replaced by run `earlier` under epoch 1."""
-    return RetiredSegment(
+def retired(segment: Segment, **fields: Any) -> RetiredSegment:
+    """`segment`, replaced by run `earlier` under epoch 1 at time 5."""
+    defaults = RetiredSegment(
         segment=segment, retired_at_ms=5, retired_by_epoch=1, retired_by_run="earlier"
     )
+    return replace(defaults, **fields)
 
 
 def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
@@ -149,7 +150,7 @@ def facts(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionFacts:
     """A tier with every segment of the row, and with `found`."""
-    known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
+    known = () if state is None else state.named_segments
     listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
         key=KEY, state=state, classified=classify(listing, state), inspected=tuple(found)
@@ -193,5 +194,5 @@ def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
 
 def new_ids(view: PartitionView) -> tuple[str, ...]:
     """The live segments that the catalog's row does not name yet."""
-    named = () if view.state is None else {segment.segment_id for segment in view.state.segments}
+    named = () if view.state is None else view.state.live_ids
     return tuple(s.segment_id for s in view.segments if s.segment_id not in named)

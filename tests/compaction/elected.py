@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.compaction.builders import a_segment, a_state, segment_id, unknown
+from tests.compaction.builders import a_segment, a_state, epochs, segment_id, unknown
 from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+from tierfold.compaction.model.leader_epochs import epochs_in
+from tierfold.compaction.model.segments import PartitionState, Segment
 
-OLD: Final = (LeaderEpoch(epoch=3, start_offset=0),)
-NEW: Final = (*OLD, LeaderEpoch(epoch=4, start_offset=60))
+OLD: Final = epochs((3, 0))
+NEW: Final = epochs((3, 0), (4, 60))
 
 
 def old(start: int, end: int, **fields: object) -> Segment:
     """A segment of the old leader."""
-    epochs = (LeaderEpoch(epoch=3, start_offset=start),)
-    return a_segment(start, end, leader_epochs=epochs, **fields)
+    return a_segment(start, end, leader_epochs=epochs((3, start)), **fields)
 
 
 def new(start: int, end: int) -> InspectedSegment:
     """An upload of the new leader, whose log differs from offset 60 on."""
-    epochs = tuple(
-        LeaderEpoch(epoch=entry.epoch, start_offset=max(start, entry.start_offset))
-        for entry in NEW
-        if entry.start_offset <= end and (entry.epoch == 4 or start < 60)
-    )
-    segment = a_segment(start, end, segment_id=segment_id(f"new{start}"), leader_epochs=epochs)
+    own, name = epochs_in(NEW, start, end), segment_id(f"new{start}")
+    segment = a_segment(start, end, segment_id=name, leader_epochs=own)
     return unknown(segment, checkpoint=NEW)
 
 

@@ -155,8 +155,7 @@ class Life:
 
     def _forget(self, _first: int, _second: int) -> Sequence[Update]:
         self.claim(self.now)
-        known = {entry.segment.segment_id for entry in self.now.retired}
-        return (FinishDeletion(ids=tuple(sorted(self.going & known))),)
+        return (FinishDeletion(ids=tuple(sorted(self.going & self.now.retired_ids))),)
 
     def _undo(self, first: int, second: int) -> None:
         restore_plan = restore_plan_of(self.rows[(first * 8 + second) % len(self.rows)], self.now)

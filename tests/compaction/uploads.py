@@ -18,6 +18,7 @@ from tests.compaction.builders import (
 )
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.leader_epochs import epochs_in
 from tierfold.compaction.model.segments import PartitionState
 
 
@@ -30,11 +31,7 @@ def upload(
         start,
         end,
         segment_id=segment_id(f"{start}-{end}"),
-        leader_epochs=tuple(
-            replace(entry, start_offset=max(start, entry.start_offset))
-            for entry, after in zip(own, (*own[1:], None), strict=True)
-            if entry.start_offset <= end and (after is None or after.start_offset > start)
-        ),
+        leader_epochs=epochs_in(own, start, end),
     )
     return unknown(
         segment, lacking=lacking.split(), **({"checkpoint": own} if not lacking else {}), **fields
@@ -49,11 +46,16 @@ def torn(start: int, *, lacking: str = "") -> InspectedSegment:
     )
 
 
-def by_batches(start: int, end: int, epoch: int) -> InspectedSegment:
-    """An upload that was interrupted before its checkpoint."""
-    stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
+def cut_short(start: int, end: int, *stretches: tuple[int, int, int]) -> InspectedSegment:
+    """An upload that ended before its checkpoint; (epoch, first, last offset) of its batches."""
     found = upload(start, end, lacking="leader_epoch_checkpoint")
-    return replace(found, stretches=(stretch,))
+    return replace(
+        found,
+        stretches=tuple(
+            EpochStretch(epoch=epoch, first_offset=first, last_offset=last)
+            for epoch, first, last in stretches
+        ),
+    )
 
 
 def a_row(*spans: tuple[int, int], **fields: Any) -> PartitionState:

@@ -23,9 +23,12 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
-from tierfold.storage.catalog.schema import RunRow, bucket_of
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, RunRow, bucket_of
 
 OTHER_KEY: Final = PartitionKey(topic="-.-", partition=0, topic_id="--________dashed____-A")
+BUCKET: Final = f"bucket IN ({bucket_of(KEY.topic_id)})"
+"""The rows beside that of `KEY`."""
 A_RUN: Final = RunRow(
     run="20260101T000000-1",
     topic="orders",
@@ -83,6 +86,16 @@ def claim(catalog: Catalog, state: PartitionState, run: str) -> Claim:
     return catalog.claim([state], run, at_ms=1)[state.key]
 
 
+def claims(catalog: Catalog, count: int, key: PartitionKey = KEY) -> list[PartitionState]:
+    """The rows of `count` claims of a partition, each of which supersedes the one before."""
+    rows: list[PartitionState] = []
+    for number in range(count):
+        found = claim(catalog, catalog.read([key]).get(key) or fresh(key), f"run-{number}")
+        assert isinstance(found.outcome, Committed)
+        rows.append(found.state)
+    return rows
+
+
 def swap(state: PartitionState, name: str, **fields: Any) -> CommitProposal:
     """A proposal that makes one segment, called `name`, of all live ones."""
     ids = tuple(segment.segment_id for segment in state.segments)
@@ -109,6 +122,12 @@ def committed(catalog: Catalog, key: PartitionKey, run: str, name: str) -> Parti
         key: Committed(epoch=claimed.epoch, commit_id=proposal.commit_id)
     }
     return catalog.read([key])[key]
+
+
+def partitions_table(uri: object) -> DeltaFolder:
+    """The table of a catalog's rows, which it neither reads nor checks."""
+    layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
+    return DeltaFolder(f"{uri}/partitions", layout)
 
 
 class CatalogContract:

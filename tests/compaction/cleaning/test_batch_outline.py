@@ -77,7 +77,7 @@ def test_the_last_batch_of_the_round_and_of_a_producer_are_read() -> None:
     assert surely_dropped(outline, every, rules(9, (7, 3))).tolist() == [True, False, True]
 
 
-def test_bits_of_fewer_records_are_a_bug_that_is_found() -> None:
+def test_bits_of_fewer_records_are_refused() -> None:
     with pytest.raises(ValueError, match="3 records were scanned, and 2 have bits"):
         surely_dropped(an_outline(1, 2), np.ones(2, np.bool_), rules(9))
 

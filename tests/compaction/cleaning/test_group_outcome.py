@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from tests.compaction.builders import a_segment
+from tests.compaction.builders import a_segment, epochs
 from tierfold.compaction.cleaning.counts import KEPT, SUPERSEDED, Counts
 from tierfold.compaction.cleaning.group_outcome import (
     ClosingBatch,
@@ -23,7 +24,6 @@ from tierfold.compaction.cleaning.group_outcome import (
 )
 from tierfold.compaction.cleaning.record_retention import BatchRetention, Retention
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.planning.grouping import SegmentGroup
 
@@ -48,21 +48,14 @@ def test_a_single_due_segment_is_rewritten_without_reading_it(
 
 
 @pytest.mark.parametrize(
-    ("first_due_ms", "second_due_ms"),
-    [
-        pytest.param(None, None, id="neither is ever due"),
-        pytest.param(NOW_MS + 1, NOW_MS + 1, id="both are due later"),
-        pytest.param(NOW_MS, None, id="the first one is due"),
-        pytest.param(None, NOW_MS, id="the second one is due"),
-        pytest.param(NOW_MS, NOW_MS, id="both are due"),
-    ],
+    ("first_ms", "second_ms"), [*product((None, NOW_MS, NOW_MS + 1), repeat=2)]
 )
 def test_two_segments_become_one_whether_due_or_not(
-    first_due_ms: int | None, second_due_ms: int | None
+    first_ms: int | None, second_ms: int | None
 ) -> None:
     segments = (
-        a_segment(0, 9, earliest_due_ms=first_due_ms),
-        a_segment(10, 19, earliest_due_ms=second_due_ms),
+        a_segment(0, 9, earliest_due_ms=first_ms),
+        a_segment(10, 19, earliest_due_ms=second_ms),
     )
     assert reason_before_reading(segments, NOW_MS) is RewriteReason.SEVERAL_SEGMENTS
 
@@ -200,23 +193,19 @@ def test_when_a_group_gets_a_closing_batch(
 
 
 @pytest.mark.parametrize(
-    ("epochs", "epoch"),
+    ("last", "epoch"),
     [
         pytest.param([(3, 10)], 3, id="the only epoch of the last segment"),
         pytest.param([(3, 10), (6, 15)], 6, id="its newest epoch, not its first"),
         pytest.param([(6, 15), (3, 10)], 6, id="its newest epoch, wherever that is listed"),
     ],
 )
-def test_which_leader_epoch_a_closing_batch_has(epochs: list[tuple[int, int]], epoch: int) -> None:
+def test_which_leader_epoch_a_closing_batch_has(last: list[tuple[int, int]], epoch: int) -> None:
     # The first segment's epoch is higher than any: only the last segment counts.
     group = SegmentGroup(
         segments=(
-            a_segment(0, 9, leader_epochs=(LeaderEpoch(epoch=9, start_offset=0),)),
-            a_segment(
-                10,
-                19,
-                leader_epochs=tuple(LeaderEpoch(epoch=e, start_offset=o) for e, o in epochs),
-            ),
+            a_segment(0, 9, leader_epochs=epochs((9, 0))),
+            a_segment(10, 19, leader_epochs=epochs(*last)),
         )
     )
     found = closing_batch_of(group, 15, ends_in_batch=True)
@@ -233,11 +222,11 @@ INDEX = RewriteReason.TRANSACTION_INDEX
     [
         pytest.param((), (), None, id="no index stays none"),
         pytest.param((), (ABORTED,), INDEX, id="a transaction is listed for the first time"),
-        pytest.param((ABORTED,), (), INDEX, id="a transaction is listed no more"),
+        pytest.param((ABORTED,), (), INDEX, id="a transaction is no longer listed"),
         pytest.param((ABORTED,), (ABORTED,), None, id="the index lists the same transaction"),
         pytest.param((ABORTED,), (LATER,), INDEX, id="the index lists another transaction"),
         pytest.param((ABORTED,), (ABORTED, LATER), INDEX, id="the index lists one more"),
-        pytest.param((ABORTED, LATER), (ABORTED,), INDEX, id="the index lists one less"),
+        pytest.param((ABORTED, LATER), (ABORTED,), INDEX, id="the index lists one fewer"),
     ],
 )
 def test_a_segment_is_rewritten_if_its_transaction_index_would_differ(

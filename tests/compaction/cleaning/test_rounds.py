@@ -13,7 +13,7 @@ from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan,
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
-from tierfold.compaction.cleaning.rounds import NOTHING_KNOWN, Round, group_tasks
+from tierfold.compaction.cleaning.rounds import NOTHING_KNOWN, GroupTask, Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import reaching
 from tierfold.compaction.model.rules import CompactionStrategy
@@ -25,6 +25,12 @@ NO_TRANSACTIONS: Final = TransactionStatus(
 )
 OFFSET, TIMESTAMP, HEADER = CompactionStrategy
 
+
+def tasks_of(work: Round, status: TransactionStatus = NO_TRANSACTIONS) -> list[GroupTask]:
+    """The tasks of all groups."""
+    return list(group_tasks(work, status, wanted=dict(enumerate(work.groups))))
+
+
 # Where the clean region ends: the log is 0 to 32, or 11 to 32 once its first segment expired.
 
 
@@ -32,7 +38,7 @@ OFFSET, TIMESTAMP, HEADER = CompactionStrategy
     ("log_start", "stored", "expected"),
     [
         pytest.param(0, None, 0, id="a log that was never cleaned is clean up to its start"),
-        pytest.param(11, None, 11, id="a log that was never cleaned and whose begin has expired"),
+        pytest.param(11, None, 11, id="a log that was never cleaned and whose start has expired"),
         pytest.param(0, 22, 22, id="a stored offset within the log counts"),
         pytest.param(0, 0, 0, id="a stored offset at the log start counts"),
         pytest.param(0, 33, 33, id="a stored offset at the end counts"),
@@ -76,9 +82,7 @@ def test_tombstones_stay_if_a_record_that_one_supersedes_may_survive(
     plan = a_plan(rules=replace(RULES, compaction_strategy=strategy))
     work = a_round(plan, clean_below(11), is_last=is_last, first_dirty=first_dirty)
     assert work.keeps_tombstones == expected
-    wanted = dict(enumerate(work.groups))
-    tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=wanted))
-    assert [task.rules.keeps_tombstones for task in tasks] == [expected] * 2
+    assert [task.rules.keeps_tombstones for task in tasks_of(work)] == [expected] * 2
 
 
 # The next cleaner offset.
@@ -153,7 +157,7 @@ def test_a_round_with_other_groups_keeps_everything_else() -> None:
 
 def test_a_groups_task_knows_the_places_of_its_segments() -> None:
     work = replace(a_round(), index=3)
-    tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
+    tasks = tasks_of(work)
     assert [task.segment_index for task in tasks] == [0, 2]
     assert [task.places for task in tasks] == [((3, 0), (3, 1)), ((3, 2),)]
     assert [task.group_index for task in tasks] == [0, 1]
@@ -170,16 +174,11 @@ def test_only_the_wanted_groups_get_a_task() -> None:
 
 
 def test_the_last_group_of_the_live_range_ends_in_a_batch() -> None:
-    work = a_round()
-    tasks = group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups)))
-    assert [task.ends_in_batch for task in tasks] == [False, True]
+    assert [task.ends_in_batch for task in tasks_of(a_round())] == [False, True]
 
 
 def test_a_round_before_a_live_segment_need_not_end_in_a_batch() -> None:
-    work = a_round()
-    held_back = a_round(groups=work.groups[:1], next_offset=22)
-    wanted = dict(enumerate(held_back.groups))
-    (task,) = group_tasks(held_back, NO_TRANSACTIONS, wanted=wanted)
+    (task,) = tasks_of(a_round(groups=a_round().groups[:1], next_offset=22))
     assert (task.ends_in_batch, task.rules.next_offset) == (False, 22)
 
 
@@ -194,20 +193,16 @@ def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
         assert [(task.ends_in_batch, task.rules.next_offset) for task in tasks] == expected
 
 
-def partial() -> Round:
-    """Only the second and the third of three segments are due, each in its own group."""
-    return a_round(
+def test_each_group_of_a_partial_round_is_a_round_of_its_own() -> None:
+    # Only the second and the third of three segments are due, each in its own group.
+    work = a_round(
         state=clean_below(33),
         groups=apart(*THREE[1:]),
         first_dirty=33,
         next_offset=33,
         reason=CompactReason.HORIZON_PASSED,
     )
-
-
-def test_each_group_of_a_partial_round_is_a_round_of_its_own() -> None:
-    work = partial()
-    tasks = list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
+    tasks = tasks_of(work)
     assert [task.segment_index for task in tasks] == [1, 2]
     assert [task.rules.next_offset for task in tasks] == [22, 33]
     assert [task.ends_in_batch for task in tasks] == [True, True]
@@ -219,7 +214,7 @@ def test_a_group_gets_only_its_own_markers() -> None:
     status = TransactionStatus(
         discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, unindexed=()
     )
-    first, second = group_tasks(work, status, wanted=dict(enumerate(work.groups)))
+    first, second = tasks_of(work, status)
     assert (first.discardable.tolist(), second.discardable.tolist()) == ([0, 21], [22, 32])
     assert (first.listed, second.listed) == (listed[:2], listed[2:])
     assert (first.aborted, second.aborted) == (listed[:2], listed[2:])
@@ -231,7 +226,7 @@ def test_a_group_knows_the_time_and_the_producers_that_are_active() -> None:
         for number, last_ms in ((1, NOW_MS), (2, NOW_MS - RULES.producer_id_expiration_ms))
     )
     work = a_round(replace(a_plan(), producers=(active, expired)))
-    for task in group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))):
+    for task in tasks_of(work):
         assert task.rules.now_ms == NOW_MS
         assert task.rules.delete_retention_ms == RULES.delete_retention_ms
         assert task.rules.last_data_offsets.tolist() == [[1, 7]]

@@ -99,9 +99,9 @@ def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
         yield replace(columns, hash=cut, versions=versions)
 
 
-def places_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
+def places_by_reduce(case: Case) -> list[int]:
     """Superseded places, as the stages of a run find them; each at most once."""
-    return superseded_by_reduce(case, order)[0]
+    return superseded_by_reduce(case)[0]
 
 
 def superseded_by_reduce(

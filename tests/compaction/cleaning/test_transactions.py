@@ -224,26 +224,36 @@ def test_a_marker_is_never_data_of_its_transaction(kind: int) -> None:
     ]
 
 
-def test_a_commit_marker_stays_while_a_batch_of_its_transaction_is_met() -> None:
-    assert (
-        transaction_status(
-            transaction_batches_of([mark(0, DATA), mark(1, COMMIT)]), []
-        ).discardable.tolist()
-        == []
-    )
-    assert transaction_status(
-        transaction_batches_of([mark(1, COMMIT)]), []
-    ).discardable.tolist() == [1]
-
-
-def test_batches_before_another_marker_are_not_of_this_transaction() -> None:
-    txn_batches = [mark(0, DATA), mark(1, COMMIT), mark(2, COMMIT)]
-    assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [2]
-
-
-def test_batches_of_another_producer_hold_no_marker() -> None:
-    txn_batches = [mark(0, DATA, producer=2), mark(1, COMMIT)]
-    assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [1]
+@pytest.mark.parametrize(
+    ("marks", "entries", "discardable"),
+    [
+        pytest.param([mark(1, COMMIT)], [], [1], id="no batch of its transaction is met"),
+        pytest.param([mark(0, DATA), mark(1, COMMIT)], [], [], id="one is met"),
+        pytest.param(
+            [mark(0, DATA), mark(1, COMMIT), mark(2, COMMIT)], [], [2], id="of an earlier one"
+        ),
+        pytest.param(
+            [mark(0, DATA, producer=2), mark(1, COMMIT)], [], [1], id="of another producer"
+        ),
+        # The ABORT marker between them is removed; the data batch stays, emptied, for its producer.
+        pytest.param(
+            [mark(0, DATA), mark(5, COMMIT)], [entry(0, 3)], [5], id="only aborted ones are met"
+        ),
+        # It may be removed whatever its type, and does not end the transaction around it.
+        pytest.param(
+            [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)], [], [1], id="it is emptied"
+        ),
+        *(
+            pytest.param([mark(0, kind)], [], [], id=f"control type {kind}")
+            for kind in (LEADER_CHANGE, 3, 4, 5, 6, 99)
+        ),
+    ],
+)
+def test_which_control_batches_may_be_removed(
+    marks: list[Mark], entries: list[AbortedTransaction], discardable: list[int]
+) -> None:
+    found = transaction_status(transaction_batches_of(marks), entries)
+    assert found.discardable.tolist() == discardable
 
 
 def test_an_abort_marker_stays_and_is_listed_while_aborted_data_is_met() -> None:
@@ -258,51 +268,10 @@ def test_an_abort_marker_without_data_may_be_removed_and_is_not_listed() -> None
 
 
 def test_an_abort_marker_with_data_and_no_entry_is_an_unindexed_abort() -> None:
-    found = transaction_status(
-        transaction_batches_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)]), []
-    )
-    assert found.unindexed == (entry(3, 6),)
-    assert found.listed == found.unindexed
+    txn_batches = transaction_batches_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)])
+    found = transaction_status(txn_batches, [])
+    assert found.unindexed == found.listed == (entry(3, 6),)
     assert found.discardable.tolist() == []
-
-
-def test_an_unindexed_abort_leaves_an_older_open_transaction_unstable() -> None:
-    txn_batches = [
-        mark(2, DATA, producer=7),
-        mark(3, DATA),
-        mark(4, ABORT),
-        mark(5, COMMIT, producer=7),
-    ]
-    (unindexed,) = transaction_status(transaction_batches_of(txn_batches), []).unindexed
-    assert unindexed == entry(3, 4, stable=2)
-
-
-@pytest.mark.parametrize("kind", [LEADER_CHANGE, 3, 4, 5, 6, 99])
-def test_other_control_types_stay(kind: int) -> None:
-    assert (
-        transaction_status(transaction_batches_of([mark(0, kind)]), []).discardable.tolist() == []
-    )
-
-
-def test_an_emptied_control_batch_may_be_removed_whatever_its_type() -> None:
-    txn_batches = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
-    # It does not end the transaction around it.
-    assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [1]
-
-
-def test_a_commit_marker_may_be_removed_if_only_aborted_batches_were_met() -> None:
-    # The ABORT marker between them is removed; the data batch stays, emptied, for its producer.
-    found = transaction_status(
-        transaction_batches_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)]
-    )
-    assert found.discardable.tolist() == [5]
-
-
-def test_an_index_entry_with_another_end_does_not_belong_to_the_marker() -> None:
-    found = transaction_status(
-        transaction_batches_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)]
-    )
-    assert found.unindexed == (entry(1, 5),)
 
 
 def test_interleaved_producers_are_kept_apart() -> None:
@@ -313,20 +282,39 @@ def test_interleaved_producers_are_kept_apart() -> None:
     assert found.unindexed == (entry(1, 4, producer=2),)
 
 
-@pytest.mark.parametrize("kind", [ABORT, COMMIT])
-def test_a_transaction_that_ended_holds_nothing_back(kind: int) -> None:
-    other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
-    known = [entry(0, 1, producer=7)] if kind == ABORT else []
-    (unindexed,) = transaction_status(
-        transaction_batches_of([*other, mark(2, DATA), mark(3, ABORT)]), known
-    ).unindexed
-    assert unindexed == entry(2, 3, stable=4)
+def beside(*kinds: int) -> list[Mark]:
+    """Batches of producer 7, then an abort of producer 1 at 2 and 3."""
+    others = [mark(at, kind, producer=7) for at, kind in enumerate(kinds)]
+    return [*others, mark(2, DATA), mark(3, ABORT)]
 
 
-@pytest.mark.parametrize("kind", [LEADER_CHANGE, EMPTIED])
-def test_only_an_end_marker_ends_another_open_transaction(kind: int) -> None:
-    other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
-    (unindexed,) = transaction_status(
-        transaction_batches_of([*other, mark(2, DATA), mark(3, ABORT)]), []
-    ).unindexed
-    assert unindexed == entry(2, 3, stable=0)
+@pytest.mark.parametrize(
+    ("marks", "entries", "unindexed"),
+    [
+        pytest.param(
+            [mark(1, DATA), mark(2, DATA), mark(5, ABORT)],
+            [entry(0, 9)],
+            entry(1, 5),
+            id="an index entry with another end is of another transaction",
+        ),
+        pytest.param(
+            [*beside(DATA), mark(5, COMMIT, producer=7)],
+            [],
+            entry(2, 3, stable=0),
+            id="an older transaction is open until later",
+        ),
+        *(
+            pytest.param(beside(DATA, kind), [], entry(2, 3, stable=0), id=f"{kind} ends no other")
+            for kind in (LEADER_CHANGE, EMPTIED)
+        ),
+        pytest.param(beside(DATA, COMMIT), [], entry(2, 3), id="the other was committed"),
+        pytest.param(
+            beside(DATA, ABORT), [entry(0, 1, producer=7)], entry(2, 3), id="the other was aborted"
+        ),
+    ],
+)
+def test_the_entry_of_an_unindexed_abort_is_the_one_a_broker_would_have_written(
+    marks: list[Mark], entries: list[AbortedTransaction], unindexed: AbortedTransaction
+) -> None:
+    found = transaction_status(transaction_batches_of(marks), entries)
+    assert found.unindexed == (unindexed,)

@@ -7,7 +7,15 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import KEY, a_chain, a_segment, a_state, cleaned_to, segment_id
+from tests.compaction.builders import (
+    KEY,
+    a_chain,
+    a_segment,
+    a_state,
+    cleaned_to,
+    retired,
+    segment_id,
+)
 from tierfold.compaction.commits.commit import (
     CLEANER_OFFSETS_KEPT,
     AddSegments,
@@ -15,12 +23,12 @@ from tierfold.compaction.commits.commit import (
     CommitIs,
     CommitProposal,
     EpochIs,
-    FailedRequirement,
     ReleaseClaim,
     Requirement,
     RestoreState,
     RetireSegments,
     SegmentsAreLive,
+    SegmentsAreRetired,
     applied,
     claimed,
     failed_requirements,
@@ -33,6 +41,7 @@ from tierfold.compaction.model.segments import CleanerOffset, PartitionState, Re
 
 FIRST, SECOND, THIRD = SOURCES = a_chain(10, 10, 10)
 MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="mine")
+RETIRED, MARKED = a_chain(10, 10, start_offset=90)
 CLAIMED: Final = a_state(
     SOURCES, epoch=2, owner_run="mine", commit_id="claim", cleaner_offsets=cleaned_to(10)
 )
@@ -115,23 +124,27 @@ def test_a_run_releases_only_its_own_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("need", "found"),
+    ("need", "is_met"),
     [
-        (EpochIs(epoch=2, owner_run="mine"), ""),
-        (EpochIs(epoch=1, owner_run="mine"), "epoch 2 of run mine"),
-        (EpochIs(epoch=2, owner_run="other"), "epoch 2 of run mine"),
-        (CommitIs(commit_id="claim"), ""),
-        (CommitIs(commit_id="older"), "commit claim"),
-        (SegmentsAreLive(ids=(FIRST.segment_id,)), ""),
-        (SegmentsAreLive(ids=(FIRST.segment_id, "gone")), "no longer live: gone"),
+        (EpochIs(epoch=2, owner_run="mine"), True),
+        (EpochIs(epoch=1, owner_run="mine"), False),
+        (EpochIs(epoch=2, owner_run="other"), False),
+        (CommitIs(commit_id="claim"), True),
+        (CommitIs(commit_id="older"), False),
+        (SegmentsAreLive(ids=(FIRST.segment_id,)), True),
+        (SegmentsAreLive(ids=(FIRST.segment_id, "gone")), False),
+        (SegmentsAreRetired(ids=(RETIRED.segment_id,)), True),
+        (SegmentsAreRetired(ids=(RETIRED.segment_id, FIRST.segment_id)), False),
+        (SegmentsAreRetired(ids=(MARKED.segment_id,)), False),
     ],
 )
-def test_a_failed_requirement_says_what_was_found(need: Requirement, found: str) -> None:
-    expected = (FailedRequirement(requirement=need, found=found),) if found else ()
-    assert failed_requirements((need,), CLAIMED) == expected
+def test_a_requirement_is_met_only_by_what_it_names(need: Requirement, *, is_met: bool) -> None:
+    gone = (retired(RETIRED), retired(MARKED, deletion_started_at_ms=5))
+    failed = failed_requirements((need,), replace(CLAIMED, retired=gone))
+    assert failed == (() if is_met else (need,))
 
 
-ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
+ROWS: Final[dict[str, tuple[PartitionState | None, object]]] = {
     "as planned on: free to write": (CLAIMED, None),
     "already written": (
         applied(PROPOSAL, CLAIMED),
@@ -153,6 +166,7 @@ ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
         replace(CLAIMED, epoch=1, commit_id="old"),
         LostRace(found_commit_id="old"),
     ),
+    "the row is gone": (None, LostRace(found_commit_id="")),
     "a source is gone": (
         replace(CLAIMED, segments=(SECOND, THIRD)),
         LostRace(found_commit_id="claim"),

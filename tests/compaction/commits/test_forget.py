@@ -12,7 +12,6 @@ from tests.compaction.builders import (
     KEY,
     a_segment,
     a_state,
-    agreeing,
     cleaned_to,
     discovered,
     facts,
@@ -35,11 +34,11 @@ from tierfold.compaction.commits.history import Event, entries
 from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
 from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view, view_of
+from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
-from tierfold.compaction.model.segments import PartitionState, RetiredSegment, Segment
+from tierfold.compaction.model.segments import PartitionState, Segment
 
 NOW_MS: Final = 100 * DAY_MS
 
@@ -51,9 +50,7 @@ def forgotten(
     live = () if state is None else state.segments
     everything = [*(unknown(segment) for segment in live), *uploads]
     without = row_without(KEY, state, [segment.listed.segment_id for segment in everything])
-    bare = facts(without, everything)
-    draft = drafted(bare)
-    view = draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
+    view, bare = discovered(without, everything), facts(without, everything)
     return view if isinstance(view, Refusal) else forgetting(facts(state, uploads), bare, view)
 
 
@@ -125,12 +122,9 @@ def test_without_a_row_only_the_consent_counts() -> None:
 def test_offsets_of_segments_moved_out_of_the_tier_vanish_too() -> None:
     state, uploads = row(old(0, 49, written_by_run="a run"), old(50, 99)), (new(50, 79),)
     there = [unknown(state.segments[1]), *uploads]
-    bare = facts(row_without(KEY, state, [segment_id(50)]), there)
-    draft = drafted(bare)
-    assert not isinstance(draft, Refusal)
-    view = view_of(draft, agreeing(draft))
-    assert isinstance(view, PartitionView)
-    assert outcome(forgetting(facts(state, uploads), bare, view))[2] == ["0–49", "80–99"]
+    without = row_without(KEY, state, [segment_id(50)])
+    found = forgetting(facts(state, uploads), facts(without, there), seen(without, there))
+    assert outcome(found)[2] == ["0–49", "80–99"]
 
 
 def test_only_a_truncation_is_reported_as_one() -> None:
@@ -241,10 +235,6 @@ def test_without_a_row_the_claim_before_a_forget_found_nothing() -> None:
 # What `vacuum` keeps until then.
 
 
-def past_grace(segment: Segment) -> RetiredSegment:
-    return replace(retired(segment), retired_at_ms=NOW_MS - 2 * DAY_MS)
-
-
 @pytest.mark.parametrize("is_cut_off", [False, True])
 @pytest.mark.parametrize("is_ours_live", [False, True])
 def test_the_originals_stay_while_the_remedy_needs_them(
@@ -253,7 +243,9 @@ def test_the_originals_stay_while_the_remedy_needs_them(
     ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
     original, earlier = old(0, 99), replace(ours, segment_id=segment_id("earlier"))
     live, other = (ours, original) if is_ours_live else (original, ours)
-    state = row(live, retired=(past_grace(other), past_grace(earlier)))
+    retired_ms = NOW_MS - 2 * DAY_MS
+    past_grace = (retired(segment, retired_at_ms=retired_ms) for segment in (other, earlier))
+    state = row(live, retired=tuple(past_grace))
     found = facts(state, [new(60, 79)] if is_cut_off else [])
     refusal = divergence(found)
     view = seen(state) if refusal is None else row_view(found, refusal)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from tests.compaction.builders import a_chain, a_segment, facts, retired, segment_id, unknown
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    epochs,
+    facts,
+    retired,
+    segment_id,
+    unknown,
+)
 from tests.compaction.elected import new, old, row
 from tierfold.compaction.commits.forget import NAMED, comparisons_with_live, in_the_way
 from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState, Segment
 
 
 def test_uploads_alone_are_no_obstacle() -> None:
@@ -104,6 +113,9 @@ def test_segments_of_a_dead_run_are_compared_with_live_uploads() -> None:
     assert obstacles.doubtful == (name,)
 
 
+FORGET_AGAIN: Final = "Then run `tierfold forget` again."
+
+
 def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
     found = in_the_way(facts(state, strays))
     assert found is not None
@@ -116,7 +128,7 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
     said = sentence(row(ours), uploads_at="2026-11-21")
     assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
     # The segments that the restore retires must be deleted as well.
-    assert said.index("restore") < said.index("tierfold vacuum") < said.index("Then forget.")
+    assert said.index("restore") < said.index("tierfold vacuum") < said.index(FORGET_AGAIN)
     assert "orphans" not in said
     said = sentence(row(ours))
     assert "tierfold restore" not in said
@@ -136,13 +148,14 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
     said = sentence(row(ours), again, new(60, 79))
     assert "deletes orphans" not in said
     assert f"the new log may need them: {again.listed.segment_id}" in said
-    assert said.index("live segments out of the tier") < said.index("bring back what")
+    moved = said.index("live segments out of the tier")
+    assert moved < said.index(FORGET_AGAIN) < said.index("bring back those")
     assert "bring back" not in sentence(row(ours), again, new(60, 79), uploads_at="2026-11-21")
 
 
 def test_only_some_of_many_segments_are_named() -> None:
     chain = [
-        replace(segment, leader_epochs=(LeaderEpoch(epoch=3, start_offset=segment.start_offset),))
+        replace(segment, leader_epochs=epochs((3, segment.start_offset)))
         for segment in a_chain(*[10] * (NAMED + 2), written_by_run="a run")
     ]
     said = sentence(row(*chain))

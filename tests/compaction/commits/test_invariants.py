@@ -7,7 +7,15 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_segment, a_state, cleaned_to, retired, segment_id
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    a_state,
+    cleaned_to,
+    epochs,
+    retired,
+    segment_id,
+)
 from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import (
     CLAIM_INVARIANTS,
@@ -19,7 +27,7 @@ from tierfold.compaction.commits.invariants import (
     violations,
 )
 from tierfold.compaction.model.errors import InvariantBroken
-from tierfold.compaction.model.segments import CleanerOffset, LeaderEpoch, PartitionState, Segment
+from tierfold.compaction.model.segments import CleanerOffset, PartitionState, Segment
 
 OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
 GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
@@ -30,7 +38,7 @@ BEFORE: Final = a_state(
     owner_run="mine",
     commit_id="claim",
     cleaner_offsets=cleaned_to(10, epoch=2),
-    retired=(retired(OLD), replace(retired(GOING), deletion_started_at_ms=9)),
+    retired=(retired(OLD), retired(GOING, deletion_started_at_ms=9)),
 )
 MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"))
 AFTER: Final = replace(
@@ -106,7 +114,7 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
     ),
     "a segment of a lost leader": (
         "segments_are_within_the_lineage",
-        after_with(replace(MERGED, leader_epochs=(LeaderEpoch(epoch=7, start_offset=0),))),
+        after_with(replace(MERGED, leader_epochs=epochs((7, 0)))),
     ),
     "consent beside a history": (
         "consent_is_of_a_forgotten_row",

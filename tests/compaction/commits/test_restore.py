@@ -8,11 +8,19 @@ from typing import Final
 import pytest
 from hypothesis import given
 
-from tests.compaction.builders import a_chain, a_segment, a_state, cleaned_to, retired, segment_id
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    a_state,
+    cleaned_to,
+    epochs,
+    retired,
+    segment_id,
+)
 from tests.compaction.histories import STEPS, Life, Step, lived
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment
+from tierfold.compaction.model.segments import PartitionState, RetiredSegment
 
 FIRST, SECOND, THIRD = ORIGINALS = a_chain(10, 10, 10)
 MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
@@ -102,12 +110,10 @@ def test_later_uploads_stay_as_brokers_wrote_them() -> None:
     assert planned(FOUND, row).segments == ORIGINALS
 
 
-def going(segment: RetiredSegment) -> RetiredSegment:
-    return replace(segment, deletion_started_at_ms=5)
-
-
 @pytest.mark.parametrize(
-    "left", [(retired(SECOND),), (going(retired(FIRST)), retired(SECOND))], ids=["gone", "going"]
+    "left",
+    [(retired(SECOND),), (retired(FIRST, deletion_started_at_ms=5), retired(SECOND))],
+    ids=["gone", "going"],
 )
 def test_deleted_and_marked_segments_refuse_a_restore(left: tuple[RetiredSegment, ...]) -> None:
     detail = refused(FOUND, replace(COMPACTED, retired=left))
@@ -133,6 +139,5 @@ def test_a_gap_after_an_empty_log_refuses_a_restore() -> None:
 
 
 def test_segments_that_an_unclean_election_cut_off_refuse_a_restore() -> None:
-    cut = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=5))
-    detail = refused(FOUND, replace(COMPACTED, lineage=cut))
+    detail = refused(FOUND, replace(COMPACTED, lineage=epochs((0, 0), (1, 5))))
     assert "has cut off segments of that state" in detail

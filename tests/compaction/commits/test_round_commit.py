@@ -77,12 +77,6 @@ def test_the_cleaner_offset_never_moves_back() -> None:
     assert AdvanceCleanerOffset(epoch=1, offset=33) in proposal.updates
 
 
-def test_a_forced_round_above_the_clean_region_does_not_move_the_cleaner_offset() -> None:
-    work = a_round(state=cleaned(11), first_dirty=22)
-    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
-    assert AdvanceCleanerOffset(epoch=1, offset=11) in proposal.updates
-
-
 def test_a_partial_round_compares_nothing_and_so_notes_no_strategy() -> None:
     by_time = replace(a_plan().rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
     noted = {}

@@ -111,8 +111,8 @@ def other(segment: ListedSegment) -> dict[str, ListedSegment]:
     """What a later listing may show instead."""
     parts = segment.parts
     return {
-        "a part more": replace(segment, parts=(*parts, ("txnindex", 34))),
-        "a part fewer": replace(segment, parts=parts[1:]),
+        "one part more": replace(segment, parts=(*parts, ("txnindex", 34))),
+        "one part fewer": replace(segment, parts=parts[1:]),
         "another size": replace(segment, parts=((parts[0][0], parts[0][1] + 1), *parts[1:])),
         "a later time": replace(segment, modified_ms=segment.modified_ms + 1),
     }

@@ -7,26 +7,13 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import (
-    a_chain,
-    a_segment,
-    a_state,
-    a_view,
-    listed,
-    retired,
-    segment_id,
-)
-from tierfold.compaction.deletion.deletion_plan import (
-    VacuumLimits,
-    deletion_plan_of,
-    deletion_violations,
-)
+from tests.compaction.builders import a_chain, a_segment, a_view, listed, segment_id
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
 from tierfold.compaction.model.rules import Rules, TierBinding
 
 NOW_MS: Final = 100 * 86_400_000
 ORDER: Final = VacuumLimits(now_ms=NOW_MS, takes_set_apart=True)
 CHAIN: Final = a_chain(10, 10, 10)
-APART: Final = a_segment(25, 35, segment_id=segment_id("apart"))
 
 
 def rules(binding: TierBinding | None) -> Rules:
@@ -45,14 +32,8 @@ def test_nothing_of_a_log_that_was_cut_off_expires(binding: TierBinding | None) 
     assert usual.notes
 
 
-def test_the_row_also_decides_about_segments_that_are_set_apart() -> None:
-    view = replace(a_view(CHAIN), set_apart=(listed(APART),))
+def test_segments_that_are_set_apart_go_there_too() -> None:
+    apart = listed(a_segment(25, 35, segment_id=segment_id("apart")))
+    view = replace(a_view(CHAIN), set_apart=(apart,))
     vacuumed = deletion_plan_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
-    assert vacuumed.set_apart == (listed(APART),)
-    assert deletion_violations(vacuumed, a_state(CHAIN)) == ()
-    assert deletion_violations(vacuumed, a_state([*CHAIN, APART])) == (
-        f"segment {APART.segment_id} is live",
-    )
-    assert deletion_violations(vacuumed, a_state(CHAIN, retired=(retired(APART),))) == (
-        f"segment {APART.segment_id} is retired, not an orphan",
-    )
+    assert vacuumed.set_apart == (apart,)

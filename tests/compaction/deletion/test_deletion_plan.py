@@ -15,8 +15,10 @@ from tests.compaction.builders import (
     a_chain,
     a_segment,
     a_state,
+    epochs,
     listed,
     new_ids,
+    retired,
     seen,
     segment_id,
     unknown,
@@ -45,7 +47,7 @@ from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegme
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
-from tierfold.compaction.model.segments import LeaderEpoch, RetiredSegment, Segment
+from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 NOW_MS: Final = 100 * DAY_MS
@@ -62,12 +64,8 @@ INCOMPLETE: Final = IncompleteUpload(
 
 def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegment:
     """A segment retired `for_ms` ago, written by tierfold or by a broker."""
-    return RetiredSegment(
-        segment=replace(segment, written_by_run="earlier" if is_ours else ""),
-        retired_at_ms=NOW_MS - for_ms,
-        retired_by_epoch=1,
-        retired_by_run="earlier",
-    )
+    written = replace(segment, written_by_run="earlier" if is_ours else "")
+    return retired(written, retired_at_ms=NOW_MS - for_ms)
 
 
 def stray(
@@ -78,7 +76,7 @@ def stray(
         start,
         end,
         segment_id=segment_id(f"stray{start}"),
-        leader_epochs=(LeaderEpoch(epoch=epoch, start_offset=start),),
+        leader_epochs=epochs((epoch, start)),
     )
     found = unknown(segment, lacking=lacking.split(), **fields)
     return replace(found, listed=replace(found.listed, modified_ms=NOW_MS - age_ms))
@@ -125,7 +123,7 @@ def test_a_started_deletion_continues_whatever_its_age_and_the_binding() -> None
 
 
 @pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
-def test_if_a_broker_may_name_segments_only_our_own_go(binding: TierBinding | None) -> None:
+def test_only_our_segments_go_if_a_broker_may_name_the_others(binding: TierBinding | None) -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
@@ -227,7 +225,7 @@ def test_a_segment_set_apart_is_deleted_only_if_a_person_gave_it_up(
     binding: TierBinding | None, order: VacuumLimits, age_ms: int, goes: bool
 ) -> None:
     # Epoch 2 began at 20; a deposed leader of epoch 1 still uploaded 20-22.
-    lineage = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=2, start_offset=20))
+    lineage = epochs((0, 0), (2, 20))
     live = (*CHAIN[:2], replace(CHAIN[2], leader_epochs=lineage[1:]))
     late = stray(20, 22, age_ms=age_ms, epoch=1)
     view = seen(a_state(live, lineage=lineage), [late])
@@ -310,10 +308,7 @@ def test_a_run_holds_a_partition_until_its_last_commit_is_as_old_as_an_orphan(
 def test_only_marked_segments_without_objects_leave_the_row(
     gone: tuple[str, ...], finished: tuple[str, ...]
 ) -> None:
-    going, starting = (
-        RetiredSegment(segment=each, retired_at_ms=0, retired_by_epoch=1, retired_by_run="earlier")
-        for each in CHAIN[:2]
-    )
+    going, starting = map(retired, CHAIN[:2])
     orphans = (listed(CHAIN[2]),)
     vacuumed = DeletionPlan(key=KEY, going=(going,), starting=(starting,), orphans=orphans)
     removed = (FinishDeletion(ids=finished),) if finished else ()
@@ -343,7 +338,7 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
         replace(segment, max_timestamp_ms=NOW_MS - age * DAY_MS)
         for segment, age in zip(a_chain(*[10] * len(ages)), ages, strict=True)
     ]
-    retired = [
+    past = [
         replace(
             gone(segment, for_ms=draw(st.integers(0, 2)) * DAY_MS, is_ours=draw(st.booleans())),
             deletion_started_at_ms=draw(st.none() | st.just(NOW_MS)),
@@ -351,7 +346,7 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
         for segment in chain[:first_live]
     ]
     row = a_state(
-        chain[first_live:], retired=tuple(retired), log_start_offset=10 * first_live, epoch=1
+        chain[first_live:], retired=tuple(past), log_start_offset=10 * first_live, epoch=1
     )
     strays = [drawn_stray(draw, start) for start in draw(st.sets(st.integers(0, 70), max_size=3))]
     rules = Rules(
@@ -369,7 +364,7 @@ def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Ru
     vacuumed = deletion(view, rules, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(vacuumed))
     assert view.state is not None
-    live = {segment.segment_id for segment in view.state.segments}
+    live = view.state.live_ids
     assert expired <= live | set(new_ids(view))
     assert not (starting | going | orphans) & live
     apart = {segment.segment_id for segment in vacuumed.set_apart}
@@ -394,7 +389,6 @@ def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Ru
         before, after = after, applied(proposal, after)
         ensure(before, after)
         assert number or deletion_violations(vacuumed, after) == ()
-    live_after = {segment.segment_id for segment in after.segments}
-    assert live_after == (live | set(new_ids(view))) - expired
-    assert not (starting | going) & {entry.segment.segment_id for entry in after.retired}
-    assert expired <= {entry.segment.segment_id for entry in after.whole_retired}
+    assert after.live_ids == (live | set(new_ids(view))) - expired
+    assert not (starting | going) & after.retired_ids
+    assert expired <= after.retired_ids - after.marked_ids

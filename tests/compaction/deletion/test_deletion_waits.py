@@ -32,7 +32,7 @@ def found(start: int, *, age_ms: int) -> ListedSegment:
 def gone(*, for_ms: int) -> RetiredSegment:
     """A segment that tierfold wrote, retired that long ago."""
     ours = replace(RETIRED, written_by_run="earlier")
-    return replace(retired(ours), retired_at_ms=NOW_MS - for_ms)
+    return retired(ours, retired_at_ms=NOW_MS - for_ms)
 
 
 def view(
@@ -75,7 +75,7 @@ def test_a_waiting_segment_is_deleted_once_it_is_due_and_not_before(
         ]
 
 
-def test_waiting_segments_are_listed_but_no_started_deletions() -> None:
+def test_waiting_segments_are_listed_and_started_deletions_are_not() -> None:
     started = replace(gone(for_ms=0), deletion_started_at_ms=NOW_MS)
     ages_ms = (2, 3, 7)
     orphans = tuple(found(20 + age_ms, age_ms=age_ms) for age_ms in ages_ms)

@@ -88,7 +88,7 @@ def test_without_delete_nothing_expires_by_age_or_size(policy: frozenset[str]) -
     assert reasons(log(500, 500), rules(policy, retention_ms=0, retention_bytes=0)) == []
 
 
-def test_compact_and_delete_is_delete_too() -> None:
+def test_a_policy_of_compact_and_delete_deletes_too() -> None:
     both = rules(frozenset({"compact", "delete"}), retention_ms=100)
     assert reasons(log(500, 50), both) == [TIME]
 

@@ -34,9 +34,9 @@ FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
 
 
-def entry(writer: str, newest_ms: int = NEWEST_MS, at_ms: int = RETIRED_MS) -> RetiredSegment:
+def entry(writer: str, newest_ms: int = NEWEST_MS) -> RetiredSegment:
     segment = a_segment(0, 9, written_by_run=writer, max_timestamp_ms=newest_ms)
-    return replace(retired(segment), retired_at_ms=at_ms)
+    return retired(segment, retired_at_ms=RETIRED_MS)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.compaction.builders import a_segment, a_state, facts, new_ids, retire
 from tests.compaction.uploads import (
     LATE,
     a_row,
-    by_batches,
+    cut_short,
     epochs,
     spans,
     starts,
@@ -76,7 +76,7 @@ def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionVi
 def test_the_view_of_a_diverged_partition_is_its_row_and_the_segments_of_no_history() -> None:
     #   row        0 ──────── 10   epochs 0, 3 from 2 on
     #   current         6 ─ 9      epoch 4 from 6 on: kept
-    #   of the row    3 ─ 5        of both: kept, for the new one has these offsets of nothing else
+    #   of the row    3 ─ 5        of both: kept, as the new history's only source of these offsets
     #   deposed      2 ─── 8       epoch 1: of neither
     lineage = epochs((0, 0), (3, 2))
     live = a_segment(0, 10, segment_id=segment_id("live0"), leader_epochs=lineage)
@@ -121,7 +121,7 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
     beside: tuple[InspectedSegment, ...],
 ) -> None:
     row = a_row((0, 10))
-    seen = rest_of(row, by_batches(6, 9, 4), *beside)
+    seen = rest_of(row, cut_short(6, 9, (4, 6, 9)), *beside)
     assert seen is not None
     assert (seen.orphans, seen.set_apart) == ((), ())
 
@@ -130,14 +130,14 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
 
 
 def test_the_next_leaders_incomplete_first_upload_waits_and_is_not_set_apart() -> None:
-    new = by_batches(11, 15, 4)
+    new = cut_short(11, 15, (4, 11, 15))
     seen = view(a_row((0, 10)), new)
     assert (starts(seen.waiting), starts(seen.set_apart)) == ([11], [])
     assert seen.stalled_since_ms == new.listed.modified_ms
 
 
 def test_a_deposed_leaders_tail_is_not_taken_if_batches_show_the_next_leader() -> None:
-    seen = view(a_row((0, 10)), upload(11, 12), by_batches(11, 15, 4))
+    seen = view(a_row((0, 10)), upload(11, 12), cut_short(11, 15, (4, 11, 15)))
     assert (new_ids(seen), starts(seen.set_apart)) == ((), [11])
 
 

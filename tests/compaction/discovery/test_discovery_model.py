@@ -55,7 +55,7 @@ def is_whole(segment: InspectedSegment) -> bool:
 def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> PartitionView | None:
     """The view, compared with a dictionary of offsets; None: refused."""
     seen = discovered(row, found)
-    named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
+    named = () if row is None else row.named_segments
     first = min((segment.start_offset for segment in named), default=0)
     live: set[int] = set() if row is None else set(range(first, row.next_offset))
     # A late head: not part of the log, and no other segment is known to hold it.
@@ -111,7 +111,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
         assert not violations(replace(state_with_new(first), segments=()), row, CLAIM_INVARIANTS)
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
-    named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
+    named = () if row is None else row.named_segments
     known = {segment.segment_id for segment in named}
     left = [segment for segment in found if segment.listed.segment_id not in known]
     second = checked(row, left)

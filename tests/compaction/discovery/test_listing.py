@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from tierfold.compaction.discovery.listing import (
     keys_are_there,
     stored_sizes,
 )
-from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 
@@ -87,59 +88,55 @@ def test_a_retired_segment_never_comes_back() -> None:
     }
 
 
-def corruptions(listing: list[ListedSegment], state: PartitionState) -> tuple[str, ...]:
-    return classify(listing, state).corruptions
+INDEXED = a_segment(0, 99, has_transaction_index=True)
+HEAD = a_segment(0, 9, segment_id=B)
+CUT = replace(CHAIN[0], start_offset=10, skipped_offsets=10, size_bytes=900, skipped_bytes=100)
+"""`HEAD` gives 0-9; the names of this one's objects and its .log still start at 0."""
 
 
-def test_a_missing_live_segment_refuses_the_partition() -> None:
-    state = a_state(CHAIN[:2])
-    assert corruptions([listed(CHAIN[0])], state) == (
-        f"live segment {B} (start 100) is gone from the tier",
-    )
-
-
-def test_a_live_segment_without_a_required_part_refuses_the_partition() -> None:
-    listing = [listed(CHAIN[0]), listed(CHAIN[1], lacking=["snapshot"])]
-    assert corruptions(listing, a_state(CHAIN[:2])) == (
-        f"live segment {B} (start 100) lacks .snapshot",
-    )
-
-
-def test_a_live_log_of_another_size_refuses_the_partition() -> None:
-    cut = a_segment(0, 99, size_bytes=999)
-    assert corruptions([listed(cut)], a_state(CHAIN[:1])) == (
-        f"live segment {A} (start 0) has a .log of 999 bytes, the catalog says 1000",
-    )
-
-
-def test_a_missing_transaction_index_refuses_the_partition() -> None:
-    promised = a_segment(0, 99, has_transaction_index=True)
-    state = a_state([promised])
-    assert corruptions([listed(promised)], state) == ()
-    assert corruptions([listed(CHAIN[0])], state) == (
-        f"live segment {A} (start 0) lacks the .txnindex that the catalog lists",
-    )
-
-
-def test_a_live_segment_under_another_start_offset_refuses_the_partition() -> None:
-    moved = a_segment(7, 99, segment_id=A)
-    assert corruptions([listed(moved)], a_state(CHAIN[:1])) == (
-        f"live segment {A} (start 0) is listed with start 7",
-    )
-
-
-def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size() -> None:
-    # Another segment has 0-9; its objects' names and its .log still start at 0.
-    cut = a_segment(10, 99, segment_id=A, skipped_offsets=10, size_bytes=900, skipped_bytes=100)
-    state = a_state([a_segment(0, 9, segment_id=B), cut])
-    listing = [listed(a_segment(0, 9, segment_id=B)), listed(CHAIN[0])]
-    assert corruptions(listing, state) == ()
-    assert corruptions([listing[0], listed(replace(cut, skipped_bytes=99))], state) == (
-        f"live segment {A} (start 0) has a .log of 999 bytes, the catalog says 1000",
-    )
-    assert corruptions([listing[0], listed(replace(cut, skipped_offsets=9))], state) == (
-        f"live segment {A} (start 0) is listed with start 1",
-    )
+@pytest.mark.parametrize(
+    ("live", "listing", "corruption"),
+    [
+        (CHAIN[:2], [listed(CHAIN[0])], f"{B} (start 100) is gone from the tier"),
+        (
+            CHAIN[:2],
+            [listed(CHAIN[0]), listed(CHAIN[1], lacking=["snapshot"])],
+            f"{B} (start 100) lacks .snapshot",
+        ),
+        (
+            CHAIN[:1],
+            [listed(a_segment(0, 99, size_bytes=999))],
+            f"{A} (start 0) has a .log of 999 bytes, the catalog says 1000",
+        ),
+        ((INDEXED,), [listed(INDEXED)], ""),
+        (
+            (INDEXED,),
+            [listed(CHAIN[0])],
+            f"{A} (start 0) lacks the .txnindex that the catalog lists",
+        ),
+        (
+            CHAIN[:1],
+            [listed(a_segment(7, 99, segment_id=A))],
+            f"{A} (start 0) is listed with start 7",
+        ),
+        ((HEAD, CUT), [listed(HEAD), listed(CHAIN[0])], ""),
+        (
+            (HEAD, CUT),
+            [listed(HEAD), listed(replace(CUT, skipped_bytes=99))],
+            f"{A} (start 0) has a .log of 999 bytes, the catalog says 1000",
+        ),
+        (
+            (HEAD, CUT),
+            [listed(HEAD), listed(replace(CUT, skipped_offsets=9))],
+            f"{A} (start 0) is listed with start 1",
+        ),
+    ],
+)
+def test_a_live_segment_is_listed_as_the_catalog_says(
+    live: tuple[Segment, ...], listing: list[ListedSegment], corruption: str
+) -> None:
+    expected = (f"live segment {corruption}",) if corruption else ()
+    assert classify(listing, a_state(live)).corruptions == expected
 
 
 @st.composite

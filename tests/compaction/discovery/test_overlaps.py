@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_segment, segment_id
+from tests.compaction.builders import a_segment, epochs, segment_id
 from tierfold.compaction.discovery.overlaps import (
     Chain,
     Comparison,
@@ -22,7 +22,7 @@ from tierfold.compaction.discovery.overlaps import (
     comparisons,
     with_proof,
 )
-from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.segments import Segment
 
 
 def upload(drawn: str, **fields: int | str) -> Segment:
@@ -78,24 +78,13 @@ def test_each_upload_that_reaches_further_is_taken(
 
 
 def test_a_cut_segment_counts_from_its_effective_start_with_the_epochs_from_there_on() -> None:
-    whole = upload("8-15")
-    whole = replace(
-        whole,
-        leader_epochs=(
-            LeaderEpoch(epoch=0, start_offset=8),
-            LeaderEpoch(epoch=1, start_offset=10),
-            LeaderEpoch(epoch=2, start_offset=13),
-        ),
-    )
+    whole = replace(upload("8-15"), leader_epochs=epochs((0, 8), (1, 10), (2, 13)))
     (taken,) = chain_of(10, [whole]).taken
     assert taken == replace(
         whole,
         start_offset=11,
         skipped_offsets=3,
-        leader_epochs=(
-            LeaderEpoch(epoch=1, start_offset=11),
-            LeaderEpoch(epoch=2, start_offset=13),
-        ),
+        leader_epochs=epochs((1, 11), (2, 13)),
     )
     assert (taken.own_start_offset, taken.log_bytes) == (8, whole.log_bytes)
 
@@ -183,6 +172,7 @@ def test_the_chain_equals_a_dictionary_of_offsets(
         for offset in range(segment.start_offset, segment.next_offset)
     ]
     assert given_by == list(range(reached + 1, end + 1))
+    assert chain.reached == end
     assert all(segment.end_offset <= end for segment in chain.superseded)
     assert all(segment.own_start_offset > end + 1 for segment in chain.waiting)
     everything = (*chain.taken, *chain.superseded, *chain.waiting)

@@ -16,7 +16,6 @@ from tests.compaction.builders import (
     LINEAGE,
     a_segment,
     a_state,
-    agreeing,
     facts,
     new_ids,
     retired,
@@ -25,7 +24,7 @@ from tests.compaction.builders import (
 from tests.compaction.uploads import (
     ROW,
     a_row,
-    by_batches,
+    cut_short,
     epochs,
     refusal,
     spans,
@@ -46,7 +45,6 @@ from tierfold.compaction.discovery.unknown_segments import (
 )
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
-    PartitionView,
     Refusal,
     RefusalReason,
     first_few,
@@ -83,15 +81,6 @@ def test_overlaps_that_disagree_refuse_the_partition(row: PartitionState | None)
     assert isinstance(seen, Refusal)
     assert (seen.reason, seen.detail) == (RefusalReason.OVERLAP, "one; other")
     assert (seen.remedy == CATALOG_FIRST) is (row is None)
-
-
-def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
-    # A compacted segment overlaps its originals; without the catalog either could be wrong.
-    assert CATALOG_FIRST == (
-        "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
-        " back, or name it with --catalog. Only if it never has, move the segment that the"
-        " brokers do not list out of the tier."
-    )
 
 
 def test_a_superseded_upload_is_an_orphan_once_the_row_names_the_other() -> None:
@@ -195,7 +184,6 @@ def test_without_a_row_a_partial_segment_is_refused(lacking: str) -> None:
 
 def test_without_a_row_the_log_starts_at_the_lineages_lowest_segment() -> None:
     assert view(None, upload(40, 50), upload(45, 60)).log_start_offset == 40
-    assert view(None).segments == ()
 
 
 # Beside a row.
@@ -207,6 +195,7 @@ def test_missing_data_is_reported_before_anything_else() -> None:
     seen = drafted(known)
     assert isinstance(seen, Refusal)
     assert seen.reason is RefusalReason.DATA_GONE
+    assert segment_id("live0") in seen.detail
 
 
 def test_epochs_beyond_the_live_end_are_not_kept() -> None:
@@ -262,22 +251,28 @@ def test_without_a_checkpoint_an_orphans_batches_are_of_the_lineage(
 ) -> None:
     lineage = epochs((0, 0), (2, 8))
     row = a_state([a_segment(0, 10, leader_epochs=lineage)], lineage=lineage)
-    assert is_orphan(by_batches(3, 5, epoch), row) is expected
+    assert is_orphan(cut_short(3, 5, (epoch, 3, 5)), row) is expected
 
 
 def test_a_taken_segment_that_starts_below_the_log_start_has_no_note() -> None:
     row = a_row((8, 15), log_start_offset=8)
     seen = view(row, upload(6, 20))
     assert (spans(seen), seen.notes) == (["8-15", "16-20"], ())
-    seen = view(row, upload(6, 12))
-    assert "starts below the log start 8" in seen.notes[0]
+
+
+def test_a_late_head_is_kept_unless_a_segment_with_its_offsets_has_expired() -> None:
+    # If a tier is copied with its head last, only the head has its records.
+    row = a_row((5, 9), (10, 14))
+    for head in (upload(0, 4), upload(0, 11)):
+        seen = view(row, head)
+        assert (spans(seen), seen.orphans) == (["5-9", "10-14"], ())
+        assert "starts below the log start 5" in seen.notes[0]
+    # A dead run's output at the offsets of an expired segment.
+    expired = replace(row, retired=(retired(a_segment(0, 4)),))
+    assert starts(view(expired, upload(0, 4)).orphans) == [0]
 
 
 def test_the_proof_is_needed_for_every_cut() -> None:
-    draft = drafted(facts(ROW, [upload(8, 15)]))
-    assert isinstance(draft, PartitionDraft)
-    seen = view_of(draft, agreeing(draft))
-    assert isinstance(seen, PartitionView)
-    cut = seen.segments[-1]
+    cut = view(ROW, upload(8, 15)).segments[-1]
     assert (cut.skipped_offsets, cut.skipped_bytes, cut.size_bytes) == (3, 3, 997)
     assert cut.agrees_with == (segment_id("live0"),)

@@ -9,24 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import (
-    KEY,
     a_chain,
     a_state,
-    a_view,
     cleaned_to,
     epochs,
-    listed,
     new_ids,
-    retired,
     seen,
     segment_id,
     unknown,
 )
-from tierfold.compaction.discovery.listing import classify
-from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted
 from tierfold.compaction.discovery.view import (
     PartitionView,
-    Refusal,
     RefusalReason,
     first_break,
     state_with_new,
@@ -58,22 +51,9 @@ def test_without_a_row_a_contiguous_log_is_taken() -> None:
     assert view.cleaner_offset is None
 
 
-def test_without_a_row_a_log_without_its_head_starts_at_its_first_segment() -> None:
-    assert extended(CHAIN[2:]).log_start_offset == 200
-
-
 def test_without_a_row_an_empty_tier_is_an_empty_view() -> None:
     view = extended([])
     assert (view.segments, view.log_start_offset, view.next_offset) == ((), 0, 0)
-
-
-def test_a_missing_live_segment_is_refused_with_its_own_reason() -> None:
-    state = a_state(CHAIN[:2])
-    listing = classify([listed(CHAIN[0])], state)
-    refusal = drafted(PartitionFacts(key=KEY, state=state, classified=listing, inspected=()))
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason is RefusalReason.DATA_GONE
-    assert B in refusal.detail
 
 
 def test_new_segments_chain_to_the_live_end() -> None:
@@ -82,16 +62,6 @@ def test_new_segments_chain_to_the_live_end() -> None:
     assert new_ids(view) == (C, D)
     assert view.log_start_offset == 30
     assert view.notes == ()
-
-
-def test_retired_and_waiting_are_reported() -> None:
-    state = a_state(CHAIN[1:2], retired=(retired(CHAIN[0]),))
-    view = seen(state, [unknown(CHAIN[2], lacking=["index"])])
-    assert view.retired == (listed(CHAIN[0]),)
-    assert view.waiting == (listed(CHAIN[2], lacking=["index"]),)
-    assert view.notes == (
-        f"segment {C} (offsets 200 to 299) lacks .index: not used until its upload is complete",
-    )
 
 
 def test_a_fresh_row_adopts_the_view_under_epoch_0() -> None:
@@ -108,10 +78,6 @@ def test_a_claimed_row_gets_the_new_segments_and_keeps_everything_else() -> None
     assert state_with_new(extended([new], state, lineage)) == replace(
         state, segments=(*CHAIN[:2], new), lineage=lineage
     )
-
-
-def test_the_view_knows_the_cleaner_offset() -> None:
-    assert a_view(CHAIN, cleaner_offsets=cleaned_to(150)).cleaner_offset == 150
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.data())

@@ -98,7 +98,7 @@ def test_the_must_clean_bytes_are_part_of_the_cleanable_ones() -> None:
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.fractions(0, 1))
-def test_crosswise_multiplication_is_division(
+def test_cross_multiplication_equals_division(
     clean: int, cleanable: int, threshold: Fraction
 ) -> None:
     total = clean + cleanable

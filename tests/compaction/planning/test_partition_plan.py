@@ -135,7 +135,7 @@ CHANGED = "the compaction strategy was offset and is timestamp now"
 @pytest.mark.parametrize(
     ("owner", "rules", "expected"),
     [
-        pytest.param(None, RULES, [], id="no row: nothing to tell"),
+        pytest.param(None, RULES, [], id="no row: nothing to report"),
         pytest.param(None, BY_TIME, [], id="no row: no strategy has changed"),
         pytest.param("", RULES, [], id="a claim that was released, the same strategy"),
         pytest.param("", BY_TIME, [CHANGED], id="a claim that was released, another strategy"),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_view, cleaned_to, discovered, segment_id, unknown
+from tests.compaction.builders import a_chain, a_view, cleaned_to, seen, segment_id, unknown
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.planning.eligibility import DirtyRatio
@@ -152,15 +152,10 @@ def test_a_partition_is_compacted_for_a_reason(
     assert (plan.reason, plan.detail) == (reason, detail)
 
 
-def test_compact_and_delete_is_compacted() -> None:
+def test_a_policy_of_compact_and_delete_compacts() -> None:
     rules = Rules(cleanup_policy=frozenset({"compact", "delete"}))
     assert rest_by_policy(rules) is None
     assert compact(a_view(CHAIN), rules).next_offset == 400
-
-
-def test_a_forced_first_dirty_offset_skips_the_ratio() -> None:
-    plan = compact(clean_below(400), forced=390)
-    assert (plan.first_dirty, plan.next_offset) == (390, 400)
 
 
 def test_a_round_takes_all_live_segments_below_its_end() -> None:
@@ -173,7 +168,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
     assert (plan.held_back, plan.notes) == ((), ())
 
 
-def test_a_round_that_is_held_back_says_why_not_more() -> None:
+def test_a_round_that_is_held_back_says_by_what() -> None:
     plan = compact(a_view(CHAIN), last_stable=HOLD)
     assert plan.next_offset == 200
     assert tuple(s.segment_id for s in plan.sources) == (segment_id(0), segment_id(100))
@@ -181,11 +176,8 @@ def test_a_round_that_is_held_back_says_why_not_more() -> None:
 
 
 def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
-    state_view = a_view(CHAIN[:2], cleaner_offsets=cleaned_to(999))
-    state = state_view.state
-    assert state is not None
-    view = discovered(state, [unknown(CHAIN[2], lacking=["index"])])
-    assert isinstance(view, PartitionView)
+    row = a_view(CHAIN[:2], cleaner_offsets=cleaned_to(999)).state
+    view = seen(row, [unknown(CHAIN[2], lacking=["index"])])
     reset, upload = compact(view).notes
     assert "999 lies above the log end 200" in reset
     assert "lacks .index" in upload
@@ -195,9 +187,7 @@ def stalled(age_ms: int, *, cleaned: int = 200) -> Choice:
     """The choice for live segments 0-199 and an upload 300-399 of that age."""
     later = unknown(CHAIN[3])
     later = replace(later, listed=replace(later.listed, modified_ms=NOW_MS - age_ms))
-    view = discovered(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
-    assert isinstance(view, PartitionView)
-    return chosen(view)
+    return chosen(seen(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later]))
 
 
 def test_a_partition_that_would_rest_while_uploads_wait_for_a_day_is_refused() -> None:

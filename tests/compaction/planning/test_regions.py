@@ -15,17 +15,12 @@ from tierfold.compaction.planning.regions import LastStable, Regions, last_stabl
 
 CHAIN = a_chain(100, 100, 100)
 NOW_MS = 2_000_000
-ANY_AGE = Rules()
 
 
 def divided(
-    view: PartitionView,
-    last_stable: LastStable | None = None,
-    forced: int | None = None,
-    rules: Rules = ANY_AGE,
-    now_ms: int = NOW_MS,
+    view: PartitionView, last_stable: LastStable | None = None, forced: int | None = None
 ) -> Regions:
-    regions = regions_of(view, last_stable, rules, now_ms, forced_first_dirty=forced)
+    regions = regions_of(view, last_stable, Rules(), NOW_MS, forced_first_dirty=forced)
     assert isinstance(regions, Regions)
     return regions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,16 +12,9 @@ import pytest
 from tests.compaction.unread import some_facts
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.skipping.bloom_filter import BloomFilter, bloom_filter
-from tierfold.compaction.skipping.key_index import (
-    NO_MATCHES,
-    KeyIndex,
-    Matches,
-    entries_of,
-    key_index,
-)
+from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.skip_decision import (
-    SKIPS,
     IndexAnswer,
     SkipReason,
     answer_for,
@@ -71,8 +64,9 @@ def asked(
 def test_a_segment_without_competing_keys_is_skipped_by_its_filter() -> None:
     index = AnIndex()
     bloom = bloom_filter(np.array(OWN, np.uint64), 1e-9)
+    denied = IndexAnswer(reason=SkipReason.BLOOM_FILTER, found=0)
     for keys in ([], FOREIGN):
-        assert asked(keys, bloom=bloom, index=index) == IndexAnswer(reason=SkipReason.BLOOM_FILTER)
+        assert asked(keys, bloom=bloom, index=index) == denied
     assert index.reads == 0
 
 
@@ -90,8 +84,7 @@ def test_a_segment_whose_filter_was_wrong_is_skipped_by_its_index() -> None:
 
 def test_only_keys_that_the_filter_claims_are_looked_up() -> None:
     bloom = bloom_filter(np.array(OWN[:1], np.uint64), 1e-9)
-    saved = Matches(1, 1, 128)
-    expected = IndexAnswer(reason=SkipReason.SUPERSEDED, claimed=1, found=1, saved=saved)
+    expected = IndexAnswer(reason=SkipReason.SUPERSEDED, claimed=1, found=1)
     assert asked(OWN + FOREIGN, bloom=bloom) == expected
 
 
@@ -129,8 +122,7 @@ def test_a_rewrite_must_save_the_share_and_the_bytes_that_the_settings_demand(
     found: int, rules: dict[str, Any], reason: SkipReason
 ) -> None:
     keys = OWN[:found] + FOREIGN[:4]
-    saved = Matches(keys=found, records=found, record_bytes=128 * found)
-    expected = IndexAnswer(reason=reason, claimed=found + 4, found=found, saved=saved)
+    expected = IndexAnswer(reason=reason, claimed=found + 4, found=found)
     assert asked(keys, **rules) == expected
 
 
@@ -156,7 +148,7 @@ def test_a_segment_without_data_has_no_small_gain() -> None:
 
 def test_three_reasons_are_skips() -> None:
     skips = {reason for reason in SkipReason if IndexAnswer(reason=reason).is_skip}
-    assert skips == SKIPS == {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SMALL}
+    assert skips == {SkipReason.BLOOM_FILTER, SkipReason.KEY_INDEX, SMALL}
 
 
 @pytest.mark.parametrize(
@@ -172,18 +164,19 @@ def test_three_reasons_are_skips() -> None:
 )
 def test_each_reason_has_a_count(reason: SkipReason, name: str, is_skipped: bool) -> None:
     one = counts_of_answer(IndexAnswer(reason=reason), competing=9, fpp=0.1, index_bytes_read=70)
-    counted = {f.name: getattr(one, f.name) for f in fields(ProbeCounts)}
-    # How many keys a segment lacks is known if its filter denies all, else from its index alone.
-    lacked = 9 if reason is SkipReason.BLOOM_FILTER else 0
-    promised = {"keys_lacked": lacked, "keys_claimed_promised": lacked * 0.1}
-    expected = dict.fromkeys(counted, 0) | {name: 1, "index_bytes_read": 70} | promised
-    assert counted == expected
+    assert one == replace(NO_PROBES, **{name: 1, "index_bytes_read": 70})
     assert (one.asked, one.skipped) == (1, int(is_skipped))
+
+
+def test_all_keys_that_the_filter_denies_are_counted() -> None:
+    denied = IndexAnswer(reason=SkipReason.BLOOM_FILTER, found=0)
+    one = counts_of_answer(denied, competing=8, fpp=0.25, index_bytes_read=5)
+    assert (one.keys_lacked, one.keys_claimed, one.keys_claimed_promised) == (8, 0, 2)
 
 
 @pytest.mark.parametrize("reason", [SkipReason.KEY_INDEX, SMALL, READ])
 def test_keys_that_the_filter_claimed_wrongly_are_counted(reason: SkipReason) -> None:
-    answer = IndexAnswer(reason=reason, claimed=30, found=10, saved=NO_MATCHES)
+    answer = IndexAnswer(reason=reason, claimed=30, found=10)
     one = counts_of_answer(answer, competing=110, fpp=0.25, index_bytes_read=5)
     assert (one.keys_lacked, one.keys_claimed, one.keys_claimed_promised) == (100, 20, 25)
 

@@ -1,4 +1,4 @@
-"""A segment that stays leaves its group, unless small beside what is rewritten anyway."""
+"""A segment that stays leaves its group, unless it is small beside what is rewritten anyway."""
 
 from __future__ import annotations
 

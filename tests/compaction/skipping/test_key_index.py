@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierfold.compaction.skipping.key_index import (
-    NO_MATCHES,
     REST_BYTES_MAX,
     SHARE_MAX,
     KeyIndex,
+    Matches,
     entries_of,
     key_index,
     rest_bytes_for,
 )
 
+NO_MATCHES = Matches(keys=0, records=0, record_bytes=0)
 rest_bytes = st.integers(1, REST_BYTES_MAX)
 # Few hashes, so that keys repeat, and hashes that differ only in some of their bits.
 hashes = (
@@ -92,7 +93,7 @@ def test_asked_for_nothing_it_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("rest", range(1, REST_BYTES_MAX + 1))
-def test_one_byte_more_per_record_finds_a_foreign_key_256_times_less(rest: int) -> None:
+def test_one_byte_more_per_record_finds_a_foreign_key_256_times_less_often(rest: int) -> None:
     every = np.random.default_rng(5).integers(0, 2**56, 400_000, np.uint64) << np.uint64(8)
     own, foreign = every[:4096], every[4096:]
     index = key_index(entries_of(own, np.ones(len(own), np.int64)), rest)

@@ -1,4 +1,4 @@
-"""What is known of a segment beside its keys: what is due, its transactions, its counts."""
+"""What is known of a segment besides its keys: what is due, its transactions, its counts."""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
 
     def of_sources(
         requires: tuple[commit.Requirement, ...], state: PartitionState
-    ) -> tuple[commit.FailedRequirement, ...]:
+    ) -> tuple[commit.Requirement, ...]:
         found = failed_requirements(requires, state)
-        return tuple(item for item in found if isinstance(item.requirement, _OF_SOURCES))
+        return tuple(need for need in found if isinstance(need, _OF_SOURCES))
 
     patch.setattr(commit, "failed_requirements", of_sources)
 

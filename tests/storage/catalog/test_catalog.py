@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from tests.compaction.builders import KEY
 from tests.storage.call_scripts import Script
 from tests.storage.catalog_contract import CatalogContract, claim, committed, fresh, keys, swap
+from tests.storage.permissions import an_ordinary_user
 from tests.storage.scripted_table import ScriptedTable
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Unknown
@@ -48,18 +48,6 @@ def a_full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@contextmanager
-def an_ordinary_user() -> Iterator[None]:
-    """Run as a user other than root, whom permissions do not bind."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 class TestReading:

@@ -10,9 +10,8 @@ from tests.compaction.builders import KEY
 from tests.jobs.tiers import files_below
 from tests.storage.aged_tables import backdated, superseded
 from tests.storage.call_scripts import Script, at
-from tests.storage.catalog_contract import claim, fresh
+from tests.storage.catalog_contract import claim, claims
 from tests.storage.scripted_table import scripted_steps
-from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
 from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
@@ -27,15 +26,6 @@ def table(tmp_path: Path) -> Path:
 def catalog(table: Path, request: pytest.FixtureRequest) -> Catalog:
     folder = table.parent
     return Catalog(folder.as_uri() if request.param == "URI" else str(folder))
-
-
-def claims(catalog: Catalog, count: int) -> list[PartitionState]:
-    """`count` rows, each of which supersedes the one before; oldest first."""
-    rows: list[PartitionState] = []
-    for number in range(count):
-        row = catalog.read().get(KEY) or fresh()
-        rows.append(claim(catalog, row, f"run-{number}").state)
-    return rows
 
 
 def test_files_superseded_long_ago_go_and_the_history_ends_there(

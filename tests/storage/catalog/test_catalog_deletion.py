@@ -11,7 +11,14 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY, a_chain
-from tests.storage.catalog_contract import claim, committed, fresh, keys
+from tests.storage.catalog_contract import (
+    BUCKET,
+    claim,
+    committed,
+    fresh,
+    keys,
+    partitions_table,
+)
 from tierfold.compaction.commits.commit import (
     CommitProposal,
     FinishDeletion,
@@ -30,9 +37,7 @@ from tierfold.compaction.model.errors import CorruptLog, InvariantBroken
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
-from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import table_of
-from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 
 FIRST, SECOND, THIRD = a_chain(10, 10, 10)
 ORIGINALS: Final = tuple(segment.segment_id for segment in (FIRST, SECOND, THIRD))
@@ -102,7 +107,7 @@ def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None
     assert [entry.segment for entry in gone.retired] == [SECOND, THIRD]
 
 
-def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog) -> None:
+def test_a_restore_makes_an_earlier_state_live_with_its_cleaner_offset(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
     assert row.cleaner_offset == 30
     state = claim(catalog, row, "undo").state
@@ -184,15 +189,11 @@ def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path
 
 def test_the_history_ends_at_an_impossible_row(catalog: Catalog, tmp_path: Path) -> None:
     first = claim(catalog, fresh(), "a").state
-    table = DeltaFolder(
-        str(tmp_path / "catalog" / "partitions"),
-        TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS),
-    )
-    bucket = f"bucket IN ({bucket_of(KEY.topic_id)})"
-    assert table.newest().replace(bucket, table_of([replace(first, owner_run="../x")]))
+    table = partitions_table(tmp_path / "catalog")
+    assert table.newest().replace(BUCKET, table_of([replace(first, owner_run="../x")]))
     with pytest.raises(CorruptLog, match="owner_run"):
         list(catalog.history(KEY))
-    assert table.newest().replace(bucket, table_of([first]))
+    assert table.newest().replace(BUCKET, table_of([first]))
     later = claim(catalog, first, "b").state
     assert list(catalog.history(KEY)) == [later, first]
 

@@ -15,7 +15,18 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY
-from tests.storage.catalog_contract import A_RUN, claim, committed, fresh, keys, swap, topics
+from tests.storage.catalog_contract import (
+    A_RUN,
+    BUCKET,
+    claim,
+    claims,
+    committed,
+    fresh,
+    keys,
+    partitions_table,
+    swap,
+    topics,
+)
 from tests.storage.s3_proxy import RESET, Fault, Proxy
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.outcomes import Committed, LostRace, Unknown
@@ -24,12 +35,9 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
 from tierfold.storage.catalog.delta_tables import (
     MEMORY_HOURS,
-    DeltaFolder,
-    TableLayout,
 )
 from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.store_options import StoreOptions
 
@@ -78,13 +86,6 @@ def place(bucket_uri: str, proxy: tuple[Proxy, str]) -> Place:
     return Place(f"{bucket_uri}/tier/_tierfold", StoreOptions(endpoint=endpoint), running)
 
 
-def claims(catalog: Catalog, key: PartitionKey, number: int) -> PartitionState:
-    for i in range(number):
-        row = catalog.read([key]).get(key) or fresh(key)
-        assert isinstance(claim(catalog, row, f"run-{i}").outcome, Committed)
-    return catalog.read([key])[key]
-
-
 def an_object(place: Place, name: str) -> dict[str, Any]:
     bucket, _, prefix = place.uri.removeprefix("s3://").partition("/")
     return {"Bucket": bucket, "Key": f"{prefix}/partitions/{name}"}
@@ -96,7 +97,7 @@ class TestLostAnswers:
     def test_an_own_commit_that_is_refused_the_second_time_is_recognised(
         self, place: Place
     ) -> None:
-        state = claims(place.catalog, KEY, 1)
+        state = claims(place.catalog, 1)[-1]
         lost = place.lose_answer(f"_delta_log/{2:020d}.json")
         proposal = swap(state, "merged")
         outcome = place.through_proxy.commit([proposal])[KEY]
@@ -110,7 +111,7 @@ class TestLostAnswers:
         ]
 
     def test_so_is_a_claim(self, place: Place) -> None:
-        state = claims(place.catalog, KEY, 1)
+        state = claims(place.catalog, 1)[-1]
         lost = place.lose_answer(f"_delta_log/{2:020d}.json")
         found = claim(place.through_proxy, state, "b")
         assert lost.seen
@@ -140,7 +141,7 @@ class TestLostAnswers:
             place.lose_answer("_last_checkpoint"),
             place.lose_answer("_tierfold_log_boundary"),
         ]
-        claims(place.catalog, KEY, 3)
+        claims(place.catalog, 3)
         log = DeltaLog(table_files(f"{place.uri}/partitions", place.proxied))
         log.checkpoint(log.sync())
         assert place.checkpoints() == [3]
@@ -174,7 +175,7 @@ def held_commit(
 
 def cut(place: Place, key: PartitionKey) -> int:
     """Claim `key` until there is a checkpoint; then cut the log, as if a month later."""
-    claims(place.catalog, key, 2)
+    claims(place.catalog, 2, key)
     place.log.checkpoint(place.log.sync())
     assert place.log.cut(older_than_ms=now_ms() + HOUR_MS) > 0
     assert place.log.boundary.read() == min(place.versions())
@@ -188,10 +189,10 @@ class TestHeldPuts:
         self, place: Place
     ) -> None:
         mine, other = topics(2)
-        state = claims(place.catalog, mine, 1)
+        state = claims(place.catalog, 1, mine)[-1]
 
         def meanwhile() -> None:
-            claims(place.catalog, mine, 1)
+            claims(place.catalog, 1, mine)
             cut(place, other)
 
         proposal, outcome = held_commit(place, state, meanwhile)
@@ -205,14 +206,14 @@ class TestHeldPuts:
         self, place: Place
     ) -> None:
         mine, other = topics(2)
-        state = claims(place.catalog, mine, 1)
+        state = claims(place.catalog, 1, mine)[-1]
         proposal, outcome = held_commit(place, state, lambda: cut(place, other))
         assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
         assert place.catalog.read([mine])[mine].commit_id == proposal.commit_id
         assert min(place.versions()) == place.log.boundary.read()
 
     def test_a_held_commit_loses_to_one_of_its_bucket(self, place: Place) -> None:
-        state = claims(place.catalog, KEY, 1)
+        state = claims(place.catalog, 1)[-1]
         rivals: list[str] = []
         _, outcome = held_commit(
             place,
@@ -235,7 +236,7 @@ class TestCleaningUp:
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tierfold.storage.catalog.bucket_files.CHECKPOINT_INTERVAL", 4)
-        claims(place.catalog, KEY, 5)
+        claims(place.catalog, 5)
         (kept,) = place.checkpoints()
         assert place.names(suffix="_last_checkpoint")
         rows = tuple(place.catalog.history(KEY))
@@ -248,11 +249,11 @@ class TestCleaningUp:
         past = tuple(place.catalog.history(KEY))
         assert past == rows[: len(past)]
         assert len(past) == place.versions()[-1] - kept + 1
-        row = claims(place.catalog, KEY, 1)
+        row = claims(place.catalog, 1)[-1]
         assert next(place.catalog.history(KEY)) == row
 
     def test_files_superseded_long_ago_are_deleted(self, place: Place) -> None:
-        claims(place.catalog, KEY, 4)
+        claims(place.catalog, 4)
         aged(place)
         files = data_files(place)
         assert place.catalog.clean_up(is_dry_run=True) == 3
@@ -263,18 +264,15 @@ class TestCleaningUp:
         assert place.catalog.clean_up() == 0
 
     def test_a_checkpoint_is_never_overwritten(self, place: Place) -> None:
-        claims(place.catalog, KEY, 3)
+        claims(place.catalog, 3)
         tail = place.log.sync()
-        place.log.checkpoint(tail)
-        before = boto3.client("s3").head_object(
-            **an_object(place, f"_delta_log/{3:020d}.checkpoint.parquet")
-        )
-        place.log.checkpoint(tail)
-        after = boto3.client("s3").head_object(
-            **an_object(place, f"_delta_log/{3:020d}.checkpoint.parquet")
-        )
-        assert before["ETag"] == after["ETag"]
-        assert before["LastModified"] == after["LastModified"]
+        checkpoint = an_object(place, f"_delta_log/{3:020d}.checkpoint.parquet")
+        made = []
+        for _ in range(2):
+            place.log.checkpoint(tail)
+            found = boto3.client("s3").head_object(**checkpoint)
+            made.append((found["ETag"], found["LastModified"]))
+        assert made[0] == made[1]
         assert DeltaTable(
             f"{place.uri}/partitions", storage_options=place.log.files.delta_options()
         ).version() == 3
@@ -348,13 +346,8 @@ def contention(uri: str, pool: Executor, runs: str, count: int) -> tuple[int, in
     results = [run.result() for run in running]
     claims, commits, lost = (sum(numbers) for numbers in zip(*results, strict=True))
     assert sum(row.epoch for row in Catalog(uri).read().values()) == len(every) + claims
-    layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
-    past = DeltaFolder(f"{uri}/partitions", layout).past(f"bucket = {bucket_of(KEY.topic_id)}")
-    states = {
-        state
-        for version in past
-        for state in ids_of(version)
-    }
+    past = partitions_table(uri).past(BUCKET)
+    states = {state for version in past for state in ids_of(version)}
     assert len(states) == len(every) + claims + commits
     return claims, commits, lost
 

@@ -1,5 +1,4 @@
-"""Catalogs that lack columns of today are read and upgraded: format 3, and the first of format 4.
-"""
+"""Catalogs that lack today's columns are read and upgraded: format 3, and the first of format 4."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import cut_soon, superseded
-from tests.storage.catalog_contract import A_RUN, claim, fresh, swap
+from tests.storage.catalog_contract import A_RUN, BUCKET, claim, fresh, partitions_table, swap
 from tierfold.compaction.commits.commit import FinishDeletion, ReleaseClaim, StartDeletion, proposed
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.outcomes import Committed
@@ -21,12 +21,9 @@ from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.delta_commits import read_commit
 from tierfold.storage.catalog.delta_tables import (
     MEMORY_HOURS,
-    DeltaFolder,
-    TableLayout,
 )
 from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 
 STAGES = ("claim", "commit", "deletion", "checkpoint", "vacuum")
 
@@ -196,9 +193,7 @@ def test_the_past_ends_at_an_empty_commit_below_a_checkpoint(tmp_path: Path) -> 
     reach(uri, "checkpoint")
     rows = tuple(Catalog(str(uri)).history(KEY))
     (uri / "partitions" / "_delta_log" / f"{9:020d}.json").write_bytes(b"")
-    layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
-    bucket = f"bucket IN ({bucket_of(KEY.topic_id)})"
-    past = list(DeltaFolder(str(uri / "partitions"), layout).past(bucket))
+    past = list(partitions_table(uri).past(BUCKET))
     assert [version.num_rows for version in past] == [1] * len(past)
     commit_ids = [version["commit_id"][0].as_py() for version in past]
     assert commit_ids == [row.commit_id for row in rows[: len(past)]]

@@ -146,14 +146,6 @@ class TestRaces:
 class TestRowsThatChangedOnTheWay:
     """A write based on rows that have changed since is refused."""
 
-    def test_a_claim_in_between_fences_a_commit_on_its_way(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
-        script = overtaken(lambda: claim(Catalog(uri), state, "b"))
-        outcome = under(script, uri).commit([swap(state, "late")])[KEY]
-        assert outcome == Fenced(epoch=1, by_epoch=2, by_run="b")
-        assert script.results("replace") == [False]
-        assert Catalog(uri).read()[KEY].segments == state.segments
-
     def test_a_commit_in_between_takes_the_row_from_a_claim_on_its_way(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "first")

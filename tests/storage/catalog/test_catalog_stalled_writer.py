@@ -18,11 +18,11 @@ from deltalake import DeltaTable
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import backdated, cut_soon
 from tests.storage.call_scripts import Call, Event, Script, at, instead
-from tests.storage.catalog_contract import A_RUN, claim, fresh, swap, topics
+from tests.storage.catalog_contract import A_RUN, claim, claims, swap, topics
 from tests.storage.scripted_table import ScriptedTable, scripted_steps
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
@@ -54,16 +54,9 @@ def commit_of(uri: str, version: int) -> Path:
     return table_of(uri) / commit_name(version)
 
 
-def claims(uri: str, key: PartitionKey, number: int) -> PartitionState:
-    for i in range(number):
-        row = Catalog(uri).read([key]).get(key) or fresh(key)
-        assert isinstance(claim(Catalog(uri), row, f"run-{i}").outcome, Committed)
-    return Catalog(uri).read([key])[key]
-
-
 def cut(uri: str, key: PartitionKey) -> int:
     """Claim `key` until there is a new checkpoint; then cut the log, as if a month later."""
-    claims(uri, key, CHECKPOINT_INTERVAL + 1)
+    claims(Catalog(uri), CHECKPOINT_INTERVAL + 1, key)
     kept = cut_soon(table_of(uri), hours=MEMORY_HOURS + 1)
     assert Catalog(uri).clean_up() > 0
     assert log_of(uri).boundary.read() == kept
@@ -82,7 +75,7 @@ class Held:
         self.descriptor = os.open(self.path, os.O_RDONLY)
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
-    def wait_for_somebody(self) -> None:
+    def wait_for_a_process(self) -> None:
         """Wait until a process is held; others then find a copy in the file's place."""
         while fcntl.fcntl(self.descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
             pause(5)
@@ -95,7 +88,7 @@ class Held:
         copy.replace(self.path)
 
     def let_in(self) -> None:
-        """Let the process open the file, several times; the log cut has not reached this file."""
+        """Let the process open the file again and again, as if the log were not cut yet."""
         self.put_copy()
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         os.close(self.descriptor)
@@ -114,14 +107,14 @@ def held_between_check_and_put(uri: str, meanwhile: Event) -> Catalog:
     held: list[Held] = []
 
     def others() -> None:
-        held[0].wait_for_somebody()
+        held[0].wait_for_a_process()
         meanwhile()
         held[0].let_in()
 
     thread = threading.Thread(target=others)
 
     def held_up() -> None:
-        claims(uri, topics(2)[1], 1)
+        claims(Catalog(uri), 1, topics(2)[1])
         log = log_of(uri)
         log.checkpoint(log.sync())
         # The last file that delta-rs opens before its put, once others have committed.
@@ -154,11 +147,11 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
     uri: str, steps: Script
 ) -> None:
     mine, other = topics(2)
-    state = claims(uri, mine, 1)
+    state = claims(Catalog(uri), 1, mine)[-1]
     kept: list[int] = []
 
     def meanwhile() -> None:
-        claims(uri, mine, 1)
+        claims(Catalog(uri), 1, mine)
         kept.append(cut(uri, other))
 
     catalog = held_between_check_and_put(uri, meanwhile)
@@ -177,7 +170,7 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
 def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(uri: str, steps: Script) -> None:
     mine, other = topics(2)
-    state = claims(uri, mine, 1)
+    state = claims(Catalog(uri), 1, mine)[-1]
     kept: list[int] = []
     catalog = held_between_check_and_put(uri, lambda: kept.append(cut(uri, other)))
     proposal = swap(state, "late")
@@ -199,7 +192,7 @@ def test_a_late_row_of_a_run_is_refused(uri: str) -> None:
 
 def test_a_late_first_version_makes_no_table(uri: str) -> None:
     """A writer that found no table and creates version 0 after it was cut uses the table."""
-    claims(uri, KEY, 1)
+    claims(Catalog(uri), 1)
     kept = cut(uri, KEY)
     row = Catalog(uri).read()[KEY]
 
@@ -242,7 +235,7 @@ class TestTheBoundary:
 
 class TestCutting:
     def test_versions_of_the_last_month_stay(self, uri: str) -> None:
-        claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
+        claims(Catalog(uri), 2 * CHECKPOINT_INTERVAL)
         log = log_folder(uri)
         found = log.glob("*.checkpoint.parquet")
         checkpoints = sorted(int(path.name[:20]) for path in found)
@@ -270,7 +263,7 @@ class TestCutting:
         assert Catalog(uri).read()[KEY] == row
 
     def test_nothing_is_deleted_if_the_remaining_checkpoint_is_broken(self, uri: str) -> None:
-        claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
+        claims(Catalog(uri), 2 * CHECKPOINT_INTERVAL)
         log = log_folder(uri)
         oldest = min(log.glob("*.checkpoint.parquet"))
         for commit in log.glob("*.json"):
@@ -283,7 +276,7 @@ class TestCutting:
         assert log_of(uri).boundary.read() == 0
 
     def test_the_scratch_folder_of_a_dead_run_is_deleted(self, uri: str) -> None:
-        claims(uri, KEY, 1)
+        claims(Catalog(uri), 1)
         table = table_of(uri)
         for name, hours in (("old", MEMORY_HOURS + 1), ("new", 0)):
             scratch = table / f"_tierfold_checkpoint-{name}"
@@ -309,14 +302,14 @@ class TestDeltaDeletesNothing:
             },
         )
         backdated(commit_of(uri, 0), hours=48)
-        claims(uri, KEY, 3)
+        claims(Catalog(uri), 3)
         assert versions(uri) == [0, 1, 2, 3, 4]
         found = DeltaTable(f"{uri}/partitions").metadata().configuration
         assert found["delta.enableExpiredLogCleanup"] == "false"
         assert not list(log_folder(uri).glob("*.checkpoint.parquet"))
 
     def test_a_new_catalog_forbids_cleanup(self, uri: str) -> None:
-        claims(uri, KEY, 1)
+        claims(Catalog(uri), 1)
         assert versions(uri) == [0, 1]
         found = DeltaTable(f"{uri}/partitions").metadata().configuration
         assert found["delta.enableExpiredLogCleanup"] == "false"

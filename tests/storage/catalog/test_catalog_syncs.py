@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import backdated, cut_soon, superseded
-from tests.storage.catalog_contract import A_RUN, claim, fresh, swap
+from tests.storage.catalog_contract import A_RUN, claim, claims, swap
 from tests.storage.power_cuts import Disk, watched
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
@@ -51,14 +51,6 @@ def log_at(table: Path) -> DeltaLog:
     return DeltaLog(FolderFiles(table, str(table)))
 
 
-def claims(uri: str, number: int) -> PartitionState:
-    """Claim `number` times; returns the last row."""
-    for i in range(number):
-        row = Catalog(uri).read().get(KEY) or fresh()
-        assert isinstance(claim(Catalog(uri), row, f"run-{i}").outcome, Committed)
-    return Catalog(uri).read()[KEY]
-
-
 def unsynced(patch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
     """What a run wrote that died before it synced anything."""
     with patch.context() as dead:
@@ -74,7 +66,7 @@ def test_a_reported_commit_survives_the_loss_of_everything_unsynced(
     disk: Disk, uri: str, tmp_path: Path
 ) -> None:
     for number in range(CHECKPOINT_INTERVAL + 5):
-        row = claims(uri, 1)
+        row = claims(Catalog(uri), 1)[-1]
         if number % 4 == 0:
             assert rows_in(disk.left(tmp_path / f"image-{number}")) == row
     proposal = swap(row, "merged")
@@ -99,11 +91,11 @@ def test_the_next_run_syncs_the_commits_of_dead_runs(
 ) -> None:
     Path(uri).mkdir(parents=True)
     sync_all((disk.root, disk.root / "deep"))
-    unsynced(monkeypatch, lambda: claims(uri, 3))
+    unsynced(monkeypatch, lambda: claims(Catalog(uri), 3))
     if has_checkpoint:
         DeltaTable(f"{uri}/partitions").create_checkpoint()
-        unsynced(monkeypatch, lambda: claims(uri, 2))
-    row = claims(uri, 1)
+        unsynced(monkeypatch, lambda: claims(Catalog(uri), 2))
+    row = claims(Catalog(uri), 1)[-1]
     sync(Path(uri))
     assert rows_in(disk.left(tmp_path / "image")) == row
 
@@ -111,7 +103,7 @@ def test_the_next_run_syncs_the_commits_of_dead_runs(
 def test_a_commit_that_is_read_back_is_made_durable(
     tier: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = claims(uri, 1)
+    row = claims(Catalog(uri), 1)[-1]
     proposal = swap(row, "merged")
     disk = Disk(tier)
     unsynced(monkeypatch, lambda: Catalog(uri).commit([proposal]))
@@ -140,7 +132,7 @@ def failing_once(patch: pytest.MonkeyPatch, ends: str) -> list[str]:
 def test_a_sync_that_failed_leaves_the_outcome_unknown(
     uri: str, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    row = claims(uri, 1)
+    row = claims(Catalog(uri), 1)[-1]
     proposal = swap(row, "merged")
     failed = failing_once(monkeypatch, ends)
     outcome = Catalog(uri).commit([proposal])[KEY]
@@ -168,7 +160,7 @@ def test_a_power_cut_while_a_checkpoint_is_written_changes_nothing(
     looks = count()
     with monkeypatch.context() as patch:
         watched(patch, disk)
-        row = claims(uri, 3)
+        row = claims(Catalog(uri), 3)[-1]
         log = log_at(Path(uri) / "partitions")
         tail = log.sync()
 
@@ -195,7 +187,7 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
     looks = count()
     with monkeypatch.context() as patch:
         watched(patch, disk)
-        row = claims(uri, CHECKPOINT_INTERVAL + 2)
+        row = claims(Catalog(uri), CHECKPOINT_INTERVAL + 2)[-1]
     table = Path(uri) / "partitions"
     kept = cut_soon(table, hours=MEMORY_HOURS + 1)
     every = {path.name for path in (table / "_delta_log").glob("*.json")}
@@ -222,7 +214,7 @@ def test_an_unsynced_checkpoint_is_synced_before_older_commits_are_deleted(
     disk: Disk, uri: str, tmp_path: Path
 ) -> None:
     """delta-rs wrote it, in an older tierfold."""
-    row = claims(uri, 3)
+    row = claims(Catalog(uri), 3)[-1]
     table = Path(uri) / "partitions"
     DeltaTable(str(table)).create_checkpoint()
     for path in (table / "_delta_log").glob("*.json"):
@@ -235,7 +227,7 @@ def test_an_unsynced_checkpoint_is_synced_before_older_commits_are_deleted(
 
 
 def test_deleted_files_were_durably_superseded(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    claims(uri, 4)
+    claims(Catalog(uri), 4)
     superseded(Path(uri) / "partitions", hours=MEMORY_HOURS + 1)
     failed = failing_once(monkeypatch, "4.json")
     before = set(Path(uri).rglob("*.parquet"))
@@ -246,7 +238,7 @@ def test_deleted_files_were_durably_superseded(uri: str, monkeypatch: pytest.Mon
 
 
 def test_a_commit_is_not_written_after_an_empty_one(uri: str) -> None:
-    row = claims(uri, 3)
+    row = claims(Catalog(uri), 3)[-1]
     empty = Path(uri) / "partitions" / "_delta_log" / f"{3:020d}.json"
     empty.write_bytes(b"")
     with pytest.raises(CorruptLog, match="the commit file is empty") as caught:

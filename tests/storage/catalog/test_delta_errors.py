@@ -50,7 +50,7 @@ SECRETS: Final = ("planted", "AKIA", "AWS4-HMAC", "Signature", "127.0.0.1")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A catalog with one claimed row, by way of a proxy."""
+    """A catalog with one claimed row, and its proxy."""
 
     uri: str
     state: PartitionState

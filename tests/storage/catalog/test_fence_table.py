@@ -188,8 +188,9 @@ def test_in_any_order_readers_end_with_seg_2(table: Table, order: tuple[str, ...
     # Every entry carries the vector that its commit left, and a refused one has none.
     of_a = (1, 123) if is_in_time else (1, 100)
     assert row.cleaner_offsets == vector(of_a, (2, 155))
-    named = (*row.segments, *(gone.segment for gone in row.retired))
-    vectors = {segment.segment_id.rstrip("_A"): segment.cleaner_offsets for segment in named}
+    vectors = {
+        segment.segment_id.rstrip("_A"): segment.cleaner_offsets for segment in row.named_segments
+    }
     expected = {
         **dict.fromkeys(("0", "50", "100", "123", "155"), ()),
         "seg-0": vector((1, 100)),
@@ -232,13 +233,6 @@ class TestAZombie:
         assert outcome == Fenced(epoch=1, by_epoch=2, by_run="b")
         assert row_of(table.uri).owner_run == "b"
         assert row_of(table.uri).segments == state.segments
-
-    def test_its_claim_from_an_old_view_is_fenced(self, table: Table) -> None:
-        seen = row_of(table.uri)
-        take_over(table.uri, "b")
-        take_over(table.uri, "c")
-        outcome = claim(Catalog(table.uri), seen, "a").outcome
-        assert outcome == Fenced(epoch=2, by_epoch=3, by_run="c")
 
 
 class TestADeadOwner:

@@ -236,7 +236,7 @@ def test_sound_bytes_of_something_else_are_not_taken(
     ],
     ids=str,
 )
-def test_facts_that_are_no_numbers_or_too_few_are_not_taken(metadata: dict[str, Any]) -> None:
+def test_facts_that_are_missing_or_no_numbers_are_not_taken(metadata: dict[str, Any]) -> None:
     with pytest.raises(UnsoundIndex):
         read_filter_file(changed(filter_file(INDEXED), **metadata), SEGMENT)
 

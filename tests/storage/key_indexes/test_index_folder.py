@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +14,7 @@ import pytest
 from tests.compaction.builders import KEY, a_segment
 from tests.compaction.unread import some_facts
 from tests.storage.call_scripts import Script, fails
+from tests.storage.permissions import an_ordinary_user
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
@@ -174,18 +173,6 @@ def test_a_store_that_refuses_reads_counts_as_one_without_indexes(catalog: Path)
     assert reasons(refusing) == (SkipReason.NO_INDEX, SkipReason.NO_INDEX)
 
 
-@contextmanager
-def an_ordinary_user() -> Iterator[None]:
-    """Run as a user other than root, whom permissions do not bind."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
-
-
 def test_a_forbidden_folder_counts_as_one_without_indexes() -> None:
     with tempfile.TemporaryDirectory() as name:
         catalog = Path(name)
@@ -278,7 +265,7 @@ def test_forget_reports_a_store_that_fails(step: str, catalog: Path) -> None:
         forget({PARTITION: []})
 
 
-def test_forget_passes_by_a_folder_that_cannot_be_listed(catalog: Path) -> None:
+def test_forget_skips_a_folder_that_cannot_be_listed(catalog: Path) -> None:
     keys = (KEY, *OTHERS)
     for key in keys:
         put(KeyIndexes(LocalStore(catalog)), key=key)
