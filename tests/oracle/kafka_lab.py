@@ -201,6 +201,15 @@ class KafkaLab:
         return self._stderr.read()[-4000:]
 
 
+def is_aborted(batch: Batch, aborted: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a transaction index lists the transaction of a batch; `aborted`: its entries."""
+    return batch["isTransactional"] and any(
+        entry["producerId"] == batch["producerId"]
+        and entry["firstOffset"] <= batch["baseOffset"] <= entry["lastOffset"]
+        for entry in aborted
+    )
+
+
 def _copied(file: Path, root: Path) -> Path:
     """Copy a file below `root`, with the `.log` and `.index` that the tool checks an index by."""
     folder = root / hashlib.sha256(str(file.parent).encode()).hexdigest()

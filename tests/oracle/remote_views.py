@@ -33,6 +33,11 @@ class RemoteSegment:
         """The path of another of its objects."""
         return self.log.with_name(self.log.name.removesuffix(".log") + "." + suffix)
 
+    def content(self) -> dict[str, bytes]:
+        """The bytes of each of its objects, by suffix."""
+        found = self.log.parent.glob(f"{self.log.stem}.*")
+        return {path.suffix.removeprefix("."): path.read_bytes() for path in found}
+
 
 def to_remote(src_dir: Path, root: Path, seed: int, below: int | None = None) -> Path:
     """Copy every closed segment of the log `src_dir` (named like `topic-0`) into a tier at `root`.

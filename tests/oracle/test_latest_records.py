@@ -21,7 +21,7 @@ from tests.oracle.fuzz_run import (
     PRODUCER_EXPIRATION_MS,
     SEGMENT_BYTES,
 )
-from tests.oracle.kafka_lab import Batch, KafkaLab, Record
+from tests.oracle.kafka_lab import Batch, KafkaLab, Record, is_aborted
 from tests.oracle.recipes import LEGACY_FROM, recipe
 from tests.oracle.remote_views import to_remote
 
@@ -61,7 +61,7 @@ class Log:
         return [
             record
             for batch in batches
-            if not batch["isControl"] and not _is_aborted(batch, aborted)
+            if not batch["isControl"] and not is_aborted(batch, aborted)
             for record in batch["records"]
             if record["offset"] < self.end
         ]
@@ -75,14 +75,6 @@ class Log:
         for key, record in newest.items():
             if record["valueCrc32"] is not None:
                 yield self.topic, record["offset"], key, int(record["valueCrc32"], 16)
-
-
-def _is_aborted(batch: Batch, aborted: list[dict[str, Any]]) -> bool:
-    return batch["isTransactional"] and any(
-        one["producerId"] == batch["producerId"]
-        and one["firstOffset"] <= batch["baseOffset"] <= one["lastOffset"]
-        for one in aborted
-    )
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,10 @@ import pytest
 
 from tests.jobs.aiven import CASES, AivenCase
 from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, aiven_seeds, checkpoint, compacted
-from tests.oracle.remote_views import RemoteSegment
 from tests.oracle.test_same_on_spark import FIELDS
 from tests.storage.tiers.aiven_samples import KEY_FILE
 from tests.storage.tiers.aiven_tiers import local_segments_in, write_aiven
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
-from tierfold.storage.tiers.remote_tier import PARTS
 
 Done = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A topic's entries of `compact` and `status`."""
@@ -105,9 +103,4 @@ def test_the_parts_are_those_of_local_tiered_storage(
         }
         assert len(here.segments) == len(status["segments"])
         for segment, stored in zip(here.segments, status["segments"], strict=True):
-            assert decoded[Path(stored["log"]).stem[21:]] == _content(segment)
-
-
-def _content(segment: RemoteSegment) -> dict[str, bytes]:
-    paths = {part.value: segment.part(part.value) for part in PARTS}
-    return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+            assert decoded[Path(stored["log"]).stem[21:]] == segment.content()

@@ -12,10 +12,8 @@ from typing import Any, Final
 import pytest
 
 from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, checkpoint, compacted, s3_seeds
-from tests.oracle.remote_views import RemoteSegment
 from tests.oracle.test_same_on_spark import FIELDS
 from tests.storage.emulators import new_bucket, s3, s3_client, s3_environment
-from tierfold.storage.tiers.remote_tier import PARTS
 
 Done = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A topic's entries of `compact` and `status`."""
@@ -60,12 +58,7 @@ def test_a_bucket_gets_the_objects_that_a_folder_gets(
         }
         assert len(here.segments) == len(status["segments"])
         for segment, stored in zip(here.segments, status["segments"], strict=True):
-            assert _content(segment) == _stored(bucket, stored["log"])
-
-
-def _content(segment: RemoteSegment) -> dict[str, bytes]:
-    paths = {part.value: segment.part(part.value) for part in PARTS}
-    return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+            assert segment.content() == _stored(bucket, stored["log"])
 
 
 def _stored(bucket: str, log: str) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from tests.faults.kills.killed_logs import Newest, WrittenTier
 from tests.jobs.commands import tierfold
-from tests.oracle.kafka_lab import Batch, KafkaLab
+from tests.oracle.kafka_lab import KafkaLab, is_aborted
 from tests.oracle.remote_views import live_segments, to_local
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.storage.catalog.rows import rows_read
@@ -157,7 +157,7 @@ def newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
     newest: dict[bytes, Newest] = {}
     for batch in lab.batches(view):
         assert batch["valid"], batch
-        if batch["isControl"] or _is_aborted(batch, aborted):
+        if batch["isControl"] or is_aborted(batch, aborted):
             continue
         for record in batch["records"]:
             assert record["key"] is not None
@@ -165,14 +165,6 @@ def newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
                 record["offset"], record["valueLen"], record["valueCrc32"]
             )
     return newest
-
-
-def _is_aborted(batch: Batch, aborted: list[dict[str, Any]]) -> bool:
-    return batch["isTransactional"] and any(
-        entry["producerId"] == batch["producerId"]
-        and entry["firstOffset"] <= batch["baseOffset"] <= entry["lastOffset"]
-        for entry in aborted
-    )
 
 
 def _incomplete(tier: Path, key: PartitionKey, segment: Segment) -> Iterator[str]:

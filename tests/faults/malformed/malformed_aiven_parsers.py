@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.faults.malformed.malformed_bytes import corrupted, fields_of, interesting, overwritten
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
-from tests.faults.malformed.malformed_reference import LeftOpen, Meaningless
+from tests.faults.malformed.malformed_reference import LeftOpen, Meaningless, must_mean
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.tiers.aiven.chunk_index import decoded_sizes
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey
@@ -39,11 +39,6 @@ def _manifests() -> tuple[bytes, ...]:
     folders = ("plain/bucket", "encrypted/bucket", "zstd/bucket")
     found = (sorted((_SAMPLES / folder).rglob("*.rsm-manifest"))[:2] for folder in folders)
     return tuple(path.read_bytes() for paths in found for path in paths)
-
-
-def _meant(condition: bool) -> None:
-    if not condition:
-        raise Meaningless
 
 
 def _manifest(rng: Random) -> bytes:
@@ -97,7 +92,7 @@ def _plain_manifest(raw: bytes) -> dict[str, Any]:
     """What a manifest says, read in the obvious way."""
     fields = json.loads(raw)
     index, encryption = fields["chunkIndex"], fields.get("encryption")
-    _meant(fields["version"] == "1" and isinstance(fields["compression"], bool))
+    must_mean(fields["version"] == "1" and isinstance(fields["compression"], bool))
     chunk_bytes, log_bytes = index["originalChunkSize"], index["originalFileSize"]
     count = (log_bytes + chunk_bytes - 1) // chunk_bytes
     if index["type"] == "fixed":
@@ -111,7 +106,7 @@ def _plain_manifest(raw: bytes) -> dict[str, Any]:
         for size in _plain_sizes((index["transformedChunks"], count)):
             starts.append(starts[-1] + size)
         total = starts[-1]
-        _meant(len(starts) == count + 1)
+        must_mean(len(starts) == count + 1)
     some = sorted({0, 1, count // 2, count} & {*range(min(count, 9) + 1)})
     pieces = {name: piece for name, piece in fields["segmentIndexes"].items() if piece is not None}
     return {
@@ -159,7 +154,7 @@ def _plain_sizes(given: tuple[str, int]) -> list[int]:
     packed = b64decode(given[0], validate=True)
     data = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
     (count,) = struct.unpack_from(">i", data)
-    _meant(count == given[1])
+    must_mean(count == given[1])
     sizes: list[int] = []
     at = 4
     if count > 1:
@@ -171,7 +166,7 @@ def _plain_sizes(given: tuple[str, int]) -> list[int]:
     if count:
         sizes += struct.unpack_from(">i", data, at)
         at += 4
-    _meant(at == len(data) and all(0 < size <= _INT_MAX for size in sizes))
+    must_mean(at == len(data) and all(0 < size <= _INT_MAX for size in sizes))
     return sizes
 
 
@@ -197,7 +192,7 @@ def _plain_wrapped_key(given: str) -> bytes:
     """Only the bytes that the plugin wrote hold the key."""
     wrapped, data_key = _wrapped()
     key_id, _, text = given.partition(":")
-    _meant(key_id == "key-1" and b64decode(text) == b64decode(wrapped.partition(":")[2]))
+    must_mean(key_id == "key-1" and b64decode(text) == b64decode(wrapped.partition(":")[2]))
     return data_key
 
 
@@ -248,7 +243,7 @@ def _plain_chunk(given: _StoredChunk) -> bytes:
             # zstd accepts a few frames whole that it refuses piece by piece; the plugin reads them
             # whole, and batches have checksums.
             raise LeftOpen from error
-    _meant(len(data) == given.size_bytes)
+    must_mean(len(data) == given.size_bytes)
     return data
 
 

@@ -28,6 +28,12 @@ class LeftOpen(Exception):
     """The format forbids these bytes, but the libraries of readers accept them."""
 
 
+def must_mean(condition: bool) -> None:
+    """Raise `Meaningless` unless the condition holds."""
+    if not condition:
+        raise Meaningless
+
+
 class PlainRecord(NamedTuple):
     """A record as every reader must see it."""
 

@@ -23,7 +23,7 @@ from tests.faults.malformed.malformed_bytes import (
     overwritten,
 )
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, held, must_equal
-from tests.faults.malformed.malformed_reference import Meaningless
+from tests.faults.malformed.malformed_reference import must_mean
 from tests.storage.decoded_logs import heads_at
 from tests.storage.kafka_golden import START_OFFSET, golden
 from tierfold.compaction.model.segments import PartitionKey
@@ -42,11 +42,6 @@ from tierfold.storage.tiers.local_tiered_storage import (
 
 _LONG_MAX: Final = 2**63 - 1
 _WHERE: Final = "a file"
-
-
-def _meant(condition: bool) -> None:
-    if not condition:
-        raise Meaningless
 
 
 def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]]:
@@ -80,8 +75,8 @@ def _read_offset_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
 def _plain_offset_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
     data, start = given
     entries = [(start + delta, at) for delta, at in struct.iter_unpack(">ii", data)]
-    _meant(all(at >= 0 and start <= offset <= _LONG_MAX for offset, at in entries))
-    _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)))
+    must_mean(all(at >= 0 and start <= offset <= _LONG_MAX for offset, at in entries))
+    must_mean(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)))
     return entries
 
 
@@ -94,8 +89,8 @@ def _read_time_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
 def _plain_time_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
     data, start = given
     entries = [(time, start + delta) for time, delta in struct.iter_unpack(">qi", data)]
-    _meant(all(time >= 0 and start <= offset <= _LONG_MAX for time, offset in entries))
-    _meant(all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries)))
+    must_mean(all(time >= 0 and start <= offset <= _LONG_MAX for time, offset in entries))
+    must_mean(all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries)))
     return entries
 
 
@@ -149,9 +144,9 @@ def _read_transaction_index(given: tuple[bytes, int]) -> list[tuple[int, ...]]:
 
 
 def _plain_transaction_index(given: tuple[bytes, int]) -> list[tuple[int, ...]]:
-    _meant(len(given[0]) % 34 == 0)
+    must_mean(len(given[0]) % 34 == 0)
     entries = list(struct.iter_unpack(">hqqqq", given[0]))
-    _meant(all(entry[0] == 0 and min(entry) >= 0 and entry[2] <= entry[3] for entry in entries))
+    must_mean(all(entry[0] == 0 and min(entry) >= 0 and entry[2] <= entry[3] for entry in entries))
     return [entry[1:] for entry in entries]
 
 
@@ -174,8 +169,8 @@ def _read_snapshot(data: bytes) -> list[tuple[int, ...]]:
 
 def _plain_snapshot(data: bytes) -> list[tuple[int, ...]]:
     version, crc, count = struct.unpack_from(">hIi", data)
-    _meant(version == 1 and crc == google_crc32c.value(data[6:]))
-    _meant(len(data) == 10 + 46 * count)
+    must_mean(version == 1 and crc == google_crc32c.value(data[6:]))
+    must_mean(len(data) == 10 + 46 * count)
     return [
         (*entry[:3], max(entry[3], -1), *entry[4:7], max(entry[7], -1))
         for entry in struct.iter_unpack(">qhiqiqiq", data[10:])
@@ -203,10 +198,10 @@ def _read_checkpoint(data: bytes) -> list[tuple[int, int]]:
 
 def _plain_checkpoint(data: bytes) -> list[tuple[int, int]]:
     numbers = [int(word) for word in data.split()]
-    _meant(numbers[0] == 0 and len(numbers) == 2 + 2 * numbers[1])
+    must_mean(numbers[0] == 0 and len(numbers) == 2 + 2 * numbers[1])
     rows = list(zip(numbers[2::2], numbers[3::2], strict=True))
-    _meant(all(0 <= epoch < 2**31 and 0 <= start < 2**63 for epoch, start in rows))
-    _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(rows)))
+    must_mean(all(0 <= epoch < 2**31 and 0 <= start < 2**63 for epoch, start in rows))
+    must_mean(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(rows)))
     return rows
 
 
