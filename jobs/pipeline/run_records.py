@@ -30,10 +30,27 @@ def keep_record(
 ) -> None:
     """Append the outcome of each tried chunk; chunks are numbered from 0.
 
-    A run that began nothing creates no catalog: if the catalog was lost, a new folder in its place
-    would block the restore of a backup. If the record cannot be written, a warning is logged; the
-    run and its report go on.
+    If that fails, a warning is logged; the run and its report go on.
     """
+    try:
+        record_run(context, chunks, started_at_ms, command)
+    except TierfoldError as error:
+        _log.warning("This run could not be recorded: %s", error)
+
+
+def record_run(
+    context: RunContext,
+    chunks: Sequence[tuple[int, PartitionReport]],
+    started_at_ms: int,
+    command: str,
+) -> None:
+    """Append the outcome of each chunk; raises TierfoldError.
+
+    A run that began nothing creates no catalog: if the catalog was lost, a new folder in its place
+    would block the restore of a backup.
+    """
+    if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
+        return
     requests = context.requests
     cost = cost_usd(requests, context.scheme)
     of_the_run: dict[str, Any] = {
@@ -48,12 +65,7 @@ def keep_record(
         "stage_seconds": context.seconds.so_far(),
     }
     rows = [RunRow(chunk=chunk, **_of_the_chunk(report), **of_the_run) for chunk, report in chunks]
-    is_idle = all(report.outcome in NOT_BEGUN for _, report in chunks)
-    try:
-        if not is_idle or context.catalog.exists():
-            RunsTable(context.catalog_uri, context.catalog_options).append(rows)
-    except TierfoldError as error:
-        _log.warning("This run could not be recorded: %s", error)
+    RunsTable(context.catalog_uri, context.catalog_options).append(rows)
 
 
 def _of_the_chunk(report: PartitionReport) -> dict[str, Any]:

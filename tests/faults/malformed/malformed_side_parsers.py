@@ -113,7 +113,7 @@ def _checked_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
         heads,
         start_offset=start,
         index_interval_bytes=100,
-        where=_WHERE,
+        names=("an offset index", "a time index"),
     )
     if found.corruptions:
         return Outcome.REFUSED
