@@ -232,7 +232,7 @@ def _meets(state: PartitionState, need: Requirement) -> bool:
         case SegmentsAreLive(ids=ids):
             return state.live_ids.issuperset(ids)
         case SegmentsAreRetired(ids=ids):
-            return (state.retired_ids - state.marked_ids).issuperset(ids)
+            return state.whole_retired_ids.issuperset(ids)
         case _:
             assert_never(need)
 
@@ -273,7 +273,7 @@ def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
         if isinstance(update, AddSegments)
         for segment in update.segments
     }
-    return bool(added) and added <= state.live_ids | state.retired_ids
+    return bool(added) and added <= state.named_ids
 
 
 def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:

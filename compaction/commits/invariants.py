@@ -133,7 +133,7 @@ def what_is_being_deleted_never_returns(before: PartitionState, after: Partition
 
     Some of its objects may be gone already.
     """
-    whole = after.live_ids | (after.retired_ids - after.marked_ids)
+    whole = after.live_ids | after.whole_retired_ids
     return _list("whole again", before.marked_ids & whole)
 
 
@@ -142,8 +142,8 @@ def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> str:
 
     A segment that no list names is an orphan, and is deleted without a grace period.
     """
-    listed = after.live_ids | after.retired_ids | before.marked_ids
-    return _list("forgotten", (before.live_ids | before.retired_ids) - listed)
+    listed = after.named_ids | before.marked_ids
+    return _list("forgotten", before.named_ids - listed)
 
 
 def segments_are_within_the_lineage(before: PartitionState, after: PartitionState) -> str:
@@ -208,7 +208,7 @@ def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> str
     An entry holds 31 bits above the segment's start (Kafka `AbstractIndex.canAppendOffset`).
     Segments that the row already listed are not checked: a refusal would not repair them.
     """
-    known = before.live_ids | before.retired_ids
+    known = before.named_ids
     for segment in after.segments:
         start, end = segment.own_start_offset, segment.end_offset
         if end - start > OFFSET_SPAN_MAX and segment.segment_id not in known:

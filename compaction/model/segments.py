@@ -177,9 +177,19 @@ class PartitionState:
         return frozenset(entry.segment.segment_id for entry in self.retired)
 
     @property
+    def named_ids(self) -> frozenset[str]:
+        """The ids of all segments that the row names."""
+        return self.live_ids | self.retired_ids
+
+    @property
+    def whole_retired_ids(self) -> frozenset[str]:
+        """The ids of the retired segments whose deletion has not started."""
+        return frozenset(entry.segment.segment_id for entry in self.whole_retired)
+
+    @property
     def marked_ids(self) -> frozenset[str]:
         """The ids of the retired segments whose deletion has started."""
-        return self.retired_ids - {entry.segment.segment_id for entry in self.whole_retired}
+        return self.retired_ids - self.whole_retired_ids
 
     @property
     def next_offset(self) -> int:

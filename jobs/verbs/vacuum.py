@@ -130,10 +130,7 @@ def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
         return 0
     partitions = indexes.partitions()
     rows = context.catalog.look() if partitions else NO_ROWS
-    named = {
-        (row.key.topic_id, row.key.partition): row.live_ids | row.retired_ids
-        for row in rows.states
-    }
+    named = {(row.key.topic_id, row.key.partition): row.named_ids for row in rows.states}
     kept = {
         partition: named.get(partition, frozenset())
         for partition in partitions
