@@ -50,20 +50,21 @@ airflow: jdk $(AIRFLOW)/.tierfold-airflow ## run the DAGs in a real Airflow (bui
 test: jdk $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
 	@$(BIN)/python -m pytest --numprocesses 3
 
+check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
+	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 3 -m 'not jvm' -q \
+		tests/tidy tests/compaction tests/pictures tests/storage tests/jobs \
+		--ignore tests/storage/catalog --ignore tests/storage/segments \
+		--ignore tests/storage/tiers --ignore tests/jobs/verbs
+
 # Empty: Python keeps its bytecode, so that each of the tests' many processes need not compile it.
-test: export PYTHONDONTWRITEBYTECODE :=
+test check: export PYTHONDONTWRITEBYTECODE :=
 
 # The processes already use every core; more threads in each cost a tenth of the CPU time.
-test: export TOKIO_WORKER_THREADS := 1
-test: export OPENBLAS_NUM_THREADS := 1
+test check: export TOKIO_WORKER_THREADS := 1
+test check: export OPENBLAS_NUM_THREADS := 1
 
 # The kernels that `tests.built_archive` compiles.
-test: export NUMBA_CPU_NAME := generic
-
-check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
-	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \
-		tests/tidy tests/compaction tests/pictures tests/storage tests/jobs \
-		--ignore tests/storage/catalog --ignore tests/jobs/verbs
+test check: export NUMBA_CPU_NAME := generic
 
 lint: $(TESTING) ## only the linters: style, types, and which package may import which
 	@$(BIN)/ruff check .
