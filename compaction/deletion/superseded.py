@@ -1,4 +1,4 @@
-"""When superseded segments will be gone, or why they stay.
+"""When replaced segments will be gone, or why they stay.
 
     brokers            writer     gone                                     reason
     none (detached)    any        with the first `vacuum` past the grace   VACUUM
@@ -6,7 +6,7 @@
     may serve it       a broker   when brokers expire it                   RETENTION
     may serve it       a broker   never, by the topic's settings           KEPT
 
-A broker does not know that a segment of its own was superseded (docs/semantics.md, 9): it
+A broker does not know that a segment of its own was replaced (docs/semantics.md, 9): it
 expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` names `delete`.
 """
 
@@ -24,7 +24,7 @@ from tierfold.compaction.model.wording import duration, spaced
 
 
 class Removal(StrEnum):
-    """What removes superseded segments."""
+    """What removes replaced segments."""
 
     VACUUM = "vacuum"
     RETENTION = "retention.ms"
@@ -34,7 +34,7 @@ class Removal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededBytes:
-    """Superseded segments that the same thing removes, and when the last of them goes."""
+    """Replaced segments that the same thing removes, and when the last of them goes."""
 
     removal: Removal
     size_bytes: int
@@ -46,22 +46,23 @@ class SupersededBytes:
 
     def sentence(self, gone_at: str) -> str:
         """What removes them and when, or why nothing does; `gone_at`: the time as text."""
-        what = f"{spaced(self.size_bytes)} superseded bytes"
+        what = f"{spaced(self.size_bytes)} bytes of replaced segments stay"
         if self.removal is Removal.KEPT:
             return (
-                f"{what} stay: brokers wrote them and may serve them, and {self.why_kept}. If no"
-                " broker serves this tier, set tier.binding=detached"
+                f"{what}: a broker may serve them, so `tierfold vacuum` keeps them, and brokers"
+                f" never expire them ({self.why_kept}). If no broker serves this tier, set"
+                " tier.binding=detached"
             )
         if self.removal is Removal.RETENTION:
-            return f"{what} go when brokers expire them by retention.ms, after {gone_at}"
-        grace = f"a grace period of {duration(GRACE_MS)}"
-        return f"{what} go with the first `tierfold vacuum` after {gone_at} ({grace})"
+            return f"{what} until brokers expire them by retention.ms, after {gone_at}"
+        grace = f"the grace period is {duration(GRACE_MS)}"
+        return f"{what} until the first `tierfold vacuum` after {gone_at} ({grace})"
 
 
 def superseded_bytes(
     retired: Iterable[RetiredSegment], rules: Rules
 ) -> tuple[SupersededBytes, ...]:
-    """When a partition's superseded segments will be gone, joined as by `joined`."""
+    """When a partition's replaced segments will be gone, joined as by `joined`."""
     return joined(_of_one(entry, rules) for entry in retired)
 
 
@@ -110,7 +111,7 @@ def _of_one(entry: RetiredSegment, rules: Rules) -> SupersededBytes:
 def _why_kept(segment: Segment, rules: Rules) -> str:
     """Why brokers never expire the segment; empty: they do."""
     if not rules.is_deleted:
-        return "cleanup.policy does not name delete"
+        return "cleanup.policy does not include delete"
     if rules.retention_ms < 0:
         return "retention.ms is -1"
     return "they have no timestamp" if segment.max_timestamp_ms < 0 else ""

@@ -87,10 +87,6 @@ class EngineKeywords(TypedDict, total=False):
     """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
 
 
-class PlanKeywords(ReplayKeywords, total=False):
-    """The keywords of `plan`."""
-
-
 class CompactKeywords(ReplayKeywords, EngineKeywords, total=False):
     """The keywords of `compact`."""
 

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from tierfold.jobs.api.failures import checked
-from tierfold.jobs.api.keywords import (
-    CheckKeywords,
-    PlanKeywords,
-    ReplayKeywords,
-    takes,
-)
+from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, takes
 from tierfold.jobs.api.opening import opened
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
@@ -26,8 +21,8 @@ from tierfold.jobs.verbs import plan as plan_verb
 from tierfold.jobs.verbs import status as status_verb
 
 
-@takes(PlanKeywords)
-def plan(tier: str | Path, **given: Unpack[PlanKeywords]) -> PlanResult:
+@takes(ReplayKeywords)
+def plan(tier: str | Path, **given: Unpack[ReplayKeywords]) -> PlanResult:
     """Return what `compact` would do to each partition, and why.
 
     >>> tierfold.plan("/mnt/tier", settings={"cleanup.policy": "compact"}).bytes_in
@@ -38,9 +33,7 @@ def plan(tier: str | Path, **given: Unpack[PlanKeywords]) -> PlanResult:
 
 
 @takes(ReplayKeywords)
-def explain(
-    tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]
-) -> ExplainResult:
+def explain(tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]) -> ExplainResult:
     """Return what `compact` would do to each segment of one partition, such as `orders-0`.
 
     >>> tierfold.explain("/mnt/tier", "orders-0", settings={"cleanup.policy": "compact"})

@@ -128,8 +128,6 @@ def verify_verb(output: Output, **given: Any) -> None:
     """
     from tierfold.jobs.api.verifying import verify
 
-    if given["second_opinion"] and given["engine"] == "local":
-        raise click.UsageError("--second-opinion needs Spark: leave out --engine local.")
     finish(output, verify(progress=output.progress, **given))
 
 

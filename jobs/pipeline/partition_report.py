@@ -146,7 +146,7 @@ class Reporting:
 
 
 def superseded_sentence(part: SupersededBytes) -> str:
-    """Return what removes superseded segments and when, or why nothing does."""
+    """Return what removes replaced segments and when, or why nothing does."""
     return part.sentence("" if part.gone_at_ms is None else timestamp_text(part.gone_at_ms))
 
 

@@ -62,19 +62,18 @@ def _print_restored(console: Console, found: Restored) -> None:
     if target is not None:
         run = f" by run {target.run}" if target.run else ""
         at = timestamp_text(target.state.committed_at_ms)
-        console.print(f"to the row of {at}, {target.event}{run}")
+        console.print(f"to the state of {at}, {target.event}{run}")
     _print_sentences(console, report)
     if plan is None or report.outcome not in {PLANNED, RESTORED}:
         return
-    would = "would " if report.outcome == PLANNED else ""
-    _print_segments(console, f"{would}live again", plan.back)
-    _print_segments(console, f"{would}be retired" if would else "retired", plan.leaving)
+    would = report.outcome == PLANNED
+    _print_segments(console, "would be live again" if would else "live again", plan.back)
+    _print_segments(console, "would be retired" if would else "retired", plan.leaving)
     stay = len(plan.segments) - len(plan.back)
     clean = plan.cleaner_offset
     boundary = f"clean below offset {clean}" if clean else "nothing counts as clean"
-    console.print(
-        f"{stay} unchanged; {boundary}; the log starts at {plan.state.log_start_offset}"
-    )
+    start = f"the log starts at {plan.state.log_start_offset}"
+    console.print(f"{counted(stay, 'segment')} unchanged; {boundary}; {start}")
     if would:
         console.print(
             "Nothing is changed. The real run reads and checks the segments that come back."
@@ -88,7 +87,7 @@ def _print_sentences(console: Console, report: PartitionReport) -> None:
 
 def _print_segments(console: Console, what: str, segments: Sequence[Segment]) -> None:
     size_bytes = sum(segment.size_bytes for segment in segments)
-    console.print(f"{len(segments)} {what}, {exact_bytes(size_bytes)}")
+    console.print(f"{counted(len(segments), 'segment')} {what}, {exact_bytes(size_bytes)}")
     for segment in segments[:SEGMENTS_SHOWN]:
         console.print(
             f"  {segment.segment_id}  offsets {segment.start_offset}–{segment.end_offset}"

@@ -58,11 +58,11 @@ def _print_history(console: Console, found: PartitionHistory) -> None:
         return
     console.print(f"history of {found.key}")
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in ("at", "run", "what"):
+    for column in ("at", "run", "event"):
         table.add_column(column, no_wrap=True)
     for column in ("epoch", "segments", "live", "bytes", "clean\nbelow", "log\nstart"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("back?", no_wrap=True)
+    table.add_column("restore?", no_wrap=True)
     for line in found.lines:
         table.add_row(*_cells(line))
     if width_of(console, table) <= console.width:
@@ -80,12 +80,12 @@ def _print_history(console: Console, found: PartitionHistory) -> None:
 
 def _print_line(console: Console, line: HistoryLine) -> None:
     """Print an entry if the table is too wide: the argument of `restore --to` first, uncut."""
-    at, run, what, epoch, segments, live, size, clean, start, back = map(str, _cells(line))
-    console.print(f"{at}  {run}  {what}", soft_wrap=True)
+    at, run, event, epoch, segments, live, size, clean, start, can = map(str, _cells(line))
+    console.print(f"{at}  {run}  {event}", soft_wrap=True)
     moved = f", segments {segments}" if segments else ""
     console.print(
         f"  epoch {epoch}{moved}, {live} live, {size}, clean below {clean}, log start {start};"
-        f" back? {back}",
+        f" restore? {can}",
         soft_wrap=True,
     )
 
@@ -103,11 +103,11 @@ def _cells(line: HistoryLine) -> Cells:
         decimal(state.live_bytes),
         optional(state.cleaner_offset),
         str(state.log_start_offset),
-        _is_back(line),
+        _can_restore(line),
     )
 
 
-def _is_back(line: HistoryLine) -> str | Text:
+def _can_restore(line: HistoryLine) -> str | Text:
     """Whether `restore` can bring the state back."""
     if line.is_current:
         return "current"

@@ -168,11 +168,14 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     bytes_out = sum(report.bytes_out for report in done)
     exactly = f"{spaced(bytes_in)} → {spaced(bytes_out)} bytes"
     console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
-    others = ", ".join(
-        f"{spaced(getattr(counts, name))} {name.replace('_', ' ')}" for name in RECORD_OUTCOMES[1:]
-    )
+    removed = [
+        f"{spaced(count)} {name.replace('_', ' ')}"
+        for name in RECORD_OUTCOMES[1:]
+        if (count := getattr(counts, name))
+    ]
     kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
-    console.print(f"{spaced(counts.records_in)} records: {kept}, {others}.", soft_wrap=True)
+    line = f"{counted(counts.records_in, 'record')}: {', '.join([kept, *removed])}."
+    console.print(line, soft_wrap=True)
     _print_key_indexes(console, done)
     read_once = sum(report.segments_read_once for report in done)
     if read_once:
@@ -181,13 +184,18 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f"{counted(read_once, 'segment')} lost nothing, as the scan showed, and"
             f" {'was' if read_once == 1 else 'were'} read once; {decimal(bytes_read)} read in all."
         )
-    verified = sum((report.parts_verified for report in done), VerifiedParts())
-    if verified.total:
-        console.print(
-            f"{counted(verified.total, 'part')} of new segments verified:"
-            f" {spaced(verified.by_checksum)} by the store's checksum,"
-            f" {spaced(verified.by_reading_back)} by reading back."
-        )
+    _print_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
+
+
+def _print_verified(console: Console, verified: VerifiedParts) -> None:
+    """Print how many new objects were verified, and how."""
+    by = (
+        (verified.by_checksum, "by the store's checksum"),
+        (verified.by_reading_back, "by reading them back"),
+    )
+    means = ", ".join(f"{spaced(count)} {how}" for count, how in by if count)
+    if means:
+        console.print(f"New objects verified: {means}.")
 
 
 def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> None:
@@ -221,11 +229,11 @@ def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> Non
 
 
 def _print_superseded(console: Console, reports: Sequence[PartitionReport]) -> None:
-    """Print when superseded bytes will be gone, of all partitions together."""
+    """Print when replaced segments will be gone, of all partitions together."""
     is_plan = any(report.outcome == PLANNED for report in reports)
     for part in joined(part for report in reports for part in report.superseded or ()):
-        at_most = "At most " if is_plan else ""
-        console.print(f"{at_most}{superseded_sentence(part)}.", soft_wrap=True, style="dim")
+        up_to = "Up to " if is_plan else ""
+        console.print(f"{up_to}{superseded_sentence(part)}.", soft_wrap=True, style="dim")
 
 
 def _print_late(console: Console, reports: Sequence[PartitionReport]) -> None:

@@ -136,7 +136,6 @@ _COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
     ("dirty", "right", lambda status: "" if status.ratio is None else status.ratio.percent),
     ("clean below", "right", lambda status: optional(status.cleaner_offset)),
     ("epoch", "right", lambda status: str(status.epoch)),
-    ("retired", "right", lambda status: spaced(len(status.row.retired)) if status.row else "0"),
     ("remarks", "left", _remarks),
 )
 

@@ -143,7 +143,7 @@ def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
 
 def of_markers(count: int) -> str:
     """Return a clause on how many of the records are markers; empty if there are none."""
-    return f" ({counted(count, 'transaction marker')} among them)" if count else ""
+    return f" (including {counted(count, 'transaction marker')})" if count else ""
 
 
 def offsets(start: int, next_offset: int) -> str:

@@ -29,7 +29,7 @@ NEWEST_MS: Final = 1_000
 WEEK_MS: Final = 7 * DAY_MS
 VACUUM: Final = (Removal.VACUUM, RETIRED_MS + DAY_MS, "")
 RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
-NO_DELETE: Final = (Removal.KEPT, None, "cleanup.policy does not name delete")
+NO_DELETE: Final = (Removal.KEPT, None, "cleanup.policy does not include delete")
 FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
 
@@ -133,14 +133,16 @@ def test_the_sentences() -> None:
     rules = Rules(cleanup_policy=COMPACT)
     by_vacuum, kept = superseded_bytes([entry(BROKER), entry(OURS)], rules)
     assert by_vacuum.sentence("1970-01-02") == (
-        "1 000 superseded bytes go with the first `tierfold vacuum` after 1970-01-02 (a grace"
-        " period of 1 d)"
+        "1 000 bytes of replaced segments stay until the first `tierfold vacuum` after 1970-01-02"
+        " (the grace period is 1 d)"
     )
     assert kept.sentence("") == (
-        "1 000 superseded bytes stay: brokers wrote them and may serve them, and cleanup.policy"
-        " does not name delete. If no broker serves this tier, set tier.binding=detached"
+        "1 000 bytes of replaced segments stay: a broker may serve them, so `tierfold vacuum` keeps"
+        " them, and brokers never expire them (cleanup.policy does not include delete). If no"
+        " broker serves this tier, set tier.binding=detached"
     )
     (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH))
     assert expired.sentence("1970-01-08") == (
-        "1 000 superseded bytes go when brokers expire them by retention.ms, after 1970-01-08"
+        "1 000 bytes of replaced segments stay until brokers expire them by retention.ms, after"
+        " 1970-01-08"
     )

@@ -235,7 +235,7 @@ def test_the_printed_report_says_what_was_done(tier: Path) -> None:
     ran = tierfold("compact", tier, *ALWAYS)
     assert ran.code == 0
     assert not told(ran.stdout, "run ", "orders-0", "compacted", "0–21", "2 → 1")
-    assert "22 records: 7 kept, 0 aborted, 0 without key, 15 superseded" in ran.stdout
+    assert "22 records: 7 kept, 15 superseded." in ran.stdout
     again = tierfold("compact", tier, *ALWAYS)
     assert "Nothing to do: no segment was opened or written." in again.stdout
 

@@ -192,19 +192,20 @@ def test_the_printed_report_lists_what_comes_back_and_what_leaves(tier: Path) ->
     ran = restore(tier, RUNS[1], "--dry-run")
     words = (
         "orders-0: planned",
-        f"to the row of 2026-11-21T15:30:01.001Z, released by run {RUNS[1]}",
+        f"to the state of 2026-11-21T15:30:01.001Z, released by run {RUNS[1]}",
         "run holder holds it since 2026-11-21T15:30:07.000Z; this restore fences it",
-        "2 would live again",
-        "1 would be retired",
+        "2 segments would be live again",
+        "1 segment would be retired",
         "written by a broker",
         "written by merger",
-        "0 unchanged; nothing counts as clean; the log starts at 0",
+        "0 segments unchanged; nothing counts as clean; the log starts at 0",
         "Nothing is changed.",
     )
     assert not told(ran.stdout, *words), ran.stdout
     ran = restore(tier, RUNS[1])
     assert ran.code == 0
-    assert not told(ran.stdout, "orders-0: restored", "2 live again", "1 retired"), ran.stdout
+    words = ("orders-0: restored", "2 segments live again", "1 segment retired")
+    assert not told(ran.stdout, *words), ran.stdout
     assert row_of(tier).segments == row.segments
     assert not told(history(tier).stdout, "restored")
 
@@ -224,7 +225,7 @@ def test_a_state_without_live_segments_can_be_restored(tier: Path) -> None:
     assert restore(tier, str(found["committed_at_ms"])).code == 0
     before = files_below(folder_of(tier, ORDERS))
     ran = restore(tier, str(expired["committed_at_ms"]))
-    assert (ran.code, "2 retired" in ran.stdout) == (0, True), ran.stderr
+    assert (ran.code, "2 segments retired" in ran.stdout) == (0, True), ran.stderr
     row = row_of(tier)
     assert (row.segments, row.log_start_offset, len(row.whole_retired)) == ((), 22, 2)
     assert files_below(folder_of(tier, ORDERS)) == before

@@ -230,7 +230,7 @@ def test_the_reader_cannot_distinguish_two_topics_of_one_name(
 def test_one_process_is_refused_before_it_reads(tmp_path: Path) -> None:
     ran = tierfold("verify", tmp_path / "none", "--second-opinion", "--engine", "local")
     assert ran.code == 2
-    assert not told(ran.stderr, "--second-opinion", "leave out --engine local")
+    assert not told(ran.stderr, "--second-opinion", "Leave out --engine local")
 
 
 def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> None:

@@ -1,4 +1,4 @@
-"""`plan` and `compact` say when superseded bytes will be gone, and `vacuum` keeps to it."""
+"""`plan` and `compact` say when replaced segments will be gone, and `vacuum` keeps to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def log_bytes(tier: Path) -> int:
 
 
 def said(tier: Path, verb: str, *arguments: str) -> tuple[int, str | None, str]:
-    """What the verb says of the superseded bytes of orders-0."""
+    """What the verb says of the replaced segments of orders-0."""
     entry: dict[str, Any] = tierfold(verb, tier, *ALWAYS, *arguments, "--json").entry
     names = ("superseded_bytes", "superseded_gone_at", "superseded_note")
     size_bytes, gone_at, note = (entry[name] for name in names)
@@ -87,7 +87,7 @@ def test_where_brokers_may_serve_the_tier_their_segments_stay_and_ours_go(tier: 
     original_bytes = log_bytes(tier)
     size_bytes, gone_at, note = said(tier, "compact")
     assert (size_bytes, gone_at) == (original_bytes, None)
-    assert "cleanup.policy does not name delete" in note
+    assert "cleanup.policy does not include delete" in note
     put_updates(tier, ORDERS, 3)
     assert tierfold("compact", tier, *ALWAYS).code == 0
     ours, brokers = said(tier, "plan")[2].split("; ")
@@ -124,5 +124,5 @@ def test_of_a_refused_partition_it_is_not_known(tier: Path) -> None:
 def test_the_screen_sums_all_partitions(tier: Path) -> None:
     ran = tierfold("plan", tier, *ALWAYS, *DETACHED, *NOW)
     text = timestamp_text(THEN_MS + DAY_MS)
-    assert ran.stdout.count("superseded bytes go with the first `tierfold vacuum`") == 1
-    assert f"after {text} (a grace period of 1 d)." in ran.stdout
+    assert ran.stdout.count("replaced segments stay until the first `tierfold vacuum`") == 1
+    assert f"after {text} (the grace period is 1 d)." in ran.stdout
