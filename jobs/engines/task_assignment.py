@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -71,14 +71,17 @@ def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
     return max(1, min(len(sizes), max(by_bytes, tasks_min)))
 
 
-def assigned(sizes: Sequence[int], tasks: int, first: Container[int] = ()) -> list[int]:
-    """Return the task of each item; the largest goes first, each to the least loaded task.
+def assigned(
+    sizes: Sequence[int], tasks: int, costs: Sequence[float] | None = None
+) -> list[int]:
+    """Return the task of each item: the most expensive goes first, each to the least loaded task.
 
-    The items in `first`, by their index, go before all others. Tasks begin in their order.
+    Tasks begin in their order, so that no long one begins last. `costs`: None: the sizes.
     """
+    costs = sizes if costs is None else costs
     loads = [(0, task) for task in range(tasks)]
     placed = [0] * len(sizes)
-    for item in sorted(range(len(sizes)), key=lambda i: (i not in first, -sizes[i], i)):
+    for item in sorted(range(len(sizes)), key=lambda i: (-costs[i], i)):
         load, task = heapq.heappop(loads)
         placed[item] = task
         # One byte more per item, or all empty items would go to one task.
@@ -87,11 +90,25 @@ def assigned(sizes: Sequence[int], tasks: int, first: Container[int] = ()) -> li
 
 
 def tasks_for(
-    sizes: Sequence[int], cores: int, first: Container[int] = ()
+    sizes: Sequence[int], cores: int, costs: Sequence[float] | None = None
 ) -> tuple[list[int], int]:
-    """Return the task of each item, and the number of tasks; `first` as in `assigned`."""
+    """Return the task of each item, and the number of tasks; `costs` as in `assigned`."""
     tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
-    return assigned(sizes, tasks, first), tasks
+    return assigned(sizes, tasks, costs), tasks
+
+
+def rewrite_costs(sizes: Sequence[int], partitions: Sequence[int]) -> list[float]:
+    """Return how long the rewrite of each group may take, in no unit.
+
+    Most of the newest records are kept, and often none of the oldest: the n-th group from the end
+    counts 1/n of its bytes. `partitions`: the partition index of each group, ascending.
+    """
+    costs = [0.0] * len(sizes)
+    seen: Counter[int] = Counter()
+    for i in reversed(range(len(sizes))):
+        seen[partitions[i]] += 1
+        costs[i] = sizes[i] / seen[partitions[i]]
+    return costs
 
 
 def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
@@ -210,13 +227,10 @@ def assigned_groups(tasks: Sequence[GroupTask], cores: int) -> Assignment:
 
 
 def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Assignment:
-    """`groups`: bytes of each, and the (partition index, segment index) of its segments.
-
-    The last group of each partition goes first: of the newest records most are kept.
-    """
-    last = {places[0][0]: i for i, (_, places) in enumerate(groups)}
+    """`groups`: bytes of each, and the (partition index, segment index) of its segments."""
     sizes = [size_bytes for size_bytes, _ in groups]
-    placed, tasks = tasks_for(sizes, cores, frozenset(last.values()))
+    costs = rewrite_costs(sizes, [places[0][0] for _, places in groups])
+    placed, tasks = tasks_for(sizes, cores, costs)
     task_of = {
         place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
     }
@@ -229,9 +243,12 @@ def rewrite_rows(groups: Sequence[GroupTask], assigned_to: Assignment, cores: in
     placed = [assigned_to.task_of[group.places[0]] for group in groups]
     threads = threads_of(sizes, placed, cores)
     if assigned_to.tasks <= TASKS_PER_CORE * cores:
-        # Of the newest records most are kept, of the oldest often none: the other tasks end early,
-        # and leave cores idle.
-        for i in {group.partition_index: i for i, group in enumerate(groups)}.values():
+        # The other tasks of the partition end early, and leave cores idle.
+        costs = rewrite_costs(sizes, [group.partition_index for group in groups])
+        dearest = {
+            groups[i].partition_index: i for i in sorted(range(len(groups)), key=costs.__getitem__)
+        }
+        for i in dearest.values():
             threads[i] = max(threads[i], min(2, cores))
     return [
         _row(task, *group.places[0], RowKind.REWRITE, replace(group, threads=count))

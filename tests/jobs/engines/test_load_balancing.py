@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierfold.jobs.engines.task_assignment import assigned, task_count
+from tierfold.jobs.engines.task_assignment import assigned, rewrite_costs, task_count
 
 sizes = st.lists(st.integers(0, 2**40) | st.integers(0, 5), max_size=40)
 
@@ -34,9 +34,15 @@ def test_the_assignment_is_the_same_every_time() -> None:
     assert assigned([5, 5, 5, 5], 2) == [0, 1, 0, 1]
 
 
-def test_items_that_go_first_are_in_the_first_tasks() -> None:
-    assert assigned([5, 9, 5, 1], 4, {3}) == [2, 1, 3, 0]
-    assert assigned([5, 9, 5, 1], 2, {0, 3}) == [0, 1, 0, 1]
+def test_the_most_expensive_items_are_in_the_first_tasks() -> None:
+    assert assigned([5, 9, 5, 1], 4, [3.0, 4.0, 2.0, 5.0]) == [2, 1, 3, 0]
+    # The loads are still those of the bytes.
+    assert assigned([5, 9, 5, 1], 2, [4.0, 1.0, 2.0, 3.0]) == [0, 0, 1, 1]
+
+
+def test_the_nth_group_from_the_end_of_its_partition_counts_an_nth_of_its_bytes() -> None:
+    assert rewrite_costs([60, 60, 60, 6, 8, 8], [0, 0, 0, 0, 2, 2]) == [15, 20, 30, 6, 4, 8]
+    assert rewrite_costs([], []) == []
 
 
 @pytest.mark.parametrize(

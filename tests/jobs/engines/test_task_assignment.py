@@ -13,7 +13,7 @@ from tests.compaction.claimed import a_round, apart
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort
-from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.plan import CompactReason
@@ -34,6 +34,8 @@ from tierfold.jobs.engines.task_assignment import (
     threads_of,
 )
 from tierfold.storage.segments.segment_check import CheckOrder
+
+LARGE = task_assignment.TASK_BYTES
 
 
 @pytest.fixture
@@ -168,8 +170,7 @@ def test_a_group_travels_with_its_first_segment(rounds: list[Round]) -> None:
     placed = assigned_rounds([rounds[0]], cores=2)
     assert placed == assigned_groups(groups, cores=2)
     assert set(placed.task_of) == {(0, 0), (0, 1), (0, 2)}
-    # The last group goes first, though the other one is larger.
-    assert (placed.task_of[0, 0], placed.task_of[0, 1], placed.task_of[0, 2]) == (1, 1, 0)
+    assert placed.task_of[0, 0] == placed.task_of[0, 1] != placed.task_of[0, 2]
     rows = rewrite_rows(groups, placed, cores=2)
     assert {row.kind for row in rows} == {RowKind.REWRITE}
     assert places(rows) == [(0, 0), (0, 2)]
@@ -197,6 +198,42 @@ def test_the_last_group_of_a_partition_gets_threads_where_tasks_are_few(
     for tasks, cores, threads in ((4, 2, [1, 2, 1, 2]), (2, 1, [1] * 4), (5, 2, [1] * 4)):
         rows = rewrite_rows(groups, replace(placed, tasks=tasks), cores=cores)
         assert [unpickled(row.payload).threads for row in rows] == threads
+
+
+def groups_of_bytes(*sizes: int) -> list[GroupTask]:
+    """Groups of one segment each, of one partition."""
+    one = tasks_of(a_round())[0]
+    (segment, *_) = one.group.segments
+    return [
+        replace(
+            one,
+            group=replace(one.group, segments=(replace(segment, size_bytes=size_bytes),)),
+            segment_index=i,
+        )
+        for i, size_bytes in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "order"),
+    [
+        pytest.param((LARGE, LARGE, LARGE), [2, 1, 0], id="the newest begins first"),
+        pytest.param((LARGE, LARGE, LARGE, 9), [2, 1, 0, 3], id="a tiny last group begins last"),
+        pytest.param((4 * LARGE, LARGE, LARGE), [0, 2, 1], id="a large one does not begin last"),
+    ],
+)
+def test_groups_begin_in_the_order_of_what_may_be_kept(
+    sizes: tuple[int, ...], order: list[int]
+) -> None:
+    placed = assigned_groups(groups_of_bytes(*sizes), cores=2)
+    task_of = [placed.task_of[0, i] for i in range(len(sizes))]
+    assert sorted(range(len(sizes)), key=task_of.__getitem__) == order
+
+
+def test_a_tiny_last_group_needs_no_threads() -> None:
+    groups = groups_of_bytes(LARGE, LARGE, 9)
+    rows = rewrite_rows(groups, assigned_groups(groups, cores=2), cores=2)
+    assert [unpickled(row.payload).threads for row in rows] == [1, 2, 1]
 
 
 @pytest.mark.parametrize(
