@@ -2,8 +2,9 @@
 
 A row per key costs microseconds of JVM and shuffle time per record; a block costs one row.
 Layout, little-endian: int64 entries, int64 key bytes in all, int64 `competes_from`, int64 1 where
-versions follow, else 0; then the columns hash (uint64), version (int64, if any), ordinal (uint32),
-key length (int32), whether a version is known (bool, if any), and the keys' bytes end to end.
+versions follow, else 0, int64 bytes of a key length: 1, 2 or 4; then the columns version (int64, if
+any), ordinal (uint32), key length (unsigned), whether a version is known (bool, if any), and the
+keys' bytes end to end. To hash the keys again takes less time than to shuffle their hashes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from tierfold.compaction.cleaning.key_columns import (
     KeyColumns,
     PartedKeys,
     Versions,
+    hashed,
     taken,
 )
 
-HEADER: Final = struct.Struct("<qqqq")
+HEADER: Final = struct.Struct("<qqqqq")
+
+_LENGTHS: Final[dict[int, type[np.generic]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+"""By their bytes, the types of key lengths: the smallest that holds all lengths of a block."""
 
 PARTS_AT_LEAST: Final = 64
 """Enough parts that the hash table of one part fits the cache, for a segment of any size."""
@@ -34,7 +39,7 @@ BLOCK_BYTES: Final = 64 * 2**20
 """Bytes at which a bucket's keys are cut into several blocks. A block is one value of an Arrow
 batch, which holds at most 2 GiB, and the JVM copies it a few times while it is shuffled."""
 
-_ENTRY_BYTES: Final = 25
+_ENTRY_BYTES: Final = 17
 """Bytes of an entry with a version, without its key."""
 
 
@@ -62,28 +67,28 @@ def serialize(block: KeyBlock) -> bytes:
     """The block as bytes for a shuffle."""
     columns, has_versions = block.columns, block.columns.versions is not None
     versions = columns.versions or NO_VERSIONS
-    arrays = (columns.hash, versions.value, columns.ordinal, columns.key_bytes, versions.is_known)
-    header = HEADER.pack(len(columns), len(columns.keys), block.competes_from, has_versions)
+    lengths = columns.key_bytes.astype(np.min_scalar_type(columns.key_bytes.max(initial=0)))
+    arrays = (versions.value, columns.ordinal, lengths, versions.is_known)
+    sizes = (len(columns), len(columns.keys), block.competes_from, has_versions)
+    header = HEADER.pack(*sizes, lengths.itemsize)
     return b"".join((header, *(array.tobytes() for array in (*arrays, columns.keys))))
 
 
 def deserialize(data: bytes) -> KeyBlock:
-    """The block that `serialize` made; its arrays are views of `data`."""
-    entries, key_bytes, competes_from, has_versions = HEADER.unpack_from(data)
-    hash_, value, ordinal, lengths, is_known, keys = arrays_in(
+    """The block that `serialize` made; all but hashes and lengths are views of `data`."""
+    entries, key_bytes, competes_from, has_versions, length_bytes = HEADER.unpack_from(data)
+    value, ordinal, lengths, is_known, keys = arrays_in(
         data,
         HEADER.size,
-        (np.uint64, entries),
         (np.int64, entries * has_versions),
         (np.uint32, entries),
-        (np.int32, entries),
+        (_LENGTHS[length_bytes], entries),
         (np.bool_, entries * has_versions),
         (np.uint8, key_bytes),
     )
     versions = Versions(value=value, is_known=is_known) if has_versions else None
-    columns = KeyColumns(
-        hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys, versions=versions
-    )
+    key_lengths = lengths.astype(np.int32)
+    columns = hashed(ordinal=ordinal, key_bytes=key_lengths, keys=keys, versions=versions)
     return KeyBlock(columns=columns, competes_from=competes_from)
 
 

@@ -151,6 +151,21 @@ def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
     )
 
 
+def hashed(
+    *,
+    ordinal: NDArray[np.uint32],
+    key_bytes: NDArray[np.int32],
+    keys: NDArray[np.uint8],
+    versions: Versions | None = None,
+) -> KeyColumns:
+    """The entries with the hashes of their keys; `keys` has all bytes that `key_bytes` counts."""
+    hashes = np.empty(len(key_bytes), np.uint64)
+    _hash_each(keys, key_bytes, hashes)
+    return KeyColumns(
+        hash=hashes, ordinal=ordinal, key_bytes=key_bytes, keys=keys, versions=versions
+    )
+
+
 def ordered_by_part(columns: KeyColumns, parts: int) -> PartedKeys:
     """The entries in a stable order by `part_of(hash, parts)`, as one window."""
     order, starts = _part_order(columns.hash, parts)
@@ -238,6 +253,14 @@ def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int)
     for i in range(whole, length):
         target[to + i] = source[at + i]
     return to + length
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_each(keys: np.ndarray, key_bytes: np.ndarray, hashes: np.ndarray) -> None:
+    at = 0
+    for i in range(len(key_bytes)):
+        hashes[i] = hash_key(keys, at, key_bytes[i])
+        at += key_bytes[i]
 
 
 @numba.njit(cache=True, nogil=True)

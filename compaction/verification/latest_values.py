@@ -24,6 +24,7 @@ from tierfold.compaction.cleaning.key_columns import (
     PartedKeys,
     Versions,
     gathered,
+    hashed,
     joined,
     ordered_by_part,
     taken,
@@ -133,11 +134,11 @@ def serialize_latest(latest: LatestValues) -> bytes:
     """The entries as bytes for a shuffle.
 
     Little-endian: int64 entries, int64 key bytes in all, bool whether there are versions; then the
-    columns key hash (uint64), offset (int64), digest (two uint64), version (int64), key length
-    (int32), value length (int32), whether the version is known (bool), and the keys.
+    columns offset (int64), digest (two uint64), version (int64), key length (int32), value length
+    (int32), whether the version is known (bool), and the keys.
     """
     keys, versions = latest.keys, latest.keys.versions or NO_VERSIONS
-    by_key = (keys.hash, latest.offset, latest.digest, versions.value)
+    by_key = (latest.offset, latest.digest, versions.value)
     rest = (keys.key_bytes, latest.value_bytes, versions.is_known, keys.keys)
     header = HEADER.pack(len(keys), len(keys.keys), keys.versions is not None)
     return b"".join((header, *(array.tobytes() for array in (*by_key, *rest))))
@@ -146,10 +147,9 @@ def serialize_latest(latest: LatestValues) -> bytes:
 def deserialize_latest(data: bytes) -> LatestValues:
     """The entries that `serialize_latest` made; arrays are views of `data` where possible."""
     entries, key_bytes, has_versions = HEADER.unpack_from(data)
-    hash_, offset, digest, version, key_lengths, value_bytes, is_known, body = arrays_in(
+    offset, digest, version, key_lengths, value_bytes, is_known, body = arrays_in(
         data,
         HEADER.size,
-        (np.uint64, entries),
         (np.int64, entries),
         (np.uint64, 2 * entries),
         (np.int64, entries * has_versions),
@@ -158,8 +158,7 @@ def deserialize_latest(data: bytes) -> LatestValues:
         (np.bool_, entries * has_versions),
         (np.uint8, key_bytes),
     )
-    keys = KeyColumns(
-        hash=hash_,
+    keys = hashed(
         ordinal=np.arange(entries, dtype=np.uint32),
         key_bytes=key_lengths,
         keys=body,

@@ -54,10 +54,20 @@ def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) ->
 def test_a_block_is_serialized_as_its_columns_end_to_end() -> None:
     columns = columns_of([b"ab", b"", b"c"])
     block = KeyBlock(columns=columns, competes_from=1)
-    assert len(serialize(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
+    assert len(serialize(block)) == HEADER.size + 3 * (4 + 1) + 3
     versions = Versions(value=np.zeros(3, np.int64), is_known=np.zeros(3, np.bool_))
     block = KeyBlock(columns=replace(columns, versions=versions), competes_from=1)
-    assert len(serialize(block)) == HEADER.size + 3 * (8 + 4 + 4 + 8 + 1) + 3
+    assert len(serialize(block)) == HEADER.size + 3 * (4 + 1 + 8 + 1) + 3
+
+
+@pytest.mark.parametrize(("longest", "bytes_each"), [(255, 1), (256, 2), (65535, 2), (65536, 4)])
+def test_a_key_length_takes_as_few_bytes_as_the_longest_key_needs(
+    longest: int, bytes_each: int
+) -> None:
+    record_keys = [b"k" * longest, b"", b"short"]
+    data = serialize(KeyBlock(columns=columns_of(record_keys), competes_from=0))
+    assert len(data) == HEADER.size + 3 * (4 + bytes_each) + longest + 5
+    assert keys_of(deserialize(data).columns) == record_keys
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())

@@ -128,9 +128,12 @@ def superseded_by_reduce(
                 competes_from=competes_from,
                 block_bytes=case.block_bytes,
             ):
-                shuffled[bucket].append((number, deserialize(serialize(block))))
-    for arrived in shuffled.values():
-        met = order.draw(st.permutations(arrived)) if order else arrived
+                arrived = deserialize(serialize(block))
+                cut = arrived.columns.hash & np.uint64(case.hash_mask)
+                columns_cut = replace(arrived.columns, hash=cut)
+                shuffled[bucket].append((number, replace(arrived, columns=columns_cut)))
+    for of_bucket in shuffled.values():
+        met = order.draw(st.permutations(of_bucket)) if order else of_bucket
         in_log_order = sorted(met, key=lambda arrival: (arrival[0], arrival[1].first_ordinal))
         found = superseded_in_bucket([block for _, block in in_log_order], case.buckets, parts)
         for (number, _), ordinals in zip(in_log_order, found, strict=True):
