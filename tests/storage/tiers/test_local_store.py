@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,27 @@ class TestLocalStore(RealStoreContract):
                 assert np.array_equal(data, content[start : start + length])
                 data[:] = 0  # It is a copy on write: the file keeps its bytes.
         assert np.array_equal(self.store.read("object"), content)
+
+    def test_the_disk_begins_to_write_large_pieces_at_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun = []
+
+        def refused(_: int, start: int, length: int, advice: int) -> None:
+            begun.append((start, length, advice))
+            raise OSError(errno.ENOSYS, "no advice is taken here")
+
+        monkeypatch.setattr(os, "posix_fadvise", refused)
+        pieces = (b"a" * MIB, b"b" * (MIB - 1), b"c" * (MIB + 1))
+        with self.store.open_new("object") as writer:
+            for piece in pieces:
+                writer.write(piece)
+        dropped = os.POSIX_FADV_DONTNEED
+        assert begun == [(0, MIB, dropped), (2 * MIB - 1, MIB + 1, dropped)]
+        monkeypatch.delattr(os, "posix_fadvise")  # As on macOS.
+        self.store.create("another", b"".join(pieces))
+        for key in ("object", "another"):
+            assert self.store.read(key).tobytes() == b"".join(pieces)
 
     def test_the_file_of_a_dead_writer_is_no_object(self, tmp_path: Path) -> None:
         (tmp_path / "f").mkdir()
