@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import exp
 from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
@@ -33,6 +34,13 @@ THREADS_MAX: Final = 4
 
 TASKS_PER_CORE: Final = 2
 """Minimum number of tasks per core, if there is enough work; more tasks even out the load."""
+
+
+KEPT_SHARE: Final = 1 / 8
+"""What may be kept of a log, for the order in which groups are rewritten."""
+
+READ_COST: Final = 1 / 10
+"""What a byte that is only read costs of one that is kept, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,16 +106,23 @@ def tasks_for(
 
 
 def rewrite_costs(sizes: Sequence[int], partitions: Sequence[int]) -> list[float]:
-    """Return how long the rewrite of each group may take, in no unit.
+    """Return how long the rewrite of each group may take, in bytes that are kept.
 
-    Most of the newest records are kept, and often none of the oldest: the n-th group from the end
-    counts 1/n of its bytes. `partitions`: the partition index of each group, ascending.
+    As if keys were updated evenly, so that the share of records that are kept falls with the bytes
+    behind them, and `KEPT_SHARE` of a partition's bytes were kept in all. `partitions`: the
+    partition index of each group.
     """
-    costs = [0.0] * len(sizes)
-    seen: Counter[int] = Counter()
-    for i in reversed(range(len(sizes))):
-        seen[partitions[i]] += 1
-        costs[i] = sizes[i] / seen[partitions[i]]
+    totals: Counter[int] = Counter()
+    for size, partition in zip(sizes, partitions, strict=True):
+        totals[partition] += size
+    costs = []
+    before: Counter[int] = Counter()
+    for size, partition in zip(sizes, partitions, strict=True):
+        kept_bytes = max(1.0, KEPT_SHARE * totals[partition])
+        before[partition] += size
+        behind = totals[partition] - before[partition]
+        kept = exp(-behind / kept_bytes) - exp(-(behind + size) / kept_bytes)
+        costs.append(kept_bytes * kept + READ_COST * size)
     return costs
 
 

@@ -40,9 +40,24 @@ def test_the_most_expensive_items_are_in_the_first_tasks() -> None:
     assert assigned([5, 9, 5, 1], 2, [4.0, 1.0, 2.0, 3.0]) == [0, 0, 1, 1]
 
 
-def test_the_nth_group_from_the_end_of_its_partition_counts_an_nth_of_its_bytes() -> None:
-    assert rewrite_costs([60, 60, 60, 6, 8, 8], [0, 0, 0, 0, 2, 2]) == [15, 20, 30, 6, 4, 8]
-    assert rewrite_costs([], []) == []
+@pytest.mark.parametrize(
+    ("sizes", "order"),
+    [
+        pytest.param([9, 9, 9], [2, 1, 0], id="the newest keep most"),
+        pytest.param([9, 9, 9, 1], [2, 1, 3, 0], id="of a tiny one there is little to keep"),
+        pytest.param([27, 7], [1, 0], id="the newest quarter costs more than all before it"),
+        pytest.param([200, 7, 7, 7], [0, 3, 2, 1], id="much that is only read costs more"),
+        pytest.param([0, 0], [0, 1], id="empty"),
+    ],
+)
+def test_a_rewrite_costs_what_is_kept_and_some_of_what_is_read(
+    sizes: list[int], order: list[int]
+) -> None:
+    alone = rewrite_costs(sizes, [0] * len(sizes))
+    assert sorted(range(len(sizes)), key=lambda i: -alone[i]) == order
+    # Each partition has its own end.
+    together = rewrite_costs([*sizes, *sizes], [3] * len(sizes) + [4] * len(sizes))
+    assert together == [*alone, *alone]
 
 
 @pytest.mark.parametrize(
