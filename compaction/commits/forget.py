@@ -1,6 +1,6 @@
 """What `tierfold forget` would change after an unclean leader election, and what prevents it.
 
-A partition whose log was cut off is refused, because the catalog's row contradicts the newest
+A partition whose log was truncated is refused, because the catalog's row contradicts the newest
 leader. `forget` empties the row. Discovery then starts as if the partition were new, and a person
 has agreed to lose what the new history lacks.
 

@@ -31,7 +31,7 @@ class Event(StrEnum):
     """The objects of retired segments were deleted."""
     RESTORED = "restored"
     FORGOTTEN = "forgotten"
-    """`tierfold forget` emptied the row of a log that was cut off."""
+    """`tierfold forget` emptied the row of a log that was truncated."""
     RELEASED = "released"
     """A run released its claim and changed nothing else."""
 

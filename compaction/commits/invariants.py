@@ -229,7 +229,7 @@ def consent_is_of_a_forgotten_row(before: PartitionState, after: PartitionState)
 def all_is_forgotten(before: PartitionState, after: PartitionState) -> str:
     """A forgotten row holds nothing about the log.
 
-    Its cleaner offset, log start and strategies were those of a history that was cut off.
+    Its cleaner offset, log start and strategies were those of a history that was truncated.
     """
     if after == after.emptied(after.forgotten):
         return ""

@@ -147,7 +147,7 @@ def deletion_plan_of(
 ) -> DeletionPlan:
     """What may be deleted; without a row, only expired segments.
 
-    `is_refused`: the partition's log was cut off. Until a person acts nothing of it expires, and
+    `is_refused`: the partition's log was truncated. Until a person acts nothing of it expires, and
     the originals of compacted segments stay, because the remedy needs them.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)

@@ -111,7 +111,7 @@ def _of_one(entry: RetiredSegment, rules: Rules) -> SupersededBytes:
 def _why_kept(segment: Segment, rules: Rules) -> str:
     """Why brokers never expire the segment; empty: they do."""
     if not rules.is_deleted:
-        return "cleanup.policy does not include delete"
+        return "the cleanup.policy set here has no delete"
     if rules.retention_ms < 0:
         return "retention.ms is -1"
     return "they have no timestamp" if segment.max_timestamp_ms < 0 else ""

@@ -135,8 +135,9 @@ def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
 def shared_until(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> int:
     """The last offset up to which a readable segment is part of the log that `lineage` describes.
 
-    It is below the segment's start if the first offset is of another history. If a log was cut off
-    inside the segment, the segment's head is still part of the log, and may be nowhere else.
+    It is below the segment's start if the first offset is of another history. If a log was
+    truncated inside the segment, the segment's head is still part of the log, and may be nowhere
+    else.
     """
     start, end = segment.listed.start_offset, segment.end_offset
     if end is None:

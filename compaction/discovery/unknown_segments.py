@@ -67,7 +67,7 @@ class PartitionFacts:
 
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
-    """The refusal of a log that an unclean leader election cut off; None: it was not cut off."""
+    """The refusal of a log that an unclean leader election truncated; None: none did."""
     if facts.row is None:
         draft = drafted(facts)
         if isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED:
@@ -197,7 +197,7 @@ def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
 
 
 def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
-    """The orphans of a partition whose log was cut off: neither history needs them.
+    """The orphans of a partition whose log was truncated: neither history needs them.
 
     Only the first of the row's segments are part of the new history, too. Beyond them, an upload of
     the new leader may be the only source of its offsets in that history.
@@ -375,7 +375,7 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
             shared = shared_until(late, draft.history.lineage)
             yield (
                 f"{late} is set apart, although it is part of the log up to offset {shared}, where"
-                " the log was cut off: kept, not read"
+                " the log was truncated: kept, not read"
             )
         elif late.segment is not None:
             yield f"{late} is not used yet: offset {reached + 1} is missing below it"

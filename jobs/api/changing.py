@@ -97,7 +97,7 @@ def restore(
 
 @takes(ChangeKeywords)
 def forget(tier: str | Path, partition: str, **given: Unpack[ChangeKeywords]) -> ForgetResult:
-    """Accept that an unclean leader election cut off a partition's log; cannot be undone.
+    """Accept that an unclean leader election truncated a partition's log; cannot be undone.
 
     >>> tierfold.forget("/mnt/tier", "orders-0", dry_run=True)
     """

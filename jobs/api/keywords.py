@@ -35,15 +35,15 @@ class TierKeywords(TypedDict, total=False):
     config: str | Path | None
     """A file with settings of brokers and topics, in TOML. Default: `$TIERFOLD_CONFIG`."""
     layout: Literal["aiven", "local"] | None
-    """How the tier is laid out. Default: as its folders are named."""
+    """How the tier is laid out. Default: inferred from its folders' names."""
     key_prefix: str | None
     """Aiven's `key.prefix`."""
     rsm_config: str | Path | None
     """A file with the broker's own properties of Aiven's plugin."""
     encryption_keys: Mapping[str, str | Path] | Sequence[str]
-    """Key files of an encrypted tier by their id, or texts `ID=FILE`; the first one writes."""
+    """Key files of an encrypted tier by their id, or texts `ID=FILE`; the first encrypts."""
     now_ms: int | None
-    """Decide as at this time, in epoch milliseconds. Default: now."""
+    """Decide as of this time, in epoch milliseconds. Default: now."""
 
 
 class CheckKeywords(TierKeywords, total=False):
@@ -61,8 +61,8 @@ class ScopeKeywords(CheckKeywords, total=False):
     partitions: Sequence[str | int] | int
     """Numbers, or shell patterns for the number, or one of them. Default: all."""
     partitions_from: object
-    """A list of partitions: the result of another verb or its document, of which those count that
-    are planned, compacted or sound; or dictionaries with `topic` and `partition`; or the path or
+    """A list of partitions: the planned, compacted or sound ones in the result of another verb or
+    its document; or dictionaries with `topic` and `partition`; or the path or
     URI of a file with one of them in JSON. Default: all."""
 
 
@@ -95,7 +95,7 @@ class CompactKeywords(ReplayKeywords, EngineKeywords, total=False):
     max_bytes: int | None
     """Read at most this much of the log, but at least one segment."""
     max_duration_ms: int | None
-    """Begin no chunk after this time."""
+    """Start no new chunk of a partition after this long."""
     dry_run: bool
     """Only show what would be done, as `plan` does."""
 

@@ -51,7 +51,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 @output_options
 @clock_options
 def forget_verb(output: Output, **given: Any) -> None:
-    """Accept that an unclean leader election cut off a partition's log.
+    """Accept that an unclean leader election truncated a partition's log.
 
     After such an election the brokers continue with a log that lacks some records of the tier, and
     every verb refuses the partition. `forget` empties the partition's row in the catalog. The next

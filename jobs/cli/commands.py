@@ -38,8 +38,8 @@ from tierfold.jobs.spark.stderr_filter import chatter_hidden
 def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
 
-    TIER is a folder or a URI (s3://, az://, gs://): what holds `kafka-tiered-storage`, or the
-    topics of Aiven's plugin.
+    TIER is a folder or a URI (s3://, az://, gs://): the parent of `kafka-tiered-storage`, or of
+    the topics of Aiven's plugin.
 
     \b
     Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage
@@ -177,7 +177,7 @@ def dump_verb(segment: str, encryption_keys: tuple[str, ...]) -> None:
 @settings_options
 @output_options
 def config_verb(topic: str, output: Output, **given: Any) -> None:
-    """Show every setting of TOPIC and where its value comes from; reads no tier.
+    """Show every setting of TOPIC and where its value comes from; needs no tier.
 
     \b
     Example:

@@ -89,7 +89,7 @@ output_options: Final = _together(
         is_eager=True,
         expose_value=False,
         callback=document_option,
-        help="Also write the JSON document there, whatever the outcome is; nothing is overwritten.",
+        help="Also write the JSON document there, whatever the outcome; never overwrite a file.",
     ),
     click.option(
         "-v",
@@ -105,7 +105,7 @@ output_options: Final = _together(
         is_flag=True,
         expose_value=False,
         callback=level_option,
-        help="Print no warnings and notes on stderr.",
+        help="Print no warnings or notes on stderr.",
     ),
 )
 
@@ -114,7 +114,7 @@ _NOW_OPTION: Final = click.option(
     "now_ms",
     type=_Timestamp(),
     metavar="TIME",
-    help="Decide as at this time: ISO 8601 (UTC without an offset) or epoch milliseconds.",
+    help="Decide as of this time: ISO 8601 (UTC without an offset) or epoch milliseconds.",
 )
 
 settings_options: Final = _together(
@@ -153,15 +153,15 @@ encryption_key_option: Final = click.option(
     "encryption_keys",
     multiple=True,
     metavar="ID=FILE",
-    help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first one writes.",
+    help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first encrypts.",
 )
 
 layout_options: Final = _together(
     click.option(
         "--layout",
         type=click.Choice(["aiven", "local"]),
-        help="aiven: Aiven's tiered storage plugin; local: LocalTieredStorage. Default: as the"
-        " folders in TIER are named.",
+        help="aiven: Aiven's tiered storage plugin; local: LocalTieredStorage. Default:"
+        " inferred from the folders' names in TIER.",
     ),
     click.option(
         "--key-prefix",
@@ -172,7 +172,7 @@ layout_options: Final = _together(
     click.option(
         "--rsm-config",
         metavar="FILE",
-        help="The broker's own properties of Aiven's plugin, such as server.properties.",
+        help="The broker's properties file with Aiven's plugin, such as server.properties.",
     ),
 )
 """How a tier is laid out; the objects tell most of it."""
@@ -182,7 +182,7 @@ catalog_options: Final = _together(
     click.option(
         "--catalog",
         metavar="URI",
-        help="The catalog. Default: _tierfold in TIER, behind the key prefix.",
+        help="The catalog. Default: _tierfold in TIER, after the key prefix.",
     ),
     layout_options,
 )
@@ -202,9 +202,8 @@ tier_options: Final = _together(
     click.option(
         "--partitions-from",
         metavar="FILE|URI",
-        help="Only the partitions of this list: a document of plan, compact or verify, of which"
-        " those count that are planned, compacted or sound; or a JSON list of topics and"
-        " partitions. - is stdin.",
+        help="Only the partitions listed here: the planned, compacted or sound ones in a document"
+        " of plan, compact or verify; or a JSON list of topics and partitions. - is stdin.",
     ),
     output_options,
 )
@@ -227,7 +226,7 @@ budget_options: Final = _together(
         "max_duration_ms",
         type=DURATION_MS,
         metavar="TIME",
-        help="Begin no chunk after this time, such as 90m.",
+        help="Start no new chunk of a partition after this long, such as 90m.",
     ),
 )
 """The limits of a run; the next run continues with the rest."""

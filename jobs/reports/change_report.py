@@ -14,7 +14,7 @@ from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
 from tierfold.jobs.reports.result import Result, fields, named_segment
-from tierfold.jobs.reports.tables import exact_bytes, in_words, print_omitted
+from tierfold.jobs.reports.tables import clean_below, exact_bytes, in_words, print_omitted
 from tierfold.jobs.verbs.forget import Forgot
 from tierfold.jobs.verbs.restore import Restored
 
@@ -70,8 +70,7 @@ def _print_restored(console: Console, found: Restored) -> None:
     _print_segments(console, "would be live again" if would else "live again", plan.back)
     _print_segments(console, "would be retired" if would else "retired", plan.leaving)
     stay = len(plan.segments) - len(plan.back)
-    clean = plan.cleaner_offset
-    boundary = f"clean below offset {clean}" if clean else "nothing counts as clean"
+    boundary = f"clean below: {clean_below(plan.cleaner_offset)}"
     start = f"the log starts at {plan.state.log_start_offset}"
     console.print(f"{counted(stay, 'segment')} unchanged; {boundary}; {start}")
     if would:

@@ -258,7 +258,7 @@ def _about_regions(regions: Regions) -> list[str]:
     )
     last_stable = regions.last_stable
     if last_stable is None:
-        return [offsets, "Last stable offset: no open transaction holds a live segment back."]
+        return [offsets, "Open transactions: none holds a live segment back."]
     known = last_stable.producer_id is not None
     producer = f"producer {last_stable.producer_id}" if known else "an unknown producer"
     return [
@@ -271,8 +271,8 @@ def _about_regions(regions: Regions) -> list[str]:
 def _about_lags(found: Explained) -> list[str]:
     rules, ratio = found.plan.rules, found.report.ratio
     least_ms, most_ms = rules.min_compaction_lag_ms, rules.max_compaction_lag_ms
-    least = f"{least_ms} ({duration(least_ms)})" if least_ms else "0 (not checked)"
-    most = f"{most_ms} ({duration(most_ms)})" if most_ms < LONG_MAX else "never"
+    least = f"{least_ms} ({duration(least_ms)})" if least_ms else "0 (no lag)"
+    most = f"{most_ms} ({duration(most_ms)})" if most_ms < LONG_MAX else "unlimited"
     over_ms = 0 if ratio is None else ratio.delay_ms
     over = f", passed {duration(over_ms)} ago" if over_ms else ""
     return [f"Lags: min.compaction.lag.ms {least}; max.compaction.lag.ms {most}{over}."]

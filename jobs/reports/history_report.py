@@ -10,9 +10,10 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from tierfold.compaction.commits.history import Event
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.reports.result import Result, concluded, fields
-from tierfold.jobs.reports.tables import Cells, optional, width_of
+from tierfold.jobs.reports.tables import Cells, clean_below, width_of
 from tierfold.jobs.verbs.history import HistoryLine, PartitionHistory
 
 
@@ -92,7 +93,7 @@ def _print_line(console: Console, line: HistoryLine) -> None:
 
 def _cells(line: HistoryLine) -> Cells:
     entry, state = line.entry, line.entry.state
-    is_moved = entry.segments_in or entry.segments_out
+    is_moved = entry.event is not Event.FOUND and (entry.segments_in or entry.segments_out)
     return (
         timestamp_text(state.committed_at_ms),
         entry.run,
@@ -101,7 +102,7 @@ def _cells(line: HistoryLine) -> Cells:
         f"{entry.segments_in} → {entry.segments_out}" if is_moved else "",
         str(len(state.segments)),
         decimal(state.live_bytes),
-        optional(state.cleaner_offset),
+        clean_below(state.cleaner_offset),
         str(state.log_start_offset),
         _can_restore(line),
     )

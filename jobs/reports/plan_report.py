@@ -193,9 +193,13 @@ def _print_verified(console: Console, verified: VerifiedParts) -> None:
         (verified.by_checksum, "by the store's checksum"),
         (verified.by_reading_back, "by reading them back"),
     )
-    means = ", ".join(f"{spaced(count)} {how}" for count, how in by if count)
+    means = [f"{spaced(count)} {how}" for count, how in by if count]
+    if len(means) == 1:
+        means = [how for count, how in by if count]
     if means:
-        console.print(f"New objects verified: {means}.")
+        separator = ": " if len(means) > 1 else " "
+        new = counted(verified.total, "new object")
+        console.print(f"{new} verified{separator}{', '.join(means)}.")
 
 
 def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> None:

@@ -21,8 +21,8 @@ from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
     ROWS_MAX,
     Column,
+    clean_below,
     offsets,
-    optional,
     print_rows,
 )
 from tierfold.jobs.settings.remarks import Remarks
@@ -114,7 +114,8 @@ def _beside_live(status: PartitionStatus) -> Iterator[str]:
     if row is not None and row.retired:
         since = timestamp_text(min(retired.retired_at_ms for retired in row.retired))
         retired_bytes = sum(retired.segment.size_bytes for retired in row.retired)
-        yield f"{len(row.retired)} retired since {since}: {decimal(retired_bytes)}"
+        segments = counted(len(row.retired), "segment")
+        yield f"{segments} retired since {since}: {decimal(retired_bytes)}"
         going = len(row.retired) - len(row.whole_retired)
         if going:
             yield f"{going} being deleted"
@@ -134,7 +135,7 @@ _COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
     ("bytes", "right", lambda status: decimal(sum(one.size_bytes for one in status.segments))),
     ("offsets", "right", _range),
     ("dirty", "right", lambda status: "" if status.ratio is None else status.ratio.percent),
-    ("clean below", "right", lambda status: optional(status.cleaner_offset)),
+    ("clean below", "right", lambda status: clean_below(status.cleaner_offset)),
     ("epoch", "right", lambda status: str(status.epoch)),
     ("remarks", "left", _remarks),
 )

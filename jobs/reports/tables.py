@@ -136,9 +136,10 @@ def sentences(reason: str, notes: Iterable[str]) -> Text:
 
 def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
     """Return the number of partitions, in total and per outcome in that order."""
-    counts = {name: spaced(outcomes.count(name)) for name in order if name in outcomes}
-    per_outcome = ", ".join(f"{count} {in_words(name)}" for name, count in counts.items())
-    return f"{counted(len(outcomes), 'partition')}: {per_outcome}."
+    names = [name for name in order if name in outcomes]
+    per_outcome = [f"{spaced(outcomes.count(name))} {in_words(name)}" for name in names]
+    found = ", ".join(per_outcome) if len(names) > 1 else in_words(names[0])
+    return f"{counted(len(outcomes), 'partition')}: {found}."
 
 
 def of_markers(count: int) -> str:
@@ -160,6 +161,6 @@ def exact_bytes(size_bytes: int) -> str:
     return short if short.endswith(("bytes", "byte")) else f"{short} ({spaced(size_bytes)} bytes)"
 
 
-def optional(value: int | None) -> str:
-    """Return the number; "none" for None."""
-    return "none" if value is None else str(value)
+def clean_below(cleaner_offset: int | None) -> str:
+    """Return the offset below which all is clean; "none" if nothing is."""
+    return str(cleaner_offset) if cleaner_offset else "none"

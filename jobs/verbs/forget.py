@@ -164,9 +164,9 @@ def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> R
 def _not_cut_off(context: RunContext, facts: PartitionFacts) -> PartitionReport:
     draft = drafted(facts)
     if isinstance(draft, Refusal):
-        detail = f"no unclean leader election cut off its log; {draft.detail}"
+        detail = f"no unclean leader election truncated its log; {draft.detail}"
         return refused(facts.key, replace(draft.at(context.place(facts.key)), detail=detail))
-    reason = "no unclean leader election cut off its log, so there is nothing to forget"
+    reason = "no unclean leader election truncated its log, so there is nothing to forget"
     return PartitionReport(key=facts.key, outcome=NOTHING_TO_DO, reason=reason)
 
 

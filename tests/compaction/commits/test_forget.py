@@ -1,4 +1,4 @@
-"""What a forget loses of a log that was cut off, and what stays until then."""
+"""What a forget loses of a log that was truncated, and what stays until then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be deleted of a partition whose log was cut off, and of segments set apart."""
+"""What may be deleted of a partition whose log was truncated, and of segments set apart."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NEWEST_MS: Final = 1_000
 WEEK_MS: Final = 7 * DAY_MS
 VACUUM: Final = (Removal.VACUUM, RETIRED_MS + DAY_MS, "")
 RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
-NO_DELETE: Final = (Removal.KEPT, None, "cleanup.policy does not include delete")
+NO_DELETE: Final = (Removal.KEPT, None, "the cleanup.policy set here has no delete")
 FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
 
@@ -138,7 +138,7 @@ def test_the_sentences() -> None:
     )
     assert kept.sentence("") == (
         "1 000 bytes of replaced segments stay: a broker may serve them, so `tierfold vacuum` keeps"
-        " them, and brokers never expire them (cleanup.policy does not include delete). If no"
+        " them, and brokers never expire them (the cleanup.policy set here has no delete). If no"
         " broker serves this tier, set tier.binding=detached"
     )
     (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH))

@@ -1,4 +1,4 @@
-"""What becomes of uploads where a log was cut off: inside a segment, or below what the row has.
+"""What becomes of uploads where a log was truncated: inside a segment, or below what the row has.
 
     row        0 ──────────── 10
     current              8 ────── 12     a newer epoch begins at 8
@@ -29,7 +29,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.segments import PartitionState
 
 CUT_INSIDE: Final = upload(4, 10)
-"""An upload of epoch 0, whose log was cut off at 8."""
+"""An upload of epoch 0, whose log was truncated at 8."""
 
 
 def test_a_truncated_segment_with_offsets_of_its_own_is_not_set_apart() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a partition whose log was cut off: set apart, refused, and what may still go.
+"""What becomes of a partition whose log was truncated: set apart, refused, and what may still go.
 
     row        0 ──────── 10   epochs 0, 3
     current         6 ─ 9      epoch 4 from 6 on
@@ -73,7 +73,7 @@ def test_a_truncated_log_refuses_the_partition() -> None:
 
 
 def test_live_segments_outside_the_new_lineage_refuse_the_partition() -> None:
-    # The new checkpoint starts with epoch 3, the row's epoch 3 starts later: its head was cut off.
+    # The new checkpoint starts with epoch 3, the row's starts later: its head was truncated.
     row = a_state(
         [a_segment(0, 10, leader_epochs=epochs((0, 0), (3, 8)))], lineage=epochs((0, 0), (3, 8))
     )

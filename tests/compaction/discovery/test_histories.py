@@ -52,7 +52,7 @@ def test_unknown_segments_never_change_the_rows_lineage() -> None:
 
 @pytest.mark.parametrize("start", [0, 3, 6, 10, 11])
 def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start: int) -> None:
-    # The new leader's log was cut off at `start`; its uploads may start anywhere.
+    # The new leader's log was truncated at `start`; its uploads may start anywhere.
     found = upload(6, 14, (3, 0), (4, start)) if start else upload(6, 14, (4, 0))
     history, fitting = decided(ROW, found)
     assert bool(history.violation) is (start <= 10)

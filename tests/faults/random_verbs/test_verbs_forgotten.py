@@ -146,7 +146,7 @@ def test_a_forgotten_row_that_is_not_empty(
         cut_off.forgotten(row, reason="refused")
 
 
-# Uploads of a cut-off log that must not be deleted.
+# Uploads of a truncated log that must not be deleted.
 
 
 def vacuumed(cut_off: CutOff, row: Entry, candidate: Upload, deletion: Deletion = GONE) -> None:

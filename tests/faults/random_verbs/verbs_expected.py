@@ -4,7 +4,7 @@
     refusals         all reasons to refuse the partition
     reached_by       the last offset that complete uploads reach
     stalled          uploads that have waited too long
-    forget_faults    violations by an emptied row: its log was not cut off, its uploads are needed
+    forget_faults    violations by an emptied row: its log was not truncated, its uploads are needed
     needed_faults    violations by a deleted upload that a restore or the current leader needs
     is_set_apart     whether an upload is outside the current histories, and none of it is missed
 """

@@ -26,13 +26,13 @@ _RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
 _VACUUM: Final = re.compile(r"[Rr]un `tierfold vacuum`")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
-_NOT_CUT_OFF: Final = "no unclean leader election cut off its log"
+_NOT_CUT_OFF: Final = "no unclean leader election truncated its log"
 
 
 def way_out(machine: Machine) -> None:
     """Resolve the refusal of a partition, or create its topic again.
 
-    A partition whose log was cut off is forgotten, most of the time. Without a row, incomplete
+    A partition whose log was truncated is forgotten, most of the time. Without a row, incomplete
     uploads are moved away, as the refusal asks. Otherwise missing uploads may still arrive.
     """
     old = [partition for partition in machine.partitions if len(partition.uploads) > UPLOADS_MOST]
@@ -117,7 +117,7 @@ def is_diverged(machine: Machine, partition: Partition) -> bool:
 
 
 def forget(machine: Machine) -> Forgetting:
-    """Run `tierfold forget` once, mostly on a partition whose log was cut off."""
+    """Run `tierfold forget` once, mostly on a partition whose log was truncated."""
     rng = machine.rng
     diverged = [partition for partition in machine.partitions if is_diverged(machine, partition)]
     partition = rng.choice(diverged if diverged and rng.random() < 0.8 else machine.partitions)

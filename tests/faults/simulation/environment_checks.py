@@ -220,7 +220,7 @@ class Watch:
         if log.is_deleted:
             return
         if tier.row is not None and not tier.is_cut_off:
-            yield f"is forgotten, and its log was not cut off: {before}"
+            yield f"is forgotten, and its log was not truncated: {before}"
         if after.cleaner_offsets:
             yield f"is forgotten, and still says {after.cleaner_offsets}"
         written = [segment for segment in before.segments if segment.written_by_run]

@@ -155,7 +155,7 @@ def _check_choice(
         return
     seen, after = _as_read(before, partition), environment.watch.tier(partition.key)
     if seen.is_cut_off:
-        environment.broken(f"{partition.key} goes on, and its log was cut off below {seen.row}")
+        environment.broken(f"{partition.key} goes on, and its log was truncated below {seen.row}")
     if seen.row is None or after.row is None or not isinstance(partition.choice, Rest):
         return
     if seen.has_stood_still(began_ms) and after.has_stood_still(began_ms):

@@ -121,7 +121,7 @@ def _final_faults(environment: Environment) -> Iterator[str]:
             continue
         if state.owner_run.startswith("last"):
             yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
-        # Uploads of a log that was cut off stay until a person acts.
+        # Uploads of a log that was truncated stay until a person acts.
         retired = [
             entry
             for entry in state.retired

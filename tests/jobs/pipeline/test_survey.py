@@ -55,7 +55,7 @@ def test_a_plan_and_a_dry_run_report_the_round_and_change_nothing(
     assert (report["segments_in"], report["segments_out"]) == (2, 1)
     assert report["bytes_in"] == sum(log.stat().st_size for log in logs)
     screen = tierfold(verb[0], tier, *COMPACT, *verb[1:]).stdout
-    assert "1 partition: 1 planned." in screen
+    assert "1 partition: planned." in screen
     assert ("dry run: nothing is changed" in screen) == (verb[0] == "compact")
     assert files_below(tier) == before
     assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
@@ -227,7 +227,7 @@ def test_a_topic_that_is_created_again_is_another_partition(tier: Path) -> None:
         put_updates(tier, key_of("orders", incarnation=incarnation), 0)
     ran = tierfold("plan", tier, *COMPACT)
     assert ran.code == 0
-    assert "2 partitions: 2 planned." in ran.stdout
+    assert "2 partitions: planned." in ran.stdout
 
 
 def test_a_first_dirty_offset_beyond_the_log_is_refused(tier: Path) -> None:

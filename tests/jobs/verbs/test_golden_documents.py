@@ -203,7 +203,7 @@ def put_orphans(tier: Path) -> None:
 
 
 def election(folder: Path) -> Mapping[str, str]:
-    """A log that was cut off: refused, forgotten, compacted; the rest of it is deleted."""
+    """A log that was truncated: refused, forgotten, compacted; the rest of it is deleted."""
     tier, _, second, newest = histories(folder / "tier")
     while second.segment_id > newest.segment_id:  # both start at 6, and ids are drawn
         shutil.rmtree(tier)

@@ -198,7 +198,7 @@ def test_the_printed_report_lists_what_comes_back_and_what_leaves(tier: Path) ->
         "1 segment would be retired",
         "written by a broker",
         "written by merger",
-        "0 segments unchanged; nothing counts as clean; the log starts at 0",
+        "0 segments unchanged; clean below: none; the log starts at 0",
         "Nothing is changed.",
     )
     assert not told(ran.stdout, *words), ran.stdout

@@ -87,7 +87,7 @@ def test_where_brokers_may_serve_the_tier_their_segments_stay_and_ours_go(tier: 
     original_bytes = log_bytes(tier)
     size_bytes, gone_at, note = said(tier, "compact")
     assert (size_bytes, gone_at) == (original_bytes, None)
-    assert "cleanup.policy does not include delete" in note
+    assert "the cleanup.policy set here has no delete" in note
     put_updates(tier, ORDERS, 3)
     assert tierfold("compact", tier, *ALWAYS).code == 0
     ours, brokers = said(tier, "plan")[2].split("; ")

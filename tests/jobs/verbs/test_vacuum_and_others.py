@@ -127,7 +127,7 @@ def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None
     shown = tierfold("status", tier).stdout
     assert sum(bytes_each) > 0
     unfolded = " ".join(shown.replace("│", " ").split())
-    assert not told(unfolded, "4 retired", "4 being deleted", "1 orphan")
+    assert not told(unfolded, "4 segments retired", "4 being deleted", "1 orphan")
     assert row_of(tier).owner_run in shown
 
 
