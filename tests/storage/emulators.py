@@ -7,6 +7,7 @@ are not installed (`emulator_programs`), and the end of the run says so.
 from __future__ import annotations
 
 import base64
+import contextlib
 import email.utils
 import functools
 import hmac
@@ -40,6 +41,12 @@ AZURE_KEY: Final = (
 
 _NUMBERS: Final = itertools.count()
 _STARTED_WITHIN_S: Final = 60
+
+PORTS: Final = range(20_000, 30_000)
+"""Of emulators. The kernel gives no other process one of them: between the search for a free port
+and the emulator's start, a JVM of Spark once got the port that was found."""
+
+_PORTS_TRIED: Final = itertools.count()
 
 _WHILE_OPEN: Final = 'folder=$1; shift; "$@" <&- & read -r; kill -KILL $!; rm -rf "$folder"'
 """Runs a command until the pipe to this process closes, then deletes the command's folder.
@@ -165,15 +172,22 @@ def azurite() -> str:
     return f"{server.endpoint}/{AZURE_ACCOUNT}"
 
 
+def free_port() -> int:
+    """A port on which nothing listens; other processes of the same test run get others."""
+    while True:
+        port = PORTS[(os.getpid() * 101 + next(_PORTS_TRIED)) % len(PORTS)]
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+
+
 def _started(command: Callable[[int, str], list[str]], **environment: str) -> Server:
     """Start a server on a free port, wait until it listens, and end it with this process.
 
     `command`: (port, a folder of its own) → the command.
     """
     folder = tempfile.mkdtemp(prefix="emulator-")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         ["bash", "-c", _WHILE_OPEN, "emulator", folder, *command(port, folder)],
         cwd=ROOT,
