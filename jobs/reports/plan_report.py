@@ -153,7 +153,7 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     outcomes = [report.outcome for report in reports]
     if PLANNED in outcomes:
         console.print(
-            "Records without a key will be dropped; their number is not known before the scan."
+            "Any records without a key will be dropped; how many is unknown until the scan."
             " To refuse a partition with more than N of them, set compact.keyless.max=N.",
             style="dim",
         )
@@ -211,9 +211,11 @@ def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> Non
         if asked.by_small_gain:
             means.append(f"{spaced(asked.by_small_gain)} because a rewrite saves too little")
         how = f" ({', '.join(means)})" if means else ""
+        clean = counted(asked.asked, "clean segment")
+        unread = f"The keys of {spaced(asked.skipped)} of {clean} were not read"
+        none = f"Key indexes spared none of {clean}"
         console.print(
-            f"The keys of {spaced(asked.skipped)} of {counted(asked.asked, 'clean segment')} were"
-            f" not read{how};"
+            f"{unread if asked.skipped else none}{how};"
             f" {decimal(asked.index_bytes_read)} of indexes read.",
             soft_wrap=True,
         )

@@ -98,7 +98,7 @@ def _totals(partitions: Sequence[Verified]) -> Text:
     if any(verified.keys_compared is not None for verified in partitions):
         keys = f", {spaced(summed('keys_compared'))} keys agree with the originals"
     if deleted := summed("keys_deleted"):
-        keys += f" (including {counted(deleted, 'deleted key')})"
+        keys += f" ({spaced(deleted)} of them deleted)"
     seconds = [verified.second_opinion for verified in partitions if verified.second_opinion]
     if seconds:
         keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
