@@ -7,7 +7,7 @@
     may serve it       a broker   never, by the topic's settings           KEPT
 
 A broker does not know that a segment of its own was replaced (docs/semantics.md, 9): it
-expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` names `delete`.
+expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` includes `delete`.
 """
 
 from __future__ import annotations

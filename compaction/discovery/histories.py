@@ -182,7 +182,7 @@ def _with_newer_batches(
     """`lineage` with newer epochs that only batches show, because the upload has no checkpoint.
 
     An epoch starts at its first batch found, or below. Records of older epochs from there on were
-    cut off, as when a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
+    truncated, as when a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
     """
     newest = lineage[-1].epoch if lineage else NO_EPOCH
     first_offsets: dict[int, int] = {}
@@ -200,7 +200,7 @@ def _known(row: PartitionState) -> tuple[LeaderEpoch, ...]:
     """The row's lineage up to the end of its live segments.
 
     Rows of catalog format 3 also list epochs of newer uploads that were never live and may have
-    been cut off.
+    been truncated.
     """
     return tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
 

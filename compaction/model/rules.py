@@ -51,9 +51,9 @@ class Rules:
     delete_retention_ms: int = DAY_MS
     producer_id_expiration_ms: int = DAY_MS
     retention_ms: int = 7 * DAY_MS
-    """If the policy names `delete`: how long a segment is kept; -1: forever."""
+    """If the policy includes `delete`: how long a segment is kept; -1: forever."""
     retention_bytes: int = -1
-    """If the policy names `delete`: the maximum size of the log; -1: not checked."""
+    """If the policy includes `delete`: the maximum size of the log; -1: not checked."""
     segment_ms: int = 7 * DAY_MS
     """The age at which a broker rolls its active segment."""
     segment_bytes: int = 2**30
@@ -82,7 +82,7 @@ class Rules:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the policy names `delete`."""
+        """Whether the policy includes `delete`."""
         return "delete" in self.cleanup_policy
 
     @property

@@ -98,8 +98,8 @@ def forget_verb(output: Output, **given: Any) -> None:
     "--diverged",
     "diverged",
     is_flag=True,
-    help="Also delete segments that are set apart, because an unclean leader election cut off their"
-    " log, once they are --orphan-age old. Only with tier.binding=detached.",
+    help="Also delete segments that are set apart, because an unclean leader election truncated"
+    " their log, once they are --orphan-age old. Only with tier.binding=detached.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
 def vacuum_verb(output: Output, **given: Any) -> None:

@@ -107,7 +107,7 @@ def _inspected(
         listed = context.tier.listing(key) if listed is None else listed
         facts = facts_of(context, key, state, listed)
         if divergence(facts) is None:
-            return Forgot(report=_not_cut_off(context, facts))
+            return Forgot(report=_not_truncated(context, facts))
         obstacles = in_the_way(facts, _unlike_live(context, facts))
         if obstacles is not None:
             refusal = obstacles.refusal(_uploads_at(context, key)).at(context.place(key))
@@ -161,7 +161,7 @@ def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> R
     return None
 
 
-def _not_cut_off(context: RunContext, facts: PartitionFacts) -> PartitionReport:
+def _not_truncated(context: RunContext, facts: PartitionFacts) -> PartitionReport:
     draft = drafted(facts)
     if isinstance(draft, Refusal):
         detail = f"no unclean leader election truncated its log; {draft.detail}"

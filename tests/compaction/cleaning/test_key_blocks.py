@@ -32,6 +32,7 @@ def test_a_block_survives_the_shuffle(
     found = deserialize(serialize(KeyBlock(columns=columns, competes_from=competes_from)))
     assert keys_of(found.columns) == record_keys
     assert found.columns.hash.tolist() == columns.hash.tolist()
+    assert found.columns.key_bytes.dtype == np.int32  # For which the kernels are compiled.
     assert found.columns.ordinal.tolist() == columns.ordinal.tolist()
     assert found.competes_from == competes_from
 

@@ -26,7 +26,7 @@ _RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
 _VACUUM: Final = re.compile(r"[Rr]un `tierfold vacuum`")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
-_NOT_CUT_OFF: Final = "no unclean leader election truncated its log"
+_NOT_TRUNCATED: Final = "no unclean leader election truncated its log"
 
 
 def way_out(machine: Machine) -> None:
@@ -138,7 +138,7 @@ def forget_in_the_end(machine: Machine, partition: Partition) -> None:
             return
         (found,) = ran.entries
         reason = found["reason"]
-        if found["outcome"] != "refused" or _NOT_CUT_OFF in reason:
+        if found["outcome"] != "refused" or _NOT_TRUNCATED in reason:
             if is_diverged(machine, partition):
                 raise Broken(f"{partition} is diverged, and not forgotten: {reason}")
             _brought_back(machine, partition, doubtful)
