@@ -15,6 +15,7 @@ import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
 from tests.storage.emulator_programs import missing_emulators
+from tests.storage.emulators import IDENTITY
 from tierfold.jobs.spark.session import JVM_OPTIONS, tierfold_session
 
 
@@ -56,7 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of the test run: starting another costs ten seconds."""
-    session = tierfold_session()
+    """The one Spark session of the test run: starting another costs ten seconds.
+
+    The environment of its workers has the credentials of the S3 emulators.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in IDENTITY.items():
+            patch.setenv(name, value)
+        session = tierfold_session()
     yield session
     session.stop()

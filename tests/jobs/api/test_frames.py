@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Final
 
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 import tierfold
-from tests.jobs.commands import ROOT
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates, updated_tier
 from tests.storage.emulators import IDENTITY, s3, uploaded
 from tests.storage.tiers.aiven_samples import ENCRYPTED, KEY_FILE
@@ -45,30 +40,19 @@ def test_read_says_which_keyword_is_unknown(spark: SparkSession, tmp_path: Path)
     assert {"columns", "latest", "settings", "spark"} <= shown.keys()
 
 
-READ: Final = """
-import sys, tierfold
-tier, config = sys.argv[1:]
-for latest in (False, True):
-    print(tierfold.read(tier, ["offset"], config=config, latest=latest).count())
-"""
-
-
-@pytest.mark.jvm
-def test_read_takes_the_store_from_the_settings_file(tmp_path: Path) -> None:
+def test_read_takes_the_store_from_the_settings_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Credentials never travel to Spark's workers: these have them from their own environment.
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     folder = made_tier(tmp_path / "tier")
     put_updates(folder, key_of("orders"), 0)
-    config = tmp_path / "tierfold.toml"
+    uri, config = uploaded(folder, s3()), tmp_path / "tierfold.toml"
     config.write_text(f'[store]\nendpoint = "{s3()}"\n"path.style" = true\n')
-    environment = {n: text for n, text in os.environ.items() if not n.startswith("AWS_")}
-    done = subprocess.run(
-        [sys.executable, "-c", READ, uploaded(folder, s3()), str(config)],
-        cwd=ROOT,
-        env=environment | IDENTITY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split() == [str(RECORDS_PER_SEGMENT), "6"], done.stderr
+    assert tierfold.read(uri, ["offset"], config=config).count() == RECORDS_PER_SEGMENT
+    assert tierfold.read(uri, ["offset"], config=config, latest=True).count() == 6
 
 
 def test_read_segment_takes_key_files(tmp_path: Path) -> None:
