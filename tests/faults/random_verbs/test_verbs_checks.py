@@ -29,8 +29,8 @@ def uploaded(
     partition: Partition, start: int, end: int, *, log: Log | None = None, parts: int | None = None
 ) -> Upload:
     log = log or partition.log
-    cut = [batch for batch in log.batches if start <= batch.base_offset <= end]
-    upload = broker.segment(random.Random(f"{start} {end} {log.epoch}"), partition, log, cut)
+    batches = [batch for batch in log.batches if start <= batch.base_offset <= end]
+    upload = broker.segment(random.Random(f"{start} {end} {log.epoch}"), partition, log, batches)
     broker.put(partition, upload, NOW_MS, parts=parts)
     return upload
 

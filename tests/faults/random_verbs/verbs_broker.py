@@ -91,19 +91,19 @@ def _rewind_uploads(rng: Random, partition: Partition) -> None:
 def next_segment(rng: Random, partition: Partition) -> Upload | None:
     """Return the leader's next upload; None: everything is uploaded."""
     rest = [b for b in partition.log.batches if b.base_offset >= partition.next_upload]
-    cut = rest[: rng.randint(1, 4)]
-    if not cut:
+    batches = rest[: rng.randint(1, 4)]
+    if not batches:
         return None
-    partition.next_upload = cut[-1].last_offset + 1
-    return segment(rng, partition, partition.log, cut)
+    partition.next_upload = batches[-1].last_offset + 1
+    return segment(rng, partition, partition.log, batches)
 
 
 def late_segment(rng: Random, partition: Partition) -> Upload:
     """Return a segment with new borders from the log of a current or deposed leader."""
     log = partition.logs[rng.choice(sorted(partition.logs)[-3:])]
     first = max(0, len(log.batches) - rng.randint(1, 10))
-    cut = log.batches[first : first + rng.randint(1, 5)]
-    return segment(rng, partition, log, cut)
+    batches = log.batches[first : first + rng.randint(1, 5)]
+    return segment(rng, partition, log, batches)
 
 
 def segment(rng: Random, partition: Partition, log: Log, batches: Sequence[Batch]) -> Upload:

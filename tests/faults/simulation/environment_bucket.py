@@ -144,33 +144,33 @@ class VirtualS3:
     objects: BucketObjects
     is_from_broker: bool = False
 
-    def put_object(self, **asked: Any) -> Mapping[str, Any]:
+    def put_object(self, **request: Any) -> Mapping[str, Any]:
         """Write an object; fails if the name is taken."""
-        key, data, token = asked["Key"], bytes(asked["Body"]), _token(asked)
+        key, data, token = request["Key"], bytes(request["Body"]), _token(request)
         put = partial(self.objects.put_whole, key, data, token, is_multipart=False)
         self._write("put", key, put)
         return _answer()
 
-    def create_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+    def create_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
         """Begin an upload; if the call is late, no client knows the upload's id."""
-        key, token = asked["Key"], _token(asked)
+        key, token = request["Key"], _token(request)
         begin = partial(
             self.objects.begin_upload, key, token, self.actor, is_from_broker=self.is_from_broker
         )
         return _answer(UploadId=self._write("begin upload of", key, begin))
 
-    def upload_part(self, **asked: Any) -> Mapping[str, Any]:
+    def upload_part(self, **request: Any) -> Mapping[str, Any]:
         """Send a part."""
-        name, number, data = asked["UploadId"], asked["PartNumber"], bytes(asked["Body"])
+        name, number, data = request["UploadId"], request["PartNumber"], bytes(request["Body"])
         what = f"send part {number} of"
-        self._write(what, asked["Key"], lambda: self.objects.add_part(name, number, data))
+        self._write(what, request["Key"], lambda: self.objects.add_part(name, number, data))
         return _answer(ETag=f"{number}")
 
-    def complete_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+    def complete_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
         """Make an object of the parts; fails if the name is taken."""
-        name = asked["UploadId"]
-        numbers = [part["PartNumber"] for part in asked["MultipartUpload"]["Parts"]]
-        key, complete = asked["Key"], partial(self.objects.complete, name, numbers)
+        name = request["UploadId"]
+        numbers = [part["PartNumber"] for part in request["MultipartUpload"]["Parts"]]
+        key, complete = request["Key"], partial(self.objects.complete, name, numbers)
 
         def late() -> None:
             complete()
@@ -187,15 +187,15 @@ class VirtualS3:
         self.actor.do(call)
         return _answer()
 
-    def abort_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+    def abort_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
         """Discard an upload."""
-        name = asked["UploadId"]
-        self._write("abort", asked["Key"], lambda: self.objects.abort(name, self.actor))
+        name = request["UploadId"]
+        self._write("abort", request["Key"], lambda: self.objects.abort(name, self.actor))
         return _answer()
 
-    def head_object(self, **asked: Any) -> Mapping[str, Any]:
+    def head_object(self, **request: Any) -> Mapping[str, Any]:
         """Return an object's size, checksum and token."""
-        return self._read("head", asked["Key"], lambda: self._head(asked["Key"]))
+        return self._read("head", request["Key"], lambda: self._head(request["Key"]))
 
     def _head(self, key: str) -> Mapping[str, Any]:
         if key not in self.objects.stored:
@@ -210,10 +210,11 @@ class VirtualS3:
             Metadata={TOKEN: token},
         )
 
-    def list_multipart_uploads(self, **asked: Any) -> Mapping[str, Any]:
+    def list_multipart_uploads(self, **request: Any) -> Mapping[str, Any]:
         """Return a page of the unfinished uploads below a prefix."""
-        beyond = asked.get("KeyMarker", ""), asked.get("UploadIdMarker", "")
-        found = self._read("list uploads of", asked["Prefix"], lambda: self._uploads(asked, beyond))
+        beyond = request.get("KeyMarker", ""), request.get("UploadIdMarker", "")
+        uploads = partial(self._uploads, request, beyond)
+        found = self._read("list uploads of", request["Prefix"], uploads)
         page = found[:PAGE]
         last = page[-1] if page else {"Key": "", "UploadId": ""}
         return _answer(
@@ -223,8 +224,8 @@ class VirtualS3:
             NextUploadIdMarker=last["UploadId"],
         )
 
-    def _uploads(self, asked: Mapping[str, Any], beyond: tuple[str, str]) -> list[dict[str, Any]]:
-        prefix = asked["Prefix"]
+    def _uploads(self, request: Mapping[str, Any], beyond: tuple[str, str]) -> list[dict[str, Any]]:
+        prefix = request["Prefix"]
         places = sorted((upload.key, name) for name, upload in self.objects.uploads.items())
         return [
             {"Key": key, "UploadId": name, "Initiated": _time(self.objects.uploads[name].began_ms)}
@@ -232,10 +233,11 @@ class VirtualS3:
             if key.startswith(prefix) and "/" not in key[len(prefix) :] and (key, name) > beyond
         ]
 
-    def list_parts(self, **asked: Any) -> Mapping[str, Any]:
+    def list_parts(self, **request: Any) -> Mapping[str, Any]:
         """Return a page of an upload's parts."""
-        beyond = asked.get("PartNumberMarker", 0)
-        upload = self._read("list parts of", asked["Key"], lambda: self._shown(asked["UploadId"]))
+        beyond = request.get("PartNumberMarker", 0)
+        shown = partial(self._shown, request["UploadId"])
+        upload = self._read("list parts of", request["Key"], shown)
         numbers = sorted(number for number in upload.parts if number > beyond)
         page = [
             {"Size": len(upload.parts[n].data), "LastModified": _time(upload.parts[n].modified_ms)}
@@ -355,8 +357,8 @@ class InlineExecutor(Executor):
 
 def answered(code: str, status: int) -> ClientError:
     """Return the error that boto3 raises for this answer of S3."""
-    said = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(said, "request")
+    answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, "request")
 
 
 def _when_late(effect: Callable[[], object]) -> Callable[[], None]:
@@ -376,12 +378,12 @@ def _error(cause: str) -> Exception:
     return ReadTimeoutError(endpoint_url="virtual")
 
 
-def _answer(**said: Any) -> Mapping[str, Any]:
-    return {"ResponseMetadata": {}, **said}
+def _answer(**fields: Any) -> Mapping[str, Any]:
+    return {"ResponseMetadata": {}, **fields}
 
 
-def _token(asked: Mapping[str, Any]) -> str:
-    return str(asked.get("Metadata", {}).get(TOKEN, ""))
+def _token(request: Mapping[str, Any]) -> str:
+    return str(request.get("Metadata", {}).get(TOKEN, ""))
 
 
 def _time(at_ms: int) -> datetime:

@@ -275,27 +275,26 @@ def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
 def _state(row: Mapping[str, Any]) -> PartitionState:
     """Parse a row of the table without the product's reader."""
     key = {name: row[name] for name in ("topic", "partition", "topic_id")}
-    said = {field.name: row[field.name] for field in fields(PartitionState) if field.name in row}
-    said["cleaner_offsets"] = tuple(CleanerOffset(**offset) for offset in row["cleaner_offsets"])
-    said["lineage"] = tuple(LeaderEpoch(**leader_epoch) for leader_epoch in row["lineage"])
-    said["segments"] = tuple(map(_segment, row["segments"]))
-    said["retired"] = tuple(
+    values = {field.name: row[field.name] for field in fields(PartitionState) if field.name in row}
+    values["cleaner_offsets"] = tuple(CleanerOffset(**offset) for offset in row["cleaner_offsets"])
+    values["lineage"] = tuple(LeaderEpoch(**leader_epoch) for leader_epoch in row["lineage"])
+    values["segments"] = tuple(map(_segment, row["segments"]))
+    values["retired"] = tuple(
         RetiredSegment(**{**retired, "segment": _segment(retired["segment"])})
         for retired in row["retired"]
     )
-    said |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
-    return PartitionState(key=PartitionKey(**key), **said)
+    values |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
+    return PartitionState(key=PartitionKey(**key), **values)
 
 
-def _segment(said: Mapping[str, Any]) -> Segment:
-    return Segment(
-        **{
-            **said,
-            "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in said["leader_epochs"]),
-            "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in said["cleaner_offsets"]),
-            "agrees_with": tuple(said["agrees_with"]),
-        }
-    )
+def _segment(values: Mapping[str, Any]) -> Segment:
+    epochs, offsets = values["leader_epochs"], values["cleaner_offsets"]
+    parsed = {
+        "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in epochs),
+        "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in offsets),
+        "agrees_with": tuple(values["agrees_with"]),
+    }
+    return Segment(**{**values, **parsed})
 
 
 def _cover_violations(state: PartitionState) -> Iterator[str]:

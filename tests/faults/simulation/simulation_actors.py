@@ -49,7 +49,7 @@ from tierfold.jobs.verbs.compact import carried_out
 from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 
-FORGETS_A_FORK: Final = 0.9
+FORGETS_TRUNCATED: Final = 0.9
 """The probability that a person runs `tierfold forget` if a log was truncated."""
 
 
@@ -81,7 +81,7 @@ def begin(environment: Environment) -> None:
         is_due = act is forgets and any(
             log.written.lost for log in environment.histories.values()
         )
-        if rng.random() < (FORGETS_A_FORK if is_due else likely):
+        if rng.random() < (FORGETS_TRUNCATED if is_due else likely):
             after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
             scheduler.spawn("person", partial(act, environment), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):

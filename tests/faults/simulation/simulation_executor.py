@@ -23,7 +23,7 @@ from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
-TWINS: Final = 0.05
+SECOND_ATTEMPTS: Final = 0.05
 """The probability that a task runs twice."""
 
 DEATHS: Final = 0.02
@@ -74,18 +74,17 @@ class SimulatedExecutor(OneThreadExecutor):
             self._is_over = scheduler.rng.random() < ENDS
             scheduler.count("Spark died" if self._is_over else "worker died")
             raise WorkersDied("a worker died", is_over=self._is_over)
-        if not scheduler.is_calm and scheduler.rng.random() < TWINS:
+        if not scheduler.is_calm and scheduler.rng.random() < SECOND_ATTEMPTS:
             scheduler.count("task ran twice")
-            scheduler.spawn(
-                f"{self._driver.name}'s twin", lambda twin: self._twin(twin, stage, rows)
-            )
+            name = f"{self._driver.name}'s second attempt"
+            scheduler.spawn(name, lambda actor: self._run_again(actor, stage, rows))
         return super().task(stage, rows)
 
-    def _twin(self, twin: Actor, stage: Stage, rows: Sequence[Row]) -> None:
+    def _run_again(self, actor: Actor, stage: Stage, rows: Sequence[Row]) -> None:
         """Run a task a second time, as Spark does; its output is dropped."""
-        tier = LocalTieredStorage(store_of(twin, self._environment.objects))
-        indexes = KeyIndexes(store_of(twin, self._environment.indexes))
+        tier = LocalTieredStorage(store_of(actor, self._environment.objects))
+        indexes = KeyIndexes(store_of(actor, self._environment.indexes))
         worker = Worker(tier=tier, advance=lambda _: None, key_indexes=indexes)
         for row in stage(worker, rows):
             if row.kind is RowKind.FAILED:
-                self._environment.happened(twin.name, "task failed", unpickled(row.payload))
+                self._environment.happened(actor.name, "task failed", unpickled(row.payload))

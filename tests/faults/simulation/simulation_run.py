@@ -61,10 +61,10 @@ NOTHING: Final = Summary(faults=Counter(), outcomes=Counter())
 
 def summary_of(seeds: Iterable[int]) -> Summary:
     """Play these seeds one after the other; return their summary."""
-    return reduce(Summary.__add__, map(_one, seeds), NOTHING)
+    return reduce(Summary.__add__, map(_summary_of_one, seeds), NOTHING)
 
 
-def _one(seed: int) -> Summary:
+def _summary_of_one(seed: int) -> Summary:
     scenario = _quietly_played(seed)
     return Summary(
         seeds=1,

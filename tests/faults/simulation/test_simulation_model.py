@@ -1,4 +1,4 @@
-"""What the simulation's checks and people do about surveys, leftovers, ids and errors."""
+"""What the simulation's checks and people do about surveys, incomplete segments, ids and errors."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_segment_is_read_again_if_a_row_skips_more_of_it() -> None:
     data = environment.objects.stored[held.attempt.keys[Part.LOG]].data
     skipped = int.from_bytes(data[8:12], "big") + 12
     whole = a_segment(held.start_offset, held.next_offset - 1, segment_id=held.attempt.segment_id)
-    cut = a_segment(
+    partial = a_segment(
         held.batches[1][0],
         held.next_offset - 1,
         segment_id=held.attempt.segment_id,
@@ -164,8 +164,8 @@ def test_a_segment_is_read_again_if_a_row_skips_more_of_it() -> None:
         skipped_bytes=skipped,
     )
     before = environment.watch.records_of(log.key, whole)
-    after = environment.watch.records_of(log.key, cut)
-    assert after == tuple(record for record in before if record[0] >= cut.start_offset)
+    after = environment.watch.records_of(log.key, partial)
+    assert after == tuple(record for record in before if record[0] >= partial.start_offset)
     assert after != before
 
 
