@@ -22,7 +22,7 @@ from tests.faults.random_verbs.verbs_people import (
     vacuum_later,
 )
 from tests.faults.random_verbs.verbs_steps import play
-from tests.jobs.commands import ALWAYS
+from tests.jobs.commands import ALWAYS, Ran
 from tierfold.compaction.discovery import overlaps
 from tierfold.compaction.discovery import unknown_segments as discovery
 from tierfold.compaction.discovery.histories import History, InspectedSegment
@@ -70,6 +70,13 @@ def machine(tmp_path: Path) -> Machine:
     found.verb("compact", found.tier, *ALWAYS)
     found.inspect()
     return found
+
+
+def completed(machine: Machine, verb: str, *words: str, fault: Fault | None = None) -> Ran:
+    """Run a verb that is not killed."""
+    ran = machine.verb(verb, machine.tier, *words, fault=fault)
+    assert ran is not None
+    return ran
 
 
 def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
@@ -133,10 +140,9 @@ def test_a_truncated_partition_is_forgotten_and_continues(machine: Machine) -> N
 def test_a_forget_that_accepts_any_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
     partition = machine.partitions[0]
     name = partition.folder.name
-    ran = machine.verb("history", machine.tier, name)
-    assert ran is not None
-    found = str(ran.entries[0]["history"][-1]["committed_at_ms"])
-    machine.verb("restore", machine.tier, name, "--to", found)
+    (entry,) = completed(machine, "history", name).entries
+    first = str(entry["history"][-1]["committed_at_ms"])
+    machine.verb("restore", machine.tier, name, "--to", first)
     machine.inspect(vacuum_later(machine))
     sound = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="as planted", remedy="")
     monkeypatch.setattr(forget_job, "divergence", lambda _: sound)
@@ -198,9 +204,7 @@ def test_a_stalled_partition_with_exit_code_0_is_found(
     # First compact what is due for other reasons, such as expired tombstones.
     machine.verb("compact", machine.tier, *ALWAYS)
     machine.inspect()
-    ran = machine.verb("plan", machine.tier, *ALWAYS)
-    assert ran is not None
-    assert ran.code == 3
+    assert completed(machine, "plan", *ALWAYS).code == 3
     monkeypatch.setattr(plan, "STALL_AGE_MS", 99 * HOUR_MS)
     with pytest.raises(Violation, match="is left unchanged, but these have waited for a day"):
         machine.verb("plan", machine.tier, *ALWAYS)
@@ -250,14 +254,11 @@ def test_a_killed_verb_does_not_stop_the_machine(machine: Machine) -> None:
     fault = Fault(kind="killed", call="look", number=1)
     assert machine.verb("vacuum", machine.tier, *ALWAYS, fault=fault) is None
     assert machine.counts["vacuum killed"] == 1
-    ran = machine.verb("vacuum", machine.tier, *ALWAYS)
-    assert ran is not None
-    assert ran.code == 0
+    assert completed(machine, "vacuum", *ALWAYS).code == 0
 
 
 def test_an_error_of_the_operating_system_reaches_the_verb(machine: Machine) -> None:
     fault = Fault(kind="file error", call="scandir", number=4, error=5)
-    ran = machine.verb("plan", machine.tier, *ALWAYS, fault=fault)
-    assert ran is not None
+    ran = completed(machine, "plan", *ALWAYS, fault=fault)
     assert ran.code == 3
     assert "input/output error" in ran.stdout

@@ -122,8 +122,10 @@ class Tier:
     @property
     def is_truncated(self) -> bool:
         """Whether the row has truncated offsets, and the tier shows the newer history."""
-        is_below = self.row is not None and self._newer_log_start < self.row.next_offset
-        return self._is_on_lost_branch and is_below
+        row, lost = self.row, self.log.written.lost
+        if row is None or lost is None or branch_of(self.log, row) is not lost:
+            return False
+        return row.next_offset > max(self.log.written.fork_offset, self._newer_log_start)
 
     @property
     def branch(self) -> Branch:
@@ -157,7 +159,7 @@ class Tier:
             reach = max(ends)
 
     def waits_since(self, before_ms: int) -> bool:
-        """Whether an upload that counts lies beyond the reach since `before_ms` or earlier."""
+        """Whether an upload that counts has waited beyond the reach since `before_ms`."""
         reach = self.reach
         return any(
             upload.next_offset > reach and upload.modified_ms <= before_ms
@@ -218,13 +220,6 @@ class Tier:
             if is_beyond and not self._counts(upload) and not is_given_up:
                 yield upload
 
-    @property
-    def _is_on_lost_branch(self) -> bool:
-        if self.row is None or self.log.written.lost is None:
-            return False
-        is_beyond = self.row.next_offset > self.log.written.fork_offset
-        return is_beyond and branch_of(self.log, self.row) is self.log.written.lost
-
     def _counts(self, held: Held) -> bool:
         is_known = self.branch.batches.issuperset(held.batches)
         is_lost = self.branch is self.log.written.lost and held.next_offset > self._newer_log_start
@@ -240,11 +235,11 @@ class Tier:
         epoch = next((e.epoch for e in log.lineage if e.start_offset >= fork), FAR_AHEAD)
         found = FAR_AHEAD
         for upload in self.held:
-            of_it = [base for base, _, written in upload.batches if written >= epoch]
-            if not of_it or upload.attempt.is_torn:
+            newer = [base for base, _, written in upload.batches if written >= epoch]
+            if not newer or upload.attempt.is_torn:
                 continue
             if Part.LEADER_EPOCH_CHECKPOINT in upload.parts:
                 return fork
             # Without a row, an upload without a checkpoint is refused whatever its batches are.
-            found = min(found, *of_it) if self.row is not None else found
+            found = min(found, *newer) if self.row is not None else found
         return found
