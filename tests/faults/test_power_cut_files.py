@@ -1,7 +1,7 @@
-"""After a power cut a file of the tier may be empty, shorter, or gone; every verb must notice.
+"""A power cut may leave a file of the tier empty, truncated or missing; every verb must notice.
 
-One tier is compacted, and later vacuumed. Then every file of the partition is damaged, one by one.
-No verb may report a damaged file as sound, or overwrite it.
+A tier is compacted, then vacuumed. Then each file of the partition is damaged in turn. No verb may
+report a damaged file as sound, or overwrite it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ NOW_MS: Final = 1_800_000_000_000
 DAY_MS: Final = 86_400_000
 ORDERS: Final = key_of("orders")
 DETACHED: Final = ("--set", "tier.binding=detached")
+NOW: Final = (*ALWAYS, "--now", str(NOW_MS))
 REFUSED: Final = 3
 
 
 @pytest.fixture(scope="module")
-def states(
-    tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
-    """The tier after a commit, and after the vacuum of the replaced segments."""
+def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The tier after a commit, and after a vacuum of the replaced segments."""
     committed = updated_tier(tmp_path_factory.mktemp("cut") / "committed", [ORDERS], 3)
-    assert tierfold("compact", committed, *ALWAYS, "--now", str(NOW_MS)).code == 0
+    assert tierfold("compact", committed, *NOW).code == 0
     vacuumed = committed.with_name("vacuumed")
     shutil.copytree(committed, vacuumed)
     later = str(NOW_MS + 3 * DAY_MS)
@@ -38,15 +37,15 @@ def states(
 
 
 def damaged(path: Path) -> Iterator[str]:
-    """Apply every kind of power cut to the file and restore it at the end."""
+    """Damage the file in every way a power cut can, then restore it."""
     whole = path.read_bytes()
     if whole:
         path.write_bytes(b"")
         yield "empty"
         path.write_bytes(whole[: len(whole) // 2])
-        yield "short"
+        yield "truncated"
     path.unlink()
-    yield "gone"
+    yield "missing"
     path.write_bytes(whole)
 
 
@@ -62,18 +61,18 @@ def is_one_sentence(ran: Ran) -> bool:
 
 
 def verified(tier: Path, files: list[Path], suffixes: set[str]) -> set[str]:
-    """Return the side files that `verify` reports as damaged if all of these are empty."""
+    """Empty these side files; return the suffixes that `verify` reports as corrupt."""
     for file in files:
         if file.suffix in suffixes:
             file.write_bytes(b"")
     ran = tierfold("verify", tier, "--json")
     assert ran.code == REFUSED
     (entry,) = ran.entries
-    return {suffix for suffix in suffixes if any(suffix in fault for fault in entry["corruptions"])}
+    return {suffix for suffix in suffixes if any(suffix in text for text in entry["corruptions"])}
 
 
 @pytest.mark.parametrize("state", ["committed", "vacuumed"])
-def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
+def test_a_damaged_file_of_a_live_segment_is_refused_unless_it_is_not_read(
     states: dict[str, Path], state: str, tmp_path: Path
 ) -> None:
     tier = shutil.copytree(states[state], tmp_path / "tier")
@@ -84,26 +83,25 @@ def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
     for file in files:
         for kind in damaged(file):
             before = files_below(tier)
-            ran = tierfold("plan", tier, *ALWAYS, "--json", "--now", str(NOW_MS))
+            ran = tierfold("plan", tier, *NOW, "--json")
             assert files_below(tier) == before
             codes[file.suffix, kind] = ran.code
             assert ran.code == 0 or is_one_sentence(ran)
-    # Side files are read only when they are needed, and a rewrite builds new indexes.
+    # `plan` reads side files only when it needs them, and a rewrite builds new indexes.
     unread = {".timeindex", ".snapshot", ".leader_epoch_checkpoint"}
     passed = {(suffix, kind) for (suffix, kind), code in codes.items() if code != REFUSED}
-    assert passed == {(suffix, kind) for suffix in unread for kind in ("empty", "short")}
+    assert passed == {(suffix, kind) for suffix in unread for kind in ("empty", "truncated")}
     assert verified(tier, files, unread) == unread
 
 
-def test_an_emptied_snapshot_is_refused_when_it_is_needed(
+def test_an_empty_snapshot_is_refused_when_it_is_needed(
     states: dict[str, Path], tmp_path: Path
 ) -> None:
     tier = shutil.copytree(states["vacuumed"], tmp_path / "tier")
     side_file = folder_of(tier, ORDERS) / f"{live_stem(tier)}.snapshot"
     side_file.write_bytes(b"")
     before = files_below(folder_of(tier, ORDERS))
-    forced = ("--first-dirty", "0", "--now", str(NOW_MS))
-    ran = tierfold("compact", tier, *ALWAYS, *forced, "--json")
+    ran = tierfold("compact", tier, *NOW, "--first-dirty", "0", "--json")
     assert ran.code == REFUSED
     assert is_one_sentence(ran)
     assert side_file.name in ran.entries[0]["reason"]
@@ -111,7 +109,7 @@ def test_an_emptied_snapshot_is_refused_when_it_is_needed(
     assert {name: left[name] for name in before} == before
 
 
-def test_a_damaged_file_of_a_replaced_segment_stops_a_restore_and_nothing_else(
+def test_a_damaged_file_of_a_replaced_segment_stops_only_a_restore(
     states: dict[str, Path], tmp_path: Path
 ) -> None:
     tier = shutil.copytree(states["committed"], tmp_path / "tier")
@@ -122,13 +120,13 @@ def test_a_damaged_file_of_a_replaced_segment_stops_a_restore_and_nothing_else(
     first = str(claimed["committed_at_ms"])
     for file in replaced:
         for kind in damaged(file):
-            assert tierfold("plan", tier, *ALWAYS, "--now", str(NOW_MS)).code == 0
+            assert tierfold("plan", tier, *NOW).code == 0
             ran = tierfold("restore", tier, "orders-0", "--to", first, "--json")
             assert ran.code == REFUSED, (file.name, kind)
             assert is_one_sentence(ran)
 
 
-def test_a_later_segment_is_taken_once_the_damage_is_repaired(
+def test_a_new_segment_is_compacted_once_the_damage_is_repaired(
     states: dict[str, Path], tmp_path: Path
 ) -> None:
     tier = shutil.copytree(states["vacuumed"], tmp_path / "tier")
@@ -136,8 +134,8 @@ def test_a_later_segment_is_taken_once_the_damage_is_repaired(
     whole = log.read_bytes()
     log.write_bytes(whole[:-1])
     put_updates(tier, ORDERS, 3)
-    refused = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
+    refused = tierfold("compact", tier, *NOW, "--json")
     assert refused.code == REFUSED
     log.write_bytes(whole)
-    repaired = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
+    repaired = tierfold("compact", tier, *NOW, "--json")
     assert repaired.outcomes["orders", 0] == "compacted"

@@ -1,4 +1,4 @@
-"""A partition of the model, for tests of the checks."""
+"""A partition of the model, for the tests of the checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.random_verbs.verbs_model import Partition
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Partition:
-    """Epoch 0 wrote offsets 0 to 9, one record a batch: key a at even ones, key b at odd ones.
+    """Epoch 0 wrote offsets 0 to 9, one record per batch: key a at even offsets, b at odd ones.
 
     Offset 8 is a tombstone.
     """

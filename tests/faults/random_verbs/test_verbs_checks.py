@@ -1,4 +1,4 @@
-"""The state machine's checker reports every invariant that a test violates by hand."""
+"""The state machine's checker reports each invariant that a test violates by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.random_verbs import verbs_broker as broker
-from tests.faults.random_verbs.verbs_checks import Broken, Checker, Deletion, rows_of
+from tests.faults.random_verbs.verbs_checks import Checker, Deletion, Violation, rows_of
 from tests.faults.random_verbs.verbs_expected import STALL_MS, Entry, stalled
 from tests.faults.random_verbs.verbs_model import Log, Partition, Upload
 
@@ -29,15 +29,15 @@ def uploaded(
     partition: Partition, start: int, end: int, *, log: Log | None = None, parts: int | None = None
 ) -> Upload:
     log = log or partition.log
-    cut = [batch for batch in log.batches if start <= batch.base_offset <= end]
-    upload = broker.segment(random.Random(f"{start} {end} {log.epoch}"), partition, log, cut)
+    batches = [batch for batch in log.batches if start <= batch.base_offset <= end]
+    upload = broker.segment(random.Random(f"{start} {end} {log.epoch}"), partition, log, batches)
     broker.put(partition, upload, NOW_MS, parts=parts)
     return upload
 
 
 def elected(partition: Partition, start: int) -> Log:
-    """Elect the next epoch, with other records from `start` on."""
-    log = partition.log.handed_on(partition.log.epoch + 1, start)
+    """Elect the leader of the next epoch, which writes other records from `start` on."""
+    log = partition.log.successor(partition.log.epoch + 1, start)
     partition.logs[log.epoch] = log
     for offset in range(start, start + 4):
         append(partition, offset, "of the new leader")
@@ -78,7 +78,7 @@ def entry_of(partition: Partition, segments: Sequence[Entry], **fields: Any) -> 
 def checked(
     partition: Partition, *segments: Entry, row: Entry | bool | None = True, **fields: Any
 ) -> None:
-    """Check a partition; `row`: None is no row, and by default a row of the same segments."""
+    """Check a partition; `row`: None for no row, True for a row with the same segments."""
     known = row_of(segments) if row is True else row or None
     Checker().check(partition, known, entry_of(partition, segments, **fields))
 
@@ -96,7 +96,7 @@ def test_a_key_that_is_gone_with_its_tombstone_is_sound(partition: Partition) ->
 
 
 def replace_log(partition: Partition, upload: Upload, batches: Sequence[Any]) -> Upload:
-    """Replace the batches in the upload's `.log`, as a compaction may."""
+    """Replace the batches in the upload's `.log`, as compaction does."""
     lean = broker.segment(random.Random(9), partition, partition.log, batches)
     (partition.folder / f"{upload.stem}.log").write_bytes(lean.parts["log"])
     upload.parts["log"] = lean.parts["log"]
@@ -106,16 +106,16 @@ def replace_log(partition: Partition, upload: Upload, batches: Sequence[Any]) ->
 @pytest.mark.parametrize(
     ("kept", "words"),
     [
-        ([1, 3, 5, 7], "key b'b' is (7, b'of 7'), its newest record is (9, b'of 9')"),
-        ([2, 9], "key b'a' is (2, b'of 2'), its newest record is (8, None)"),
-        ([8], "key b'b' is None, its newest record is (9, b'of 9')"),
+        ([1, 3, 5, 7], "key b'b' is (7, b'of 7'), but its newest record is (9, b'of 9')"),
+        ([2, 9], "key b'a' is (2, b'of 2'), but its newest record is (8, None)"),
+        ([8], "key b'b' is None, but its newest record is (9, b'of 9')"),
     ],
     ids=["an older value", "a deleted key", "a lost key"],
 )
-def test_what_readers_must_not_find(partition: Partition, kept: list[int], words: str) -> None:
+def test_a_wrong_newest_record(partition: Partition, kept: list[int], words: str) -> None:
     batches = [batch for batch in partition.log.batches if batch.base_offset in kept]
     written = replace_log(partition, uploaded(partition, 0, 9), batches)
-    with pytest.raises(Broken) as found:
+    with pytest.raises(Violation) as found:
         checked(partition, named(written))
     assert words in str(found.value)
 
@@ -125,7 +125,7 @@ def test_a_record_of_another_history(partition: Partition) -> None:
     new = elected(partition, 6)
     stale = uploaded(partition, 0, 9, log=old)
     row = row_of([named(stale)], *new.lineage)
-    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) is live in"):
+    with pytest.raises(Violation, match=r"\(6, b'a', b'of 6'\) is live in"):
         checked(partition, row=row, reason="refused")
 
 
@@ -134,23 +134,23 @@ def test_a_stale_view_beside_a_sound_row(partition: Partition) -> None:
     old, new = partition.log, elected(partition, 6)
     tail = uploaded(partition, 6, 9, log=old)
     uploaded(partition, 6, 9, log=new)
-    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) is live in"):
+    with pytest.raises(Violation, match=r"\(6, b'a', b'of 6'\) is live in"):
         checked(partition, named(first), named(tail), row=row_of([named(first)]))
 
 
 def test_a_lineage_that_no_leader_had(partition: Partition) -> None:
     first = uploaded(partition, 0, 9)
     row = row_of([named(first)], (0, 0), (1, 4))
-    partition.logs[1] = partition.log.handed_on(1, 5)
+    partition.logs[1] = partition.log.successor(1, 5)
     partition.logs[1].batches = partition.logs[0].batches
-    with pytest.raises(Broken, match="the row's lineage is"):
+    with pytest.raises(Violation, match="the row's lineage is"):
         checked(partition, row=row, reason="refused")
 
 
 def test_a_batch_that_straddles_the_effective_start(partition: Partition) -> None:
     partition.log.append([(b"a", b"x"), (b"a", b"y")], NOW_MS)
     segments = [named(uploaded(partition, 0, 10)), named(uploaded(partition, 10, 11), 11)]
-    with pytest.raises(Broken, match="straddles offset 11"):
+    with pytest.raises(Violation, match="straddles offset 11"):
         checked(partition, *segments)
 
 
@@ -160,7 +160,7 @@ def test_a_live_object_that_is_gone(partition: Partition, suffix: str) -> None:
     path = partition.folder / f"{upload.stem}.{suffix}"
     content = path.read_bytes()
     path.unlink()
-    with pytest.raises(Broken, match=rf"live object .*\.{suffix} is gone"):
+    with pytest.raises(Violation, match=rf"live object .*\.{suffix} is gone"):
         checked(partition, named(upload))
     partition.damaged[path] = content
     checked(partition, named(upload))
@@ -168,14 +168,14 @@ def test_a_live_object_that_is_gone(partition: Partition, suffix: str) -> None:
 
 def test_a_refusal_of_a_sound_partition(partition: Partition) -> None:
     first = named(uploaded(partition, 0, 9))
-    with pytest.raises(Broken, match="status refuses a sound partition: why not"):
+    with pytest.raises(Violation, match="status refuses a sound partition: why not"):
         checked(partition, first, reason="why not")
 
 
-def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
+def test_a_row_whose_log_was_truncated(partition: Partition) -> None:
     first = uploaded(partition, 0, 9)
     uploaded(partition, 6, 9, log=elected(partition, 6), parts=2)
-    with pytest.raises(Broken, match="though epoch 1 has other records at live offsets"):
+    with pytest.raises(Violation, match="although epoch 1 has other records at live offsets"):
         checked(partition, named(first))
     checked(partition, named(first), reason="it diverged")
 
@@ -183,8 +183,8 @@ def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
 @pytest.mark.parametrize(
     ("uploads", "words"),
     [
-        ([(0, 3, None), (4, 9, 2)], "though an upload is incomplete without a row"),
-        ([(0, 3, None), (6, 9, None)], "though offsets are missing without a row"),
+        ([(0, 3, None), (4, 9, 2)], "although an upload is incomplete without a row"),
+        ([(0, 3, None), (6, 9, None)], "although offsets are missing without a row"),
     ],
     ids=["incomplete", "gap"],
 )
@@ -192,7 +192,7 @@ def test_a_partition_that_must_be_refused_without_a_row(
     partition: Partition, uploads: list[tuple[int, int, int | None]], words: str
 ) -> None:
     first, *_ = [uploaded(partition, start, end, parts=n) for start, end, n in uploads]
-    with pytest.raises(Broken, match=words):
+    with pytest.raises(Violation, match=words):
         checked(partition, named(first), row=None)
     checked(partition, row=None, reason="refused")
 
@@ -204,27 +204,27 @@ def test_offsets_that_only_another_history_holds_are_refused_without_a_row(
     old, new = partition.log, elected(partition, 6)
     current = uploaded(partition, 3, 8, log=new)
     uploaded(partition, start, end, log=old)
-    with pytest.raises(Broken, match="though only another history holds"):
+    with pytest.raises(Violation, match="although only another history holds"):
         checked(partition, named(current), row=None)
 
 
-def test_an_upload_that_could_be_taken_and_is_not(partition: Partition) -> None:
+def test_an_upload_that_fits_but_is_not_live(partition: Partition) -> None:
     first = uploaded(partition, 0, 5)
     uploaded(partition, 3, 9)
-    with pytest.raises(Broken, match="the view ends at 5, uploads reach 9"):
+    with pytest.raises(Violation, match="the view ends at 5, but uploads reach 9"):
         checked(partition, named(first))
 
 
-def test_an_orphan_that_alone_holds_offsets(partition: Partition) -> None:
+def test_an_orphan_that_alone_has_records(partition: Partition) -> None:
     first, torn = uploaded(partition, 0, 5), uploaded(partition, 6, 9, parts=2)
-    with pytest.raises(Broken, match="is called an orphan, the live log ends at 5"):
+    with pytest.raises(Violation, match="is listed as an orphan, but the live log ends at 5"):
         checked(partition, named(first), orphans=[torn.segment_id])
     checked(partition, named(first), orphans=[uploaded(partition, 2, 4).segment_id])
 
 
 def test_an_upload_of_the_log_that_is_set_apart(partition: Partition) -> None:
     first, other = uploaded(partition, 0, 5), uploaded(partition, 2, 4)
-    with pytest.raises(Broken, match="is set apart, and is the log's"):
+    with pytest.raises(Violation, match="is set apart, but is part of the log"):
         checked(partition, named(first), out_of_lineage=[other.segment_id])
 
 
@@ -232,9 +232,9 @@ def test_an_upload_of_the_log_that_is_set_apart(partition: Partition) -> None:
     ("change", "left", "words"),
     [
         ({"epoch": 2}, [0, 1, 2], "the epoch fell from 3 to 2"),
-        ({"log_start_offset": 4}, [1, 2], "the log started at 0, now 4"),
-        ({}, [0, 1], "the live end fell to 5"),
-        ({}, [1, 2], "the first segment is not where the log starts"),
+        ({"log_start_offset": 4}, [1, 2], "the log start moved from 0 to 4"),
+        ({}, [0, 1], "the live end offset fell to 5"),
+        ({}, [1, 2], "the first segment does not start at the log start"),
         ({}, [0, 2], "offset 3 is followed by 6"),
     ],
 )
@@ -245,7 +245,7 @@ def test_a_row_that_goes_back(
     checker, row = Checker(), row_of(segments)
     checker.check(partition, row, entry_of(partition, segments))
     after = {**row, **change, "segments": [segments[i] for i in left]}
-    with pytest.raises(Broken, match=words):
+    with pytest.raises(Violation, match=words):
         checker.check(partition, after, entry_of(partition, [], reason="refused"))
 
 
@@ -253,27 +253,39 @@ def test_a_row_that_is_gone(partition: Partition) -> None:
     first = named(uploaded(partition, 0, 9))
     checker, entry = Checker(), entry_of(partition, [first])
     checker.check(partition, row_of([first]), entry)
-    with pytest.raises(Broken, match="its row is gone"):
+    with pytest.raises(Violation, match="its row is gone"):
         checker.check(partition, None, entry)
-    checker.forget(partition.topic_id)
+    checker.drop_topic(partition.topic_id)
     checker.check(partition, None, entry)
+
+
+def delete_log(
+    checker: Checker,
+    partition: Partition,
+    candidate: Upload,
+    row: Entry,
+    entry: Entry,
+    deletion: Deletion | None,
+) -> None:
+    """Check a step that deletes the `.log` of `candidate` and does not change the row."""
+    checker.row[partition.topic_id] = row
+    checker.accept_changes(partition)
+    (partition.folder / f"{candidate.stem}.log").unlink()
+    checker.check(partition, row, entry, deletion)
 
 
 def gone(
     partition: Partition, candidate: Upload, deletion: Deletion | None, **retired: Any
 ) -> None:
-    """Check a step after which the `.log` of `candidate` is gone; offsets 0 to 5 are live."""
-    checker, first = Checker(), uploaded(partition, 0, 5)
+    """Check a step that deletes the `.log` of `candidate`; offsets 0 to 5 are live."""
+    first = uploaded(partition, 0, 5)
     row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
     if retired:
         row["retired"] = [{"segment": named(candidate), **retired}]
-    checker.row[partition.topic_id] = row
-    checker.noticed(partition)
-    (partition.folder / f"{candidate.stem}.log").unlink()
-    checker.check(partition, row, entry, deletion)
+    delete_log(Checker(), partition, candidate, row, entry, deletion)
 
 
-def test_an_upload_may_go_after_its_grace_period(partition: Partition) -> None:
+def test_an_upload_may_be_deleted_after_its_grace_period(partition: Partition) -> None:
     gone(partition, uploaded(partition, 2, 4), GONE)
     gone(partition, uploaded(partition, 1, 4), GONE, **RETIRED)
     going = RETIRED | {"deletion_started_at_ms": NOW_MS}
@@ -283,44 +295,40 @@ def test_an_upload_may_go_after_its_grace_period(partition: Partition) -> None:
 @pytest.mark.parametrize(
     ("retired", "change", "words"),
     [
-        ({}, {"orphan_age_ms": 1}, "is gone, and is too young for an orphan"),
-        ({}, {"is_detached": False}, "is gone, and a broker may name it"),
+        ({}, {"orphan_age_ms": 1}, "is gone, but is too young for an orphan"),
+        ({}, {"is_detached": False}, "is gone, but a broker may name it"),
         (RETIRED, {"grace_ms": 1}, "is gone within its grace period"),
-        (RETIRED, {"is_detached": False}, "is gone, and a broker may name it"),
+        (RETIRED, {"is_detached": False}, "is gone, but a broker may name it"),
     ],
 )
-def test_an_orphan_or_a_retired_upload_that_goes_too_soon(
+def test_an_upload_that_is_deleted_too_soon(
     partition: Partition, retired: dict[str, Any], change: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(Broken, match=words):
+    with pytest.raises(Violation, match=words):
         gone(partition, uploaded(partition, 2, 4), replace(GONE, **change), **retired)
 
 
-def test_a_step_that_may_not_delete_but_does(partition: Partition) -> None:
-    with pytest.raises(Broken, match=r"[\w-]+ is gone"):
+def test_a_step_that_must_not_delete_but_does(partition: Partition) -> None:
+    with pytest.raises(Violation, match=r"[\w-]+ is gone"):
         gone(partition, uploaded(partition, 2, 4), None)
 
 
-def test_a_deleted_upload_that_alone_held_records(partition: Partition) -> None:
+def test_a_deleted_upload_that_alone_had_records(partition: Partition) -> None:
     for candidate in (uploaded(partition, 4, 7, parts=2), uploaded(partition, 2, 4, parts=1)):
-        with pytest.raises(Broken, match="with records that no live segment gives"):
+        with pytest.raises(Violation, match="but no live segment gives its records"):
             gone(partition, candidate, GONE)
 
 
-def test_a_deleted_upload_that_alone_held_records_of_a_cut_off_history(
-    partition: Partition,
-) -> None:
+def test_a_deleted_upload_that_alone_had_truncated_records(partition: Partition) -> None:
     old, new = partition.log, elected(partition, 4)
     first = uploaded(partition, 0, 7, log=new)
     candidate = uploaded(partition, 3, 6, log=old)
-    checker, row = Checker(), row_of([named(first)], *new.lineage)
-    checker.noticed(partition)
-    (partition.folder / f"{candidate.stem}.log").unlink()
-    with pytest.raises(Broken, match="with records that no live segment gives"):
-        checker.check(partition, row, entry_of(partition, [named(first)]), GONE)
+    row, entry = row_of([named(first)], *new.lineage), entry_of(partition, [named(first)])
+    with pytest.raises(Violation, match="but no live segment gives its records"):
+        delete_log(Checker(), partition, candidate, row, entry, GONE)
 
 
-def test_uploads_that_wait_for_a_day(partition: Partition) -> None:
+def test_uploads_that_have_waited_for_a_day(partition: Partition) -> None:
     first = uploaded(partition, 0, 3)
     row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
 

@@ -1,6 +1,6 @@
-"""Random verbs on one tier: a hundred steps violate no invariant, and checks find planted bugs.
+"""Random verbs on one tier: a hundred steps violate no invariant, and planted bugs are found.
 
-`make soak` plays thousands, with runs killed in processes of their own (`verbs_run`).
+`make soak` plays thousands of steps and kills runs in their own processes (`verbs_run`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 
 from tests.faults.random_verbs import verbs_broker as broker
-from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
+from tests.faults.random_verbs.verbs_checks import Forgetting, Violation
 from tests.faults.random_verbs.verbs_faults import Fault
 from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
 from tests.faults.random_verbs.verbs_model import Partition
-from tests.faults.random_verbs.verbs_people import forget_in_the_end, is_diverged
+from tests.faults.random_verbs.verbs_people import (
+    forget_until_done,
+    is_diverged,
+    vacuum_later,
+)
 from tests.faults.random_verbs.verbs_steps import play
-from tests.jobs.commands import ALWAYS
+from tests.jobs.commands import ALWAYS, Ran
 from tierfold.compaction.discovery import overlaps
 from tierfold.compaction.discovery import unknown_segments as discovery
 from tierfold.compaction.discovery.histories import History, InspectedSegment
@@ -35,7 +39,7 @@ def test_a_hundred_steps_violate_no_invariant_and_reach_every_event(tmp_path: Pa
     machine = Machine(tmp_path / "tier", SEED)
     play(machine, STEPS)
     assert len(machine.trace) == STEPS
-    assert {what for what, found in machine.checker.met.items() if found} >= {
+    assert {what for what, found in machine.checker.events.items() if found} >= {
         "an overlapping upload was taken",
         "a segment was compacted",
         "an upload was set apart",
@@ -45,11 +49,9 @@ def test_a_hundred_steps_violate_no_invariant_and_reach_every_event(tmp_path: Pa
     }
 
 
-def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> None:
-    def nothing(self: Machine, *words: object, fault: object = None) -> None: ...
-
+def test_a_seed_always_draws_the_same_steps(tmp_path: Path, monkeypatch: Any) -> None:
     drawn = []
-    monkeypatch.setattr(Machine, "verb", nothing)
+    monkeypatch.setattr(Machine, "verb", lambda *_, **__: None)
     for name in ("one", "other"):
         machine = Machine(tmp_path / name, SEED)
         play(machine, 40)
@@ -59,7 +61,7 @@ def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A tier with its brokers' whole logs, compacted once."""
+    """A tier to which brokers have uploaded their whole logs, compacted once."""
     found = Machine(tmp_path / "tier", SEED)
     found.trace.append("first")
     for partition in found.partitions:
@@ -70,8 +72,15 @@ def machine(tmp_path: Path) -> Machine:
     return found
 
 
+def completed(machine: Machine, verb: str, *words: str, fault: Fault | None = None) -> Ran:
+    """Run a verb that is not killed."""
+    ran = machine.verb(verb, machine.tier, *words, fault=fault)
+    assert ran is not None
+    return ran
+
+
 def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
-    """Add an upload, or its first `parts` objects, to the first partition."""
+    """Upload a segment, or only its first `parts` objects, to the first partition."""
     partition = machine.partitions[0]
     broker.append(machine.rng, partition, 2, machine.now_ms)
     upload = broker.next_segment(random.Random(0), partition)
@@ -80,49 +89,22 @@ def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
     return partition
 
 
-def vacuum(machine: Machine, *, hours: int) -> None:
-    machine.now_ms += hours * HOUR_MS
-    machine.verb("vacuum", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
-    day_ms = 24 * HOUR_MS
-    order = Deletion(
-        now_ms=machine.now_ms, grace_ms=day_ms, orphan_age_ms=day_ms, is_detached=True
-    )
-    machine.inspect(order)
-
-
-def test_an_incomplete_upload_that_alone_holds_offsets_and_is_vacuumed_is_found(
+def test_a_vacuum_of_an_incomplete_upload_that_alone_has_offsets_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     uploaded(machine, parts=2)
     machine.inspect()
 
-    def as_before(segment: InspectedSegment, row: object) -> bool:
+    def planted(segment: InspectedSegment, row: object) -> bool:
         return row is not None and not segment.listed.is_complete
 
-    monkeypatch.setattr(discovery, "is_orphan", as_before)
-    with pytest.raises(Broken, match="is gone, with records that no live segment gives"):
-        vacuum(machine, hours=30)
+    monkeypatch.setattr(discovery, "is_orphan", planted)
+    with pytest.raises(Violation, match="is gone, but no live segment gives its records"):
+        machine.inspect(vacuum_later(machine, hours=30))
 
 
-def test_a_cut_off_history_that_readers_still_get_is_found(
-    machine: Machine, monkeypatch: Any
-) -> None:
-    partition = machine.partitions[0]
-    broker.elect_uncleanly(machine.rng, partition)
-    uploaded(machine)
-    machine.inspect()
-    assert "forget" in machine.problem(partition)
-
-    def as_before(inspected: Any, row: Any) -> History:
-        return History(lineage=row.lineage, fitting=(), apart=tuple(inspected))
-
-    monkeypatch.setattr(discovery, "decided_history", as_before)
-    with pytest.raises(Broken, match="has other records at live offsets"):
-        machine.inspect()
-
-
-def cut_off(machine: Machine) -> Partition:
-    """Cut off the log of the first partition, whose live segments are compacted."""
+def truncated(machine: Machine) -> Partition:
+    """Truncate the log of the first partition, whose live segments are compacted."""
     partition = machine.partitions[0]
     broker.elect_uncleanly(machine.rng, partition)
     uploaded(machine)
@@ -131,57 +113,65 @@ def cut_off(machine: Machine) -> Partition:
     return partition
 
 
-def test_a_cut_off_partition_is_forgotten_in_the_end_and_continues(machine: Machine) -> None:
-    partition = cut_off(machine)
-    forget_in_the_end(machine, partition)
+def test_a_truncated_history_that_readers_still_get_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    truncated(machine)
+
+    def planted(inspected: Any, row: Any) -> History:
+        return History(lineage=row.lineage, fitting=(), apart=tuple(inspected))
+
+    monkeypatch.setattr(discovery, "decided_history", planted)
+    with pytest.raises(Violation, match="has other records at live offsets"):
+        machine.inspect()
+
+
+def test_a_truncated_partition_is_forgotten_and_continues(machine: Machine) -> None:
+    partition = truncated(machine)
+    forget_until_done(machine, partition)
     assert machine.counts["restore: restored"] == 1
     assert machine.counts["vacuum: vacuumed"]
     assert machine.counts["forget: forgotten"] == 1
     machine.verb("compact", machine.tier, *ALWAYS)
     machine.inspect()
-    assert len(machine.checker.met["a forgotten row went on"]) == 1
+    assert len(machine.checker.events["a forgotten partition continued"]) == 1
 
 
-def test_a_forget_that_takes_any_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
+def test_a_forget_that_accepts_any_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
     partition = machine.partitions[0]
     name = partition.folder.name
-    ran = machine.verb("history", machine.tier, name)
-    assert ran is not None
-    found = str(ran.entries[0]["history"][-1]["committed_at_ms"])
-    machine.verb("restore", machine.tier, name, "--to", found)
-    vacuum(machine, hours=25)
+    (entry,) = completed(machine, "history", name).entries
+    first = str(entry["history"][-1]["committed_at_ms"])
+    machine.verb("restore", machine.tier, name, "--to", first)
+    machine.inspect(vacuum_later(machine))
     sound = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="as planted", remedy="")
     monkeypatch.setattr(forget_job, "divergence", lambda _: sound)
-    with pytest.raises(Broken, match="is sound, and forget takes it"):
+    with pytest.raises(Violation, match="is sound, but forget accepts it"):
         machine.verb("forget", machine.tier, name)
-    with pytest.raises(Broken, match="no leader has cut its log off"):
+    with pytest.raises(Violation, match="no leader has truncated its log"):
         machine.inspect(Forgetting(topic_id=partition.topic_id))
 
 
-def test_a_forget_that_sees_no_election_is_found(machine: Machine, monkeypatch: Any) -> None:
-    partition = cut_off(machine)
+def test_a_forget_that_accepts_no_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = truncated(machine)
     monkeypatch.setattr(forget_job, "divergence", lambda _: None)
-    with pytest.raises(Broken, match="is diverged, and not forgotten"):
-        forget_in_the_end(machine, partition)
+    with pytest.raises(Violation, match="is diverged, but not forgotten"):
+        forget_until_done(machine, partition)
 
 
-def test_refusals_that_lead_in_circles_are_found(machine: Machine, monkeypatch: Any) -> None:
-    partition = cut_off(machine)
-    monkeypatch.setattr(Machine, "verb", _as_if_done(Machine.verb))
-    with pytest.raises(Broken, match="is refused again and again"):
-        forget_in_the_end(machine, partition)
+def test_refusals_that_never_end_are_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = truncated(machine)
+    verb = Machine.verb
+
+    def without_restore(machine: Machine, *words: Any, **named: Any) -> Any:
+        return None if words[0] == "restore" else verb(machine, *words, **named)
+
+    monkeypatch.setattr(Machine, "verb", without_restore)
+    with pytest.raises(Violation, match="is refused again and again"):
+        forget_until_done(machine, partition)
 
 
-def _as_if_done(verb: Any) -> Any:
-    """Skip `restore`."""
-
-    def played(self: Machine, *words: Any, **named: Any) -> Any:
-        return None if words[0] == "restore" else verb(self, *words, **named)
-
-    return played
-
-
-def test_an_overlapping_upload_that_is_never_taken_is_found(
+def test_an_overlapping_upload_that_is_ignored_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     partition = machine.partitions[0]
@@ -193,12 +183,12 @@ def test_an_overlapping_upload_that_is_never_taken_is_found(
         return overlaps.chain_of(reached, [c for c in candidates if c.start_offset > reached])
 
     monkeypatch.setattr(discovery, "chain_of", without_overlaps)
-    with pytest.raises(Broken, match="the view ends at"):
+    with pytest.raises(Violation, match="the view ends at"):
         machine.inspect()
 
 
 def stalled(machine: Machine) -> None:
-    """Let an upload wait for two days for a missing one."""
+    """Let an upload wait for two days, because the one below it is missing."""
     partition = machine.partitions[0]
     broker.append(machine.rng, partition, 8, machine.now_ms)
     assert broker.next_segment(machine.rng, partition) is not None
@@ -207,18 +197,16 @@ def stalled(machine: Machine) -> None:
     machine.inspect()
 
 
-def test_a_partition_that_stands_still_with_exit_0_is_found(
+def test_a_stalled_partition_with_exit_code_0_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     stalled(machine)
     # First compact what is due for other reasons, such as expired tombstones.
     machine.verb("compact", machine.tier, *ALWAYS)
     machine.inspect()
-    ran = machine.verb("plan", machine.tier, *ALWAYS)
-    assert ran is not None
-    assert ran.code == 3
+    assert completed(machine, "plan", *ALWAYS).code == 3
     monkeypatch.setattr(plan, "STALL_AGE_MS", 99 * HOUR_MS)
-    with pytest.raises(Broken, match="is left alone, though these waited for a day"):
+    with pytest.raises(Violation, match="is left unchanged, but these have waited for a day"):
         machine.verb("plan", machine.tier, *ALWAYS)
 
 
@@ -226,7 +214,7 @@ def test_a_refusal_without_a_reason_is_found(machine: Machine, monkeypatch: Any)
     monkeypatch.setattr(plan, "STALL_AGE_MS", -99 * HOUR_MS)
     uploaded(machine, parts=2)
     machine.inspect()
-    with pytest.raises(Broken, match="is refused"):
+    with pytest.raises(Violation, match="is refused"):
         machine.verb("plan", machine.tier, *ALWAYS)
 
 
@@ -235,11 +223,11 @@ def test_a_traceback_is_found(machine: Machine, monkeypatch: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(Settings, "rules_by_topic", broken)
-    with pytest.raises(Broken, match=r"(?s)exit 1.*ZeroDivisionError"):
+    with pytest.raises(Violation, match=r"(?s)exit 1.*ZeroDivisionError"):
         machine.verb("vacuum", machine.tier, *ALWAYS)
 
 
-def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
+def test_a_status_that_refuses_with_exit_code_0_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     uploaded(machine)
@@ -248,16 +236,16 @@ def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
     partition.damaged[path] = path.read_bytes()
     path.unlink()
     monkeypatch.setattr("tierfold.jobs.cli.exit_codes.EXIT_PARTITION_FAILED", 0)
-    with pytest.raises(Broken, match="status ended with 0"):
+    with pytest.raises(Violation, match="status ended with 0"):
         machine.inspect()
 
 
-def test_damage_by_a_person_is_no_violation(machine: Machine) -> None:
+def test_damage_by_others_is_no_violation(machine: Machine) -> None:
     partition = machine.partitions[0]
     log = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
     partition.damaged[log] = log.read_bytes()
     log.unlink()
-    machine.checker.noticed(partition)
+    machine.checker.accept_changes(partition)
     machine.inspect()
     assert machine.problem(partition)
 
@@ -266,14 +254,11 @@ def test_a_killed_verb_does_not_stop_the_machine(machine: Machine) -> None:
     fault = Fault(kind="killed", call="look", number=1)
     assert machine.verb("vacuum", machine.tier, *ALWAYS, fault=fault) is None
     assert machine.counts["vacuum killed"] == 1
-    ran = machine.verb("vacuum", machine.tier, *ALWAYS)
-    assert ran is not None
-    assert ran.code == 0
+    assert completed(machine, "vacuum", *ALWAYS).code == 0
 
 
 def test_an_error_of_the_operating_system_reaches_the_verb(machine: Machine) -> None:
     fault = Fault(kind="file error", call="scandir", number=4, error=5)
-    ran = machine.verb("plan", machine.tier, *ALWAYS, fault=fault)
-    assert ran is not None
+    ran = completed(machine, "plan", *ALWAYS, fault=fault)
     assert ran.code == 3
     assert "input/output error" in ran.stdout

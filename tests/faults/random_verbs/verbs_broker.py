@@ -1,6 +1,6 @@
 """Brokers of the state machine: they write logs, elect leaders, and upload segments.
 
-The RNG that is passed in decides everything, segment ids included.
+The caller's RNG decides everything, segment ids included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIER_FOLDER: Final = "kafka-tiered-storage"
 
 
 def kafka_uuid(rng: Random) -> str:
-    """Return 22 characters, as Kafka prints an id; it never begins like an option."""
+    """Return an id as Kafka prints it; it never starts with `-`, like an option."""
     return "A" + base64.urlsafe_b64encode(rng.randbytes(16)).decode()[1:22]
 
 
@@ -37,7 +37,7 @@ def new_partition(rng: Random, tier: Path, topic: str, number: int) -> Partition
     return found
 
 
-def removed(partition: Partition) -> None:
+def delete_topic(partition: Partition) -> None:
     """Delete the topic's objects, as brokers do."""
     shutil.rmtree(partition.folder)
 
@@ -62,52 +62,52 @@ def append(rng: Random, partition: Partition, batches: int, now_ms: int) -> None
 
 
 def elect_cleanly(rng: Random, partition: Partition) -> None:
-    """Elect a leader with the whole log; its uploads begin at or before the next offset."""
+    """Elect a leader that has the whole log; it may upload some segments again."""
     log = partition.log
-    partition.logs[log.epoch + 1] = log.handed_on(log.epoch + 1, log.next_offset)
-    _steps_back(rng, partition)
+    partition.logs[log.epoch + 1] = log.successor(log.epoch + 1, log.next_offset)
+    _rewind_uploads(rng, partition)
 
 
 def elect_uncleanly(rng: Random, partition: Partition) -> None:
-    """Elect a leader that lacks the last one to six batches of the log, never all.
+    """Elect a leader that lacks one to six batches of the log, never all.
 
-    Half of the time that includes batches that were uploaded.
+    Half of the time it lacks uploaded batches.
     """
     log = partition.log
     uploaded = sum(batch.base_offset < partition.next_upload for batch in log.batches)
     kept = rng.choice((len(log.batches), max(uploaded, 2))) - rng.randint(1, 6)
-    cut_off = log.batches[max(kept, 1)].base_offset
-    partition.logs[log.epoch + 1] = log.handed_on(log.epoch + 1, cut_off)
-    partition.next_upload = min(partition.next_upload, cut_off)
-    _steps_back(rng, partition)
+    end = log.batches[max(kept, 1)].base_offset
+    partition.logs[log.epoch + 1] = log.successor(log.epoch + 1, end)
+    partition.next_upload = min(partition.next_upload, end)
+    _rewind_uploads(rng, partition)
 
 
-def _steps_back(rng: Random, partition: Partition) -> None:
-    """Let the new leader upload some segments again; those of the old one may still arrive."""
+def _rewind_uploads(rng: Random, partition: Partition) -> None:
+    """Let the new leader upload some records again."""
     below = [b.base_offset for b in partition.log.batches if b.base_offset <= partition.next_upload]
     partition.next_upload = rng.choice([*below[-6:], partition.next_upload])
 
 
 def next_segment(rng: Random, partition: Partition) -> Upload | None:
-    """Return the leader's next upload; None: nothing is left."""
+    """Return the leader's next upload; None: everything is uploaded."""
     rest = [b for b in partition.log.batches if b.base_offset >= partition.next_upload]
-    cut = rest[: rng.randint(1, 4)]
-    if not cut:
+    batches = rest[: rng.randint(1, 4)]
+    if not batches:
         return None
-    partition.next_upload = cut[-1].last_offset + 1
-    return segment(rng, partition, partition.log, cut)
+    partition.next_upload = batches[-1].last_offset + 1
+    return segment(rng, partition, partition.log, batches)
 
 
 def late_segment(rng: Random, partition: Partition) -> Upload:
-    """Return a segment with new borders from a leader's log; deposed leaders included."""
+    """Return a segment with new borders from the log of a current or deposed leader."""
     log = partition.logs[rng.choice(sorted(partition.logs)[-3:])]
     first = max(0, len(log.batches) - rng.randint(1, 10))
-    cut = log.batches[first : first + rng.randint(1, 5)]
-    return segment(rng, partition, log, cut)
+    batches = log.batches[first : first + rng.randint(1, 5)]
+    return segment(rng, partition, log, batches)
 
 
 def segment(rng: Random, partition: Partition, log: Log, batches: Sequence[Batch]) -> Upload:
-    """Return a segment of these batches, as a broker with this log uploads it; writes nothing."""
+    """Return a segment of these batches as a broker with this log would upload it."""
     start, end = batches[0].base_offset, batches[-1].last_offset
     upload = BrokerUpload(
         start_offset=start,
@@ -133,16 +133,16 @@ def _draft(batch: Batch) -> BatchDraft:
 
 
 def put(partition: Partition, upload: Upload, now_ms: int, *, parts: int | None = None) -> None:
-    """Write an upload, or its first `parts` objects; a `.log` alone is torn."""
+    """Write an upload, or only its first `parts` objects; a `.log` without others is torn."""
     names = list(upload.parts)[:parts]
     for name in names:
         content = upload.parts[name]
         is_torn = parts is not None and name == "log" and parts == 1
         path = partition.folder / f"{upload.stem}.{name}"
         path.write_bytes(content[: len(content) * 2 // 3 - 5] if is_torn else content)
-        written(path, now_ms)
+        set_modified(path, now_ms)
 
 
-def written(path: Path, now_ms: int) -> None:
+def set_modified(path: Path, now_ms: int) -> None:
     """Set the object's modification time."""
     os.utime(path, (now_ms / 1000, now_ms / 1000))

@@ -1,9 +1,9 @@
-"""Invariants that hold after every step, by the model and by plain reads of the tier's files.
+"""Invariants that must hold after every step, checked with the model and the tier's files.
 
-    the row     a leader had its history; readers of its segments get the newest record of each key,
-                no deleted key, and no record of another history; its objects exist
+    the row     its history is that of a leader; its objects exist; readers of its segments get each
+                key's newest record, no deleted key, and no record of another history
     the view    `status` refuses what it must, and nothing else; uploads that fit are live
-    the tier    an upload is gone only if the row's segments have all its records, and only after
+    the tier    an upload is deleted only if the row's segments have all its records, and only after
                 its grace period
 """
 
@@ -24,28 +24,29 @@ from tests.faults.random_verbs.verbs_expected import (
     effective_row,
     end_of,
     epoch_of,
-    forget_faults,
+    forget_violations,
     gives,
     is_emptied,
     is_set_apart,
     log_in_view,
     log_path,
-    needed_faults,
+    needed_violations,
     reached_by,
     refusals,
+    retired_entry,
     retired_of,
     unknown_to,
 )
 from tests.faults.random_verbs.verbs_model import REQUIRED, Held, Log, Partition, newest
 
 
-class Broken(AssertionError):
+class Violation(AssertionError):
     """An invariant does not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What a step may delete; any other step may delete nothing."""
+    """What a step may delete; other steps may delete nothing."""
 
     now_ms: int
     grace_ms: int
@@ -56,7 +57,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """A step may empty the row of this topic; any other step may not."""
+    """The topic whose row a step may empty; other steps may empty none."""
 
     topic_id: str
 
@@ -65,7 +66,7 @@ Allowed: TypeAlias = Deletion | Forgetting | None
 
 
 def rows_of(tier: Path) -> dict[str, Entry]:
-    """Read the catalog's rows by topic id, without the product; empty without a catalog."""
+    """Read the catalog's rows by topic id without the product; none if there is no catalog."""
     folder = tier / "_tierfold" / "partitions"
     if not (folder / "_delta_log").exists():
         return {}
@@ -81,58 +82,55 @@ class Checker:
     """The row after the last step, by topic id."""
     held: dict[str, dict[str, Held]] = field(default_factory=dict)
     """The uploads after the last step, by topic id and segment id."""
-    met: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The events that the steps led to, each with the ids of its segments or topics."""
+    events: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """What has happened so far, each with the ids of its segments or topics."""
     _read: dict[tuple[Path, int, int], list[PlainBatch]] = field(default_factory=dict)
 
-    def noticed(self, partition: Partition) -> None:
-        """Accept that someone other than tierfold changed its objects."""
+    def accept_changes(self, partition: Partition) -> None:
+        """Accept that others than tierfold changed its objects."""
         self.held[partition.topic_id] = partition.held()
 
-    def forget(self, topic_id: str) -> None:
+    def drop_topic(self, topic_id: str) -> None:
         """Drop a deleted topic."""
         self.row.pop(topic_id, None)
         self.held.pop(topic_id, None)
 
     def check(
-        self,
-        partition: Partition,
-        row: Entry | None,
-        entry: Entry,
-        allowed: Allowed = None,
+        self, partition: Partition, row: Entry | None, entry: Entry, allowed: Allowed = None
     ) -> None:
-        """Compare with the state before the step and remember the new one; raises Broken."""
+        """Compare with the state before the step, then store the new one; raises Violation."""
         held = partition.held()
         topic_id = partition.topic_id
         before, held_before = self.row.get(topic_id), self.held.get(topic_id, {})
         deletion = allowed if isinstance(allowed, Deletion) else None
-        if row is not None and is_emptied(before, row):
-            faults = [*forget_faults(partition, before, row, held_before)]
+        is_forgotten = row is not None and is_emptied(before, row)
+        if is_forgotten:
+            violations = [*forget_violations(partition, before, row, held_before)]
             if allowed != Forgetting(topic_id=topic_id):
-                faults.append("a step that must not forget it has emptied its row")
+                violations.append("a step that must not forget it has emptied its row")
         else:
-            faults = [*_row_faults(partition, effective_row(before), row)]
-        faults += [
-            *_fence_faults(before, row),
-            *self._content_faults(partition, row),
-            *self._view_faults(partition, row, entry, held),
+            violations = [*_row_violations(partition, effective_row(before), row)]
+        violations += [
+            *_fence_violations(before, row),
+            *self._content_violations(partition, row),
+            *self._view_violations(partition, row, entry, held),
             *(
-                fault
+                violation
                 for upload in held_before.values()
                 if _is_gone(upload, held)
-                for fault in (
-                    *_gone_faults(_Gone(partition, before, held_before, upload), row, deletion),
-                    *needed_faults(partition, before, held_before, upload),
+                for violation in (
+                    *_gone_violations(_Gone(partition, before, held_before, upload), row, deletion),
+                    *needed_violations(partition, before, held_before, upload),
                 )
             ),
         ]
-        if faults:
-            raise Broken(f"{partition}: {'; '.join(faults)}")
+        if violations:
+            raise Violation(f"{partition}: {'; '.join(violations)}")
         self._note(partition, row, entry, held_before.keys() - held.keys())
-        if row is not None and is_emptied(before, row):
-            self.met["a row was forgotten"].add(f"{topic_id} {row['epoch']}")
+        if is_forgotten:
+            self.events["a row was forgotten"].add(f"{topic_id} {row['epoch']}")
         if before is not None and effective_row(before) is None and effective_row(row) is not None:
-            self.met["a forgotten row went on"].add(f"{topic_id} {before['epoch']}")
+            self.events["a forgotten partition continued"].add(f"{topic_id} {before['epoch']}")
         if row is not None:
             self.row[topic_id] = row
         self.held[topic_id] = held
@@ -141,7 +139,7 @@ class Checker:
         self, partition: Partition, row: Entry | None, entry: Entry, gone: Iterable[str]
     ) -> None:
         named = [*row["segments"], *retired_of(row)] if row is not None else []
-        met = {
+        events = {
             "an overlapping upload was taken": [
                 segment["segment_id"] for segment in named if segment["skipped_offsets"]
             ],
@@ -154,10 +152,10 @@ class Checker:
             "a partition was refused": [partition.topic_id] if entry["reason"] else [],
             "a partition diverged": [partition.topic_id] if "forget" in entry["reason"] else [],
         }
-        for what, ids in met.items():
-            self.met[what].update(ids)
+        for what, ids in events.items():
+            self.events[what].update(ids)
 
-    def _content_faults(self, partition: Partition, row: Entry | None) -> Iterator[str]:
+    def _content_violations(self, partition: Partition, row: Entry | None) -> Iterator[str]:
         if row is None or not row["segments"]:
             return
         log = partition.logs[epoch_of(row)]
@@ -166,40 +164,41 @@ class Checker:
             (leader_epoch["epoch"], leader_epoch["start_offset"]) for leader_epoch in row["lineage"]
         )
         if lineage != log.lineage_to(end):
-            yield f"the row's lineage is {lineage}, the leader's {log.lineage_to(end)}"
+            yield f"the row's lineage is {lineage}, the leader's is {log.lineage_to(end)}"
         named = [(segment, log_path(partition, segment)) for segment in row["segments"]]
-        yield from self._records_faults(partition, named, log)
+        yield from self._records_violations(partition, named, log)
 
-    def _records_faults(
+    def _records_violations(
         self, partition: Partition, named: Sequence[tuple[Entry, Path]], log: Log
     ) -> Iterator[str]:
-        """Yield how the records of these segments differ from the log's."""
+        """Yield how the records of these segments differ from those of the log."""
         start, end = named[0][0]["start_offset"], named[-1][0]["end_offset"]
         truth = {record[0]: record for record in log.records(start, end)}
         found = []
         for segment, path in named:
             for record in self._records(partition, segment, path):
-                if truth.get(record[0]) != record:
-                    yield f"{record} is live in {path.name}, {truth.get(record[0])} was written"
+                written = truth.get(record[0])
+                if written != record:
+                    yield f"{record} is live in {path.name}, but {written} was written"
                 found.append(record)
         live = newest((offset, key or b"", value) for offset, key, value in found)
         expected = newest(truth.values())
         for key, record in expected.items():
             if record[1] is None and key not in live:
-                continue  # Its tombstone was removed as well.
+                continue  # Its tombstone was removed too.
             if live.get(key) != record:
-                yield f"key {key!r} is {live.get(key)}, its newest record is {record}"
+                yield f"key {key!r} is {live.get(key)}, but its newest record is {record}"
 
     def _records(
         self, partition: Partition, segment: Entry, path: Path
     ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-        """Yield records from the effective start on; raises Broken if a batch straddles it."""
+        """Yield records from the effective start on; raises Violation if a batch straddles it."""
         start = segment["start_offset"]
         missed = partition.damaged | partition.moved_away
         if path in missed:
             batches, _ = whole_batches(missed[path])
         elif not path.exists():
-            raise Broken(f"{partition}: live object {path.name} is gone")
+            raise Violation(f"{partition}: live object {path.name} is gone")
         else:
             seen = path.stat()
             place = (path, seen.st_ino, seen.st_size)
@@ -208,11 +207,11 @@ class Checker:
             batches = self._read[place]
         for batch in batches:
             if batch.base_offset < start <= batch.last_offset:
-                raise Broken(f"{partition}: a batch of {path.name} straddles offset {start}")
+                raise Violation(f"{partition}: a batch of {path.name} straddles offset {start}")
             if batch.base_offset >= start:
                 yield from ((record.offset, record.key, record.value) for record in batch.records)
 
-    def _view_faults(
+    def _view_violations(
         self, partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held]
     ) -> Iterator[str]:
         if partition.damaged:
@@ -225,21 +224,21 @@ class Checker:
             return
         must = [refusal for refusal in why if refusal.is_hard]
         if must:
-            yield f"status accepts it, though {must[0].what}"
+            yield f"status accepts it, although {must[0].what}"
             return
         log = log_in_view(partition, row, unknown)
         segments = entry["segments"]
         if segments:
-            yield from self._records_faults(
+            yield from self._records_violations(
                 partition, [(segment, Path(segment["log"])) for segment in segments], log
             )
         reached = reached_by(partition, row, unknown, log)
         if end_of(segments) != reached:
-            yield f"the view ends at {end_of(segments)}, uploads reach {reached}"
-        yield from _listed_faults(partition, row, entry, held, log)
+            yield f"the view ends at {end_of(segments)}, but uploads reach {reached}"
+        yield from _listed_violations(partition, row, entry, held, log)
 
 
-def _fence_faults(before: Entry | None, row: Entry | None) -> Iterator[str]:
+def _fence_violations(before: Entry | None, row: Entry | None) -> Iterator[str]:
     """Yield violations that apply to forgotten rows as well."""
     if before is not None and row is None:
         yield "its row is gone"
@@ -247,19 +246,20 @@ def _fence_faults(before: Entry | None, row: Entry | None) -> Iterator[str]:
         yield f"the epoch fell from {before['epoch']} to {row['epoch']}"
 
 
-def _row_faults(
+def _row_violations(
     partition: Partition, before: Entry | None, row: Entry | None
 ) -> Iterator[str]:
     if row is None:
         return
     if before is not None:
         if row["log_start_offset"] != before["log_start_offset"]:
-            yield f"the log started at {before['log_start_offset']}, now {row['log_start_offset']}"
+            moved = f"{before['log_start_offset']} to {row['log_start_offset']}"
+            yield f"the log start moved from {moved}"
         if end_of(row["segments"]) < end_of(before["segments"]):
-            yield f"the live end fell to {end_of(row['segments'])}"
+            yield f"the live end offset fell to {end_of(row['segments'])}"
     segments = row["segments"]
     if segments and segments[0]["start_offset"] != row["log_start_offset"]:
-        yield "the first segment is not where the log starts"
+        yield "the first segment does not start at the log start"
     for left, right in pairwise(segments):
         if right["start_offset"] != left["end_offset"] + 1:
             yield f"offset {left['end_offset']} is followed by {right['start_offset']}"
@@ -270,17 +270,17 @@ def _row_faults(
                 yield f"live object {path.name} is gone"
 
 
-def _listed_faults(
+def _listed_violations(
     partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held], log: Log
 ) -> Iterator[str]:
-    """Yield orphans that alone hold records, and set-apart uploads that belong to the log."""
+    """Yield orphans that alone have records, and uploads of the log that are set apart."""
     end = end_of((row or {}).get("segments", ()))
     for name in set(entry["orphans"]) & held.keys():
         if held[name].has_log and not gives(partition, row, held[name]):
-            yield f"{held[name].upload.stem} is called an orphan, the live log ends at {end}"
+            yield f"{held[name].upload.stem} is listed as an orphan, but the live log ends at {end}"
     for name in set(entry["out_of_lineage"]) & held.keys():
         if log.holds(held[name].batches):
-            yield f"{held[name].upload.stem} is set apart, and is the log's"
+            yield f"{held[name].upload.stem} is set apart, but is part of the log"
 
 
 def _is_gone(held: Held, now: Mapping[str, Held]) -> bool:
@@ -289,7 +289,7 @@ def _is_gone(held: Held, now: Mapping[str, Held]) -> bool:
 
 
 class _Gone(NamedTuple):
-    """An upload whose `.log` is gone, with the partition's state before that."""
+    """An upload whose `.log` is gone, and the partition's state before that."""
 
     partition: Partition
     row: Entry | None
@@ -297,24 +297,20 @@ class _Gone(NamedTuple):
     lost: Held
 
 
-def _gone_faults(gone: _Gone, row: Entry | None, deletion: Deletion | None) -> Iterator[str]:
-    """Yield why an upload's `.log` must not be gone, by the current row."""
+def _gone_violations(gone: _Gone, row: Entry | None, deletion: Deletion | None) -> Iterator[str]:
+    """Yield why an upload's `.log` must not be gone; `row` is the current one."""
     upload, stem = gone.lost, gone.lost.upload.stem
-    by_id = {segment["segment_id"]: segment for segment in retired_of(gone.row)}
-    retired = by_id.get(upload.upload.segment_id)
+    retired = retired_entry(gone.row, upload)
     if deletion is None:
         yield f"{stem} is gone"
     elif not gives(gone.partition, row, upload) and not (
         deletion.takes_set_apart and is_set_apart(*gone)
     ):
-        yield f"{stem} is gone, with records that no live segment gives"
-    elif retired is None:
-        if deletion.now_ms - upload.modified_ms < deletion.orphan_age_ms:
-            yield f"{stem} is gone, and is too young for an orphan"
-        if not deletion.is_detached:
-            yield f"{stem} is gone, and a broker may name it"
-    elif retired["deletion_started_at_ms"] is None:
-        if deletion.now_ms - retired["retired_at_ms"] < deletion.grace_ms:
+        yield f"{stem} is gone, but no live segment gives its records"
+    elif retired is None or retired["deletion_started_at_ms"] is None:
+        if retired is None and deletion.now_ms - upload.modified_ms < deletion.orphan_age_ms:
+            yield f"{stem} is gone, but is too young for an orphan"
+        if retired and deletion.now_ms - retired["retired_at_ms"] < deletion.grace_ms:
             yield f"{stem} is gone within its grace period"
         if not deletion.is_detached:
-            yield f"{stem} is gone, and a broker may name it"
+            yield f"{stem} is gone, but a broker may name it"

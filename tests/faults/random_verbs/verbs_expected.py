@@ -1,12 +1,12 @@
 """What the model expects of a partition.
 
-    effective_row    the row, or None after `tierfold forget`
-    refusals         all reasons to refuse the partition
-    reached_by       the last offset that complete uploads reach
-    stalled          uploads that have waited too long
-    forget_faults    violations by an emptied row: its log was not truncated, its uploads are needed
-    needed_faults    violations by a deleted upload that a restore or the current leader needs
-    is_set_apart     whether an upload is outside the current histories, and none of it is missed
+    effective_row       the row, or None after `tierfold forget`
+    refusals            all reasons to refuse the partition
+    reached_by          the last offset that complete uploads reach
+    stalled             uploads that have waited for a day
+    forget_violations   what is wrong with an emptied row: its log was not truncated, for example
+    needed_violations   why a deleted upload was needed: by a restore, or by the current leader
+    is_set_apart        whether an upload is outside the current histories, which lack none of it
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STALL_MS: Final = 24 * 3_600_000
 
 
 def effective_row(row: Entry | None) -> Entry | None:
-    """Return the row; None: there is none, or `tierfold forget` emptied it."""
+    """Return the row; None: there is none, or `tierfold forget` has emptied it."""
     return row if row is not None and (row["segments"] or row["lineage"]) else None
 
 
@@ -37,7 +37,7 @@ def unknown_to(row: Entry | None, held: Mapping[str, Held]) -> list[Held]:
 
 
 def epoch_of(row: Entry | None) -> int:
-    """Return the newest leader epoch of the row; −1: none."""
+    """Return the row's newest leader epoch; −1: it has none."""
     return max((entry["epoch"] for entry in (row or {}).get("lineage", ())), default=-1)
 
 
@@ -47,15 +47,21 @@ def end_of(segments: Sequence[Entry]) -> int:
 
 
 def retired_of(row: Entry | None) -> list[Entry]:
-    """Return the retired segments with the times of their retirement."""
+    """Return the retired segments, each with its times of retirement and deletion."""
     return [
         {**entry["segment"], **{k: v for k, v in entry.items() if k != "segment"}}
         for entry in (row or {}).get("retired", ())
     ]
 
 
+def retired_entry(row: Entry | None, upload: Held) -> Entry | None:
+    """Return the retired segment that this upload is; None: the row has not retired it."""
+    ids = {segment["segment_id"]: segment for segment in retired_of(row)}
+    return ids.get(upload.upload.segment_id)
+
+
 def gives(partition: Partition, row: Entry | None, held: Held) -> bool:
-    """Whether the row's segments give every record of an upload, or a newer one of its key."""
+    """Whether the row's segments give each record of an upload, or a newer one of its key."""
     if row is None or not row["segments"] or held.is_torn:
         return False
     is_within = held.end_offset <= end_of(row["segments"])
@@ -68,20 +74,20 @@ class Reason:
 
     what: str
     is_hard: bool = True
-    """It must be refused: otherwise other records than the log's would be served or taken."""
-    is_cut_off: bool = False
-    """An unclean election is the reason, and `tierfold forget` accepts the loss."""
+    """It must be refused; otherwise tierfold would serve records that are not in the log."""
+    is_truncated: bool = False
+    """An unclean election truncated the log; `tierfold forget` accepts the loss."""
 
 
 def refusals(
     partition: Partition, row: Entry | None, unknown: Sequence[Held]
 ) -> Iterator[Reason]:
-    """Yield all reasons to refuse a partition without damaged objects."""
+    """Yield all reasons to refuse a partition that has no damaged objects."""
     log = log_in_view(partition, row, unknown)
     if effective_row(row) is not None:
         if shared_end(partition, row, log) < end_of(row["segments"]):
             what = f"epoch {log.epoch} has other records at live offsets"
-            yield Reason(what=what, is_cut_off=True)
+            yield Reason(what=what, is_truncated=True)
         elif any(path in partition.moved_away for path in live_logs(partition, row)):
             yield Reason(what="a live segment was moved away")
         return
@@ -98,13 +104,13 @@ def refusals(
         is_new = segment.upload.segment_id not in given_up
         if is_new and is_alone and not log.holds(segment.batches):
             what = "only another history holds some offsets, without a row"
-            yield Reason(what=what, is_cut_off=True)
+            yield Reason(what=what, is_truncated=True)
 
 
 def stalled(
     partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held], now_ms: int
 ) -> list[str]:
-    """Return uploads that have waited for a day for missing offsets below them."""
+    """Return the uploads that have waited for a day for missing offsets below them."""
     unknown = [segment for segment in unknown_to(row, held) if segment.has_log]
     log = log_in_view(partition, row, unknown)
     end = end_of(entry["segments"])
@@ -118,9 +124,9 @@ def stalled(
 
 
 def log_in_view(partition: Partition, row: Entry | None, unknown: Sequence[Held]) -> Log:
-    """Return the log of the highest epoch in a checkpoint, the row or a batch.
+    """Return the log of the highest epoch that the row, a checkpoint or a batch shows.
 
-    A batch shows only that its epoch begins there or below, so the log below it still counts.
+    A batch shows only that its epoch begins at or below it, so the older log below it still counts.
     """
     epochs = [segment.checkpoint_epoch for segment in unknown]
     log = partition.logs[max(epoch_of(row), *epochs, 0)]
@@ -131,7 +137,7 @@ def log_in_view(partition: Partition, row: Entry | None, unknown: Sequence[Held]
             own = partition.logs[batch.epoch].batches
             start = batch.base_offset
             below = [older for older in log.batches if older.last_offset < start]
-            log = log.handed_on(batch.epoch, start)
+            log = log.successor(batch.epoch, start)
             log.batches = below + [newer for newer in own if newer.base_offset >= start]
     return log
 
@@ -139,7 +145,7 @@ def log_in_view(partition: Partition, row: Entry | None, unknown: Sequence[Held]
 def reached_by(
     partition: Partition, row: Entry | None, unknown: Sequence[Held], log: Log
 ) -> int:
-    """Return the last offset that complete uploads reach without a gap, from the live end on."""
+    """Return the last offset that complete uploads beyond the live end reach without a gap."""
     own = [segment for segment in unknown if segment.is_complete and log.holds(segment.batches)]
     if effective_row(row) is None:
         reached = min((segment.upload.start_offset for segment in own), default=0) - 1
@@ -152,7 +158,7 @@ def reached_by(
 
 
 def shared_end(partition: Partition, row: Entry, log: Log) -> int:
-    """Return the end of the last live segment up to which the live log equals this one."""
+    """Return the end offset of the last live segment up to which the row's log equals this one."""
     live_log = partition.logs[epoch_of(row)]
     ends = [segment["end_offset"] for segment in row["segments"]]
     shared = [end for end in ends if log.agrees_with(live_log, end + 1)]
@@ -165,67 +171,66 @@ def live_logs(partition: Partition, row: Entry) -> list[Path]:
 
 
 def log_path(partition: Partition, segment: Entry) -> Path:
-    """Return the path of the log of a segment in the row."""
+    """Return the path of the `.log` of a segment in the row."""
     own_start = segment["start_offset"] - (segment["skipped_offsets"] or 0)
     return partition.folder / f"{own_start:020d}-{segment['segment_id']}.log"
 
 
 def is_emptied(before: Entry | None, row: Entry) -> bool:
-    """Whether a row was emptied, or other losses are accepted than before."""
+    """Whether a step emptied the row or accepted another loss."""
     given_up = [] if before is None else before["forgotten"]
     if effective_row(row) is not None:
         return False
     return effective_row(before) is not None or row["forgotten"] != given_up
 
 
-def forget_faults(
+def forget_violations(
     partition: Partition, before: Entry | None, row: Entry, held: Mapping[str, Held]
 ) -> Iterator[str]:
-    """Yield what is wrong with an emptied row; `held` is the tier before that."""
-    if not is_cut_off(partition, before, held):
-        yield "its row is forgotten, and no leader has cut its log off"
+    """Yield what is wrong with an emptied row; `held` is what the tier held before."""
+    if not is_truncated(partition, before, held):
+        yield "its row is forgotten, but no leader has truncated its log"
     for path in sorted(partition.folder.glob("0*")):
         is_ours = path.name[21:43] not in partition.uploads
         if is_ours and path.suffix[1:] in REQUIRED:
-            yield f"its row is forgotten, and {path.name} is there, which tierfold wrote"
+            yield f"its row is forgotten, but {path.name}, which tierfold wrote, is still there"
     log = log_in_view(partition, None, list(held.values()))
     for name in row["forgotten"]:
         if name in held and log.holds(held[name].batches):
-            yield f"{held[name].upload.stem} is given up, and is the current leader's"
+            yield f"{held[name].upload.stem} is given up, but is part of the current leader's log"
     if row["cleaner_offsets"] or row["retired"]:
         yield "its row is forgotten, but still has cleaner offsets or retired segments"
 
 
-def is_cut_off(partition: Partition, row: Entry | None, held: Mapping[str, Held]) -> bool:
-    """Whether the tier shows a leader whose log lacks batches of the row or of another log."""
-    return any(refusal.is_cut_off for refusal in refusals(partition, row, unknown_to(row, held)))
+def is_truncated(partition: Partition, row: Entry | None, held: Mapping[str, Held]) -> bool:
+    """Whether the tier shows a leader whose log lacks batches of the row or of another history."""
+    return any(refusal.is_truncated for refusal in refusals(partition, row, unknown_to(row, held)))
 
 
-def needed_faults(
+def needed_violations(
     partition: Partition, row: Entry | None, held: Mapping[str, Held], upload: Held
 ) -> Iterator[str]:
-    """Yield why a deleted upload was still needed, by the row before the deletion."""
-    if row is None or not is_cut_off(partition, row, held):
+    """Yield why a deleted upload was needed; `row` is the one before the deletion."""
+    if row is None or not is_truncated(partition, row, held):
         return
-    by_id = {segment["segment_id"]: segment for segment in retired_of(row)}
-    retired = by_id.get(upload.upload.segment_id)
+    retired = retired_entry(row, upload)
     if retired is None:
         log = log_in_view(partition, row, unknown_to(row, held))
         if log.holds(upload.batches) and upload.end_offset > shared_end(partition, row, log):
-            yield f"{upload.upload.stem} is gone, and is the current leader's"
+            yield f"{upload.upload.stem} is gone, but is part of the current leader's log"
     elif retired["deletion_started_at_ms"] is None and any(
         segment["written_by_run"] for segment in row["segments"]
     ):
-        yield f"{upload.upload.stem} is gone, and a restore needs it"
+        yield f"{upload.upload.stem} is gone, but a restore needs it"
 
 
 def is_set_apart(
     partition: Partition, row: Entry | None, held: Mapping[str, Held], upload: Held
 ) -> bool:
-    """Whether an upload is of no current history, and batches it shares with one are elsewhere."""
+    """Whether an upload is of no current history, and others have the batches that it shares."""
     unknown = unknown_to(row, held)
     log = log_in_view(partition, row, unknown)
-    is_refused = row is not None and is_cut_off(partition, row, held)
+    is_refused = row is not None and is_truncated(partition, row, held)
     has_own_log = is_refused and effective_row(row) is not None
     live_log = partition.logs[epoch_of(row)] if has_own_log else log
     shared = [batch.last_offset for batch in upload.batches if log.holds((batch,))]

@@ -1,7 +1,7 @@
-"""Faults while a verb runs: its process is killed, a call fails, a file cannot be read.
+"""Faults while a verb runs: its process is killed, a call fails, or a file cannot be read.
 
-A script intercepts calls to the store and the catalog; errors of the operating system
-are raised from the real store's `os` calls.
+A script intercepts calls to the store and the catalog. A proxy of `os` raises operating system
+errors in the real store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ERRORS: Final = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.ESTALE)
 
 @dataclass(slots=True)
 class FaultyOs:
-    """The module `os` with one call that fails once."""
+    """The module `os`, in which one call fails once."""
 
     call: str
     number: int
@@ -47,10 +47,10 @@ class FaultyOs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault at a numbered call; without that call it does not happen."""
+    """One fault at a numbered call; a verb that makes fewer calls runs without it."""
 
     kind: str
-    """`killed`, `fails`, `no answer` or `file error`."""
+    """`killed`, `fails` or `file error`."""
     call: str
     number: int
     is_after: bool = False
@@ -64,7 +64,7 @@ class Fault:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Apply the fault to the runs of this process; ends quietly if a run is killed."""
+        """Apply the fault to verbs in this process; if one is killed, the block just ends."""
         step = f"{self.call} {self.number}"
         rules = {
             "killed": [killed(step, is_done=self.is_after)],

@@ -1,9 +1,9 @@
-"""A state machine: real verbs in random order on one tier, among other events.
+"""A state machine: real verbs in random order on one tier, with events between them.
 
-A seed draws every step (`verbs_steps`): brokers append, elect, upload in and out of order, and die
-midway. A person runs a verb, damages an object, and restores it. Clocks jump forwards and back.
-After each step `verbs_checks` checks the tier. Two plays of a seed differ only in the names and ids
-of tierfold's runs.
+A seed draws every step (`verbs_steps`). Brokers append, elect leaders, upload in and out of order,
+and die midway. A person runs a verb, damages an object or restores it. The clock jumps forwards and
+backwards. After each step `verbs_checks` checks the tier. If a seed is played again, only the names
+and ids of tierfold's runs differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from tests.faults.random_verbs import verbs_broker as broker
-from tests.faults.random_verbs.verbs_checks import Allowed, Broken, Checker, rows_of
+from tests.faults.random_verbs.verbs_checks import Allowed, Checker, Violation, rows_of
 from tests.faults.random_verbs.verbs_expected import Entry, stalled
 from tests.faults.random_verbs.verbs_faults import Fault, drawn_fault
 from tests.faults.random_verbs.verbs_model import Partition
@@ -26,8 +26,8 @@ from tests.jobs.commands import Ran, tierfold
 HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
 PLACES: Final = (("orders", 0), ("events", 1))
-UPLOADS_MOST: Final = 120
-"""The most uploads of a partition before it is created again, so that steps stay fast."""
+UPLOADS_MAX: Final = 120
+"""A partition with more uploads is created again, so that steps stay fast."""
 
 BAD: Final = frozenset({"refused", "failed", "unknown", "fenced", "lost_race"})
 
@@ -39,7 +39,7 @@ class Machine:
     tier: Path
     seed: int
     kills: Callable[[Machine], None] | None = None
-    """Runs a verb in its own process and kills it; None: no step does that."""
+    """Runs a verb in its own process and kills it; None: no step kills a process."""
     rng: Random = field(init=False)
     now_ms: int = THEN_MS
     partitions: list[Partition] = field(default_factory=list)
@@ -58,26 +58,26 @@ class Machine:
         self.inspect()
 
     def inspect(self, allowed: Allowed = None) -> None:
-        """Check every partition; raises Broken."""
+        """Check every partition; raises Violation."""
         self._date_new_files()
         rows = rows_of(self.tier)
         ran = tierfold("status", self.tier, "--json", *self.clock)
         self.entries = {entry["topic_id"]: entry for entry in ran.entries}
         is_bad = any(entry["reason"] for entry in self.entries.values())
         if ran.code != (3 if is_bad else 0):
-            raise Broken(f"status ended with {ran.code}: {ran.stderr}")
+            raise Violation(f"status ended with {ran.code}: {ran.stderr}")
         for partition in self.partitions:
             self.checker.check(
                 partition, rows.get(partition.topic_id), self.entries[partition.topic_id], allowed
             )
 
     def note(self, what: str) -> None:
-        """Add to the step's line."""
+        """Add to the line of the current step."""
         self.trace[-1] += f" · {what}"
 
     @property
     def clock(self) -> tuple[str, str]:
-        """This machine's time as an option."""
+        """This machine's time as options of a verb."""
         return "--now", str(self.now_ms)
 
     def any_partition(self) -> Partition:
@@ -87,7 +87,7 @@ class Machine:
         return found
 
     def verb(self, *words: str | Path, fault: Fault | None = None) -> Ran | None:
-        """Run a verb at this machine's time; None: it was killed. Raises Broken after a bug."""
+        """Run a verb at this machine's time; None: it was killed. Raises Violation."""
         self.note(" ".join(map(str, words[:1] + words[2:])))
         ran: Ran | None = None
         if fault is not None:
@@ -100,19 +100,19 @@ class Machine:
         self.note(f"exit {ran.code}")
         self.counts[f"{words[0]} exit {ran.code}"] += 1
         if ran.code not in {0, 3, 4}:
-            raise Broken(f"exit {ran.code}: {ran.stderr}")
+            raise Violation(f"exit {ran.code}: {ran.stderr}")
         if fault is None:
-            self._justify(str(words[0]), ran)
+            self._check_outcomes(str(words[0]), ran)
         return ran
 
     def a_fault(self, chance: float) -> Fault | None:
-        """Draw a fault with this probability."""
+        """Draw a fault with this probability, else None."""
         return drawn_fault(self.rng) if self.rng.random() < chance else None
 
-    def created_again(self, partition: Partition) -> None:
+    def recreate_topic(self, partition: Partition) -> None:
         """Delete the partition's topic and create it again, with another id."""
-        broker.removed(partition)
-        self.checker.forget(partition.topic_id)
+        broker.delete_topic(partition)
+        self.checker.drop_topic(partition.topic_id)
         again = self._new(partition.topic, partition.number)
         self.partitions[self.partitions.index(partition)] = again
 
@@ -124,28 +124,29 @@ class Machine:
             broker.put(found, first, self.now_ms)
         return found
 
-    def _justify(self, verb: str, ran: Ran) -> None:
-        """Check that a bad outcome has a reason; raises Broken."""
+    def _check_outcomes(self, verb: str, ran: Ran) -> None:
+        """Check that the state of each partition justifies its outcome; raises Violation."""
         for entry in ran.entries:
             partition = next((p for p in self.partitions if p.topic_id == entry["topic_id"]), None)
             self.counts[f"{verb}: {entry.get('outcome', 'read')}"] += 1
             if partition is None or partition.damaged or self.problem(partition):
                 continue
-            # A run's name may select another line, and so may a time after the clock jumped back.
-            is_other_line = verb == "restore" and entry["outcome"] == "refused"
-            is_bad = entry.get("outcome") in BAD and not is_other_line
+            # The run or time may select another state, as the clock jumps backwards too.
+            is_other_state = verb == "restore" and entry["outcome"] == "refused"
+            is_bad = entry.get("outcome") in BAD and not is_other_state
             if is_bad and not self._stalled(partition):
-                raise Broken(f"{verb}: {partition} is {entry['outcome']}: {entry['reason']}")
+                raise Violation(f"{verb}: {partition} is {entry['outcome']}: {entry['reason']}")
             if entry.get("corruptions"):
-                raise Broken(f"{verb}: {partition}: {entry['corruptions']}")
+                raise Violation(f"{verb}: {partition}: {entry['corruptions']}")
             if entry.get("outcome") in {"planned", "forgotten"} and verb == "forget":
-                raise Broken(f"{partition} is sound, and forget takes it: {entry['outcome']}")
+                raise Violation(f"{partition} is sound, but forget accepts it: {entry['outcome']}")
             is_idle = verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do"
             if is_idle and (waiting := self._stalled(partition)):
-                raise Broken(f"{partition} is left alone, though these waited for a day: {waiting}")
+                what = f"{partition} is left unchanged, but these have waited for a day"
+                raise Violation(f"{what}: {waiting}")
 
     def problem(self, partition: Partition) -> str:
-        """Return why status refuses it; empty: it does not."""
+        """Return why `status` refuses the partition; empty: it does not."""
         return str(self.entries[partition.topic_id]["reason"])
 
     def _stalled(self, partition: Partition) -> list[str]:
@@ -153,7 +154,7 @@ class Machine:
         return stalled(partition, row, entry, partition.held(), self.now_ms)
 
     def _date_new_files(self) -> None:
-        """Give new files of a run the machine's time; they have the time of the real clock."""
+        """Set the machine's time on files that runs wrote; they have the real clock's time."""
         for path in self.tier.glob(f"{broker.TIER_FOLDER}/*/*"):
             if path.stat().st_mtime < THEN_MS / 1000 - 60 * 24 * 3600:
-                broker.written(path, self.now_ms)
+                broker.set_modified(path, self.now_ms)

@@ -1,8 +1,8 @@
-"""The state machine's model: all logs and all uploads that ever existed, without product code.
+"""The state machine's model: all logs and uploads that ever existed, without product code.
 
-Every leader epoch has a log. After a clean election the next leader has the same log. After an
-unclean one the log is cut off, and the new leader writes other records at the same offsets. So the
-model keeps the whole log of every epoch; a batch is the same object in all logs that have it.
+After a clean election the next leader has the same log. After an unclean one the log is truncated,
+and the new leader writes other records at the same offsets. So the model keeps the whole log of
+every leader epoch. Logs that share a batch share the object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Newest: TypeAlias = dict[Key, tuple[int, bytes | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """Records that a leader appended at once; compared by identity."""
+    """Records that a leader appended together; batches are compared by identity."""
 
     base_offset: int
     epoch: int
@@ -42,7 +42,7 @@ class Batch:
 
 @dataclass(slots=True, kw_only=True)
 class Log:
-    """The whole log that the leader of one epoch had, from offset 0."""
+    """The whole log of the leader of one epoch, from offset 0."""
 
     epoch: int
     lineage: tuple[tuple[int, int], ...]
@@ -60,8 +60,8 @@ class Log:
         batch = Batch(base_offset=base, epoch=self.epoch, at_ms=at_ms, records=tuple(records))
         self.batches.append(batch)
 
-    def handed_on(self, epoch: int, start_offset: int) -> Log:
-        """Return the next leader's log, without batches from `start_offset` on."""
+    def successor(self, epoch: int, start_offset: int) -> Log:
+        """Return the next leader's log, which lacks batches from `start_offset` on."""
         kept = tuple(
             leader_epoch for leader_epoch in self.lineage if leader_epoch[1] < start_offset
         )
@@ -72,16 +72,16 @@ class Log:
         )
 
     def lineage_to(self, end_offset: int) -> tuple[tuple[int, int], ...]:
-        """Return the epochs that begin at or below an offset."""
+        """Return the leader epochs that begin at or below an offset."""
         return tuple(leader_epoch for leader_epoch in self.lineage if leader_epoch[1] <= end_offset)
 
     def holds(self, batches: Iterable[Batch]) -> bool:
-        """Whether all these batches are its own."""
+        """Whether it has all these batches."""
         own = set(map(id, self.batches))
         return all(id(batch) in own for batch in batches)
 
     def agrees_with(self, other: Log, next_offset: int) -> bool:
-        """Whether both hold the same batches below an offset."""
+        """Whether both logs have the same batches below an offset."""
         return self._below(next_offset) == other._below(next_offset)
 
     def _below(self, next_offset: int) -> list[Batch]:
@@ -102,14 +102,14 @@ def newest(records: Iterable[Record]) -> Newest:
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """A segment that a leader uploads; the tier may have all, some or none of its objects."""
+    """A segment that a leader uploads; all, some or none of its objects may be in the tier."""
 
     segment_id: str
     log: Log
     """The leader's log."""
     batches: tuple[Batch, ...]
     parts: dict[str, bytes]
-    """The content of all its objects by suffix, in the order of writing."""
+    """The content of its objects by suffix, in upload order."""
 
     @property
     def start_offset(self) -> int:
@@ -133,9 +133,9 @@ class Held(NamedTuple):
     upload: Upload
     parts: frozenset[str]
     batches: tuple[Batch, ...]
-    """Batches that its `.log` holds in full."""
+    """The complete batches of its `.log`."""
     is_torn: bool
-    """There is a `.log` whose last offset is unknown."""
+    """It has a `.log`, but the last offset of that is unknown."""
     modified_ms: int
 
     @property
@@ -150,24 +150,24 @@ class Held(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all required objects are there, and its log is readable."""
+        """Whether all required objects are there, and its `.log` is readable."""
         return self.is_readable and self.parts >= set(REQUIRED)
 
     @property
     def end_offset(self) -> int:
-        """The last readable offset; below its start: none."""
+        """The last readable offset; below its start offset: none is readable."""
         return self.batches[-1].last_offset if self.batches else self.upload.start_offset - 1
 
     @property
     def checkpoint_epoch(self) -> int:
-        """The newest leader epoch of its checkpoint; −1: no checkpoint, or an unreadable log."""
+        """The newest leader epoch of its checkpoint; −1: no checkpoint, or an unreadable `.log`."""
         if not self.is_readable or CHECKPOINT not in self.parts:
             return -1
         return self.upload.log.lineage_to(self.end_offset)[-1][0]
 
     @property
     def epoch_batches(self) -> tuple[Batch, ...]:
-        """Its batches if they are its only source of leader epochs: it has no checkpoint."""
+        """Its batches if it has no checkpoint, so that only they show its leader epochs."""
         return self.batches if self.is_readable and CHECKPOINT not in self.parts else ()
 
 
@@ -183,15 +183,15 @@ class Partition:
     logs: dict[int, Log] = field(default_factory=dict)
     """By leader epoch, the current one last."""
     uploads: dict[str, Upload] = field(default_factory=dict)
-    """All uploads there ever were, by segment id."""
+    """All uploads that ever existed, by segment id."""
     next_upload: int = 0
-    """Where the current leader's next segment begins."""
+    """The start offset of the current leader's next segment."""
     delayed: list[Upload] = field(default_factory=list)
-    """Uploads in progress; later uploads may arrive first."""
+    """Uploads that arrive later than others with higher offsets."""
     damaged: dict[Path, bytes] = field(default_factory=dict)
     """Damaged objects and their original content."""
     moved_away: dict[Path, bytes] = field(default_factory=dict)
-    """Objects, with their content, that a person moved out of the tier as a refusal asked."""
+    """Objects that a person moved out of the tier as a refusal asked, and their content."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
@@ -202,7 +202,7 @@ class Partition:
         return self.logs[max(self.logs)]
 
     def held(self) -> dict[str, Held]:
-        """Return the uploads with an object in the tier, by segment id."""
+        """Return the uploads that have an object in the tier, by segment id."""
         parts: dict[str, dict[str, Path]] = {}
         for path in self.folder.glob("0*"):
             stem, _, suffix = path.name.partition(".")

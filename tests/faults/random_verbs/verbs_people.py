@@ -1,8 +1,8 @@
 """The person in the state machine: runs verbs, and resolves refusals.
 
-    way_out             resolve a refusal, or create the topic again
+    resolve_refusal     resolve a refusal, or create the topic again
     forget              run `tierfold forget` once
-    forget_in_the_end   do what its refusals ask for, until the partition is forgotten
+    forget_until_done   do what its refusals ask for, until the partition is forgotten
     plan, compact, verify, vacuum, restore
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from tests.faults.random_verbs import verbs_broker as broker
-from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
+from tests.faults.random_verbs.verbs_checks import Deletion, Forgetting, Violation
 from tests.faults.random_verbs.verbs_expected import effective_row, unknown_to
-from tests.faults.random_verbs.verbs_machine import HOUR_MS, UPLOADS_MOST, Machine
+from tests.faults.random_verbs.verbs_machine import HOUR_MS, UPLOADS_MAX, Machine
 from tests.faults.random_verbs.verbs_model import Held, Partition
 from tests.jobs.commands import ALWAYS
 
@@ -29,13 +29,13 @@ _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier"
 _NOT_TRUNCATED: Final = "no unclean leader election truncated its log"
 
 
-def way_out(machine: Machine) -> None:
+def resolve_refusal(machine: Machine) -> None:
     """Resolve the refusal of a partition, or create its topic again.
 
-    A partition whose log was truncated is forgotten, most of the time. Without a row, incomplete
-    uploads are moved away, as the refusal asks. Otherwise missing uploads may still arrive.
+    Without a row, incomplete uploads are moved away, as the refusal asks. If the log was truncated,
+    the partition is mostly forgotten. Other refusals may end when missing uploads arrive.
     """
-    old = [partition for partition in machine.partitions if len(partition.uploads) > UPLOADS_MOST]
+    old = [partition for partition in machine.partitions if len(partition.uploads) > UPLOADS_MAX]
     bad = [p for p in machine.partitions if machine.problem(p) and not p.damaged]
     if not old and not bad:
         return
@@ -44,12 +44,12 @@ def way_out(machine: Machine) -> None:
     unfinished = list(incomplete(machine, partition))
     is_new = effective_row(machine.checker.row.get(partition.topic_id)) is None
     if not old and is_new and unfinished:
-        moved_away(machine, partition, unfinished)
+        move_away(machine, partition, unfinished)
     elif not old and is_diverged(machine, partition) and machine.rng.random() < 0.8:
-        forget_in_the_end(machine, partition)
+        forget_until_done(machine, partition)
     elif old or machine.rng.random() < 0.5:
-        machine.note("created again")
-        machine.created_again(partition)
+        machine.note("recreated")
+        machine.recreate_topic(partition)
 
 
 def plan(machine: Machine) -> None:
@@ -112,12 +112,12 @@ def restore(machine: Machine) -> None:
 
 
 def is_diverged(machine: Machine, partition: Partition) -> bool:
-    """Whether status says so, and no object is damaged."""
+    """Whether `status` asks for `tierfold forget`, and no object is damaged."""
     return "tierfold forget" in machine.problem(partition) and not partition.damaged
 
 
 def forget(machine: Machine) -> Forgetting:
-    """Run `tierfold forget` once, mostly on a partition whose log was truncated."""
+    """Run `tierfold forget` once, mostly on a diverged partition."""
     rng = machine.rng
     diverged = [partition for partition in machine.partitions if is_diverged(machine, partition)]
     partition = rng.choice(diverged if diverged and rng.random() < 0.8 else machine.partitions)
@@ -127,8 +127,8 @@ def forget(machine: Machine) -> Forgetting:
     return Forgetting(topic_id=partition.topic_id)
 
 
-def forget_in_the_end(machine: Machine, partition: Partition) -> None:
-    """Do what the refusals of `tierfold forget` ask for; raises Broken if that does not help."""
+def forget_until_done(machine: Machine, partition: Partition) -> None:
+    """Do what the refusals of `tierfold forget` ask for; raises Violation if they do not end."""
     reason = ""
     doubtful: set[str] = set()
     for _ in range(TRIES):
@@ -140,61 +140,61 @@ def forget_in_the_end(machine: Machine, partition: Partition) -> None:
         reason = found["reason"]
         if found["outcome"] != "refused" or _NOT_TRUNCATED in reason:
             if is_diverged(machine, partition):
-                raise Broken(f"{partition} is diverged, and not forgotten: {reason}")
-            _brought_back(machine, partition, doubtful)
+                raise Violation(f"{partition} is diverged, but not forgotten: {reason}")
+            _bring_back(machine, partition, doubtful)
             return
-        machine.inspect(_helped(machine, partition, reason))
+        machine.inspect(_resolve_obstacle(machine, partition, reason))
         doubtful |= _set_aside(machine, partition, reason)
-    raise Broken(f"{partition} is refused again and again: {reason}")
+    raise Violation(f"{partition} is refused again and again: {reason}")
 
 
-def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | None:
-    """Do what the refusal asks for first; raises Broken if it asks for nothing."""
-    back, gap = _RESTORE.search(reason), _GAP.search(reason)
-    if back is not None:
-        machine.verb("restore", machine.tier, partition.folder.name, "--to", back[1])
+def _resolve_obstacle(machine: Machine, partition: Partition, reason: str) -> Deletion | None:
+    """Do the first thing that the refusal asks for; raises Violation if it asks for nothing."""
+    restore_to, gap = _RESTORE.search(reason), _GAP.search(reason)
+    if restore_to is not None:
+        machine.verb("restore", machine.tier, partition.folder.name, "--to", restore_to[1])
     elif _VACUUM.search(reason):
-        return _cleared(machine)
+        return vacuum_later(machine)
     elif "live segments out of the tier" in reason:
         row = machine.checker.row[partition.topic_id]
         ours = {segment["segment_id"] for segment in row["segments"] if segment["written_by_run"]}
-        _taken_out(machine, partition, ours)
+        _move_segments_away(machine, partition, ours)
     elif gap is not None:
         below = [upload for upload in partition.held().values() if upload.end_offset < int(gap[1])]
-        moved_away(machine, partition, below)
+        move_away(machine, partition, below)
     elif " lacks " in reason:
         short = [upload for upload in partition.held().values() if not upload.is_complete]
         if machine.rng.random() < 0.5:
-            moved_away(machine, partition, short)
+            move_away(machine, partition, short)
         else:
             for held in short:
                 broker.put(partition, held.upload, machine.now_ms)
     elif _DOUBTFUL.search(reason) is None:
-        raise Broken(f"{partition} is not forgotten, and nothing can be done: {reason}")
+        raise Violation(f"{partition}: the refusal does not say what to do: {reason}")
     return None
 
 
 def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
-    """Move away segments that a dead run may have written; returns the brokers' ids of them."""
+    """Move away segments that a dead run may have written; return the ids of brokers' segments."""
     found = _DOUBTFUL.search(reason)
     if found is None or "bring back what" not in reason or _VACUUM.search(reason):
         return set()
     named = set(re.findall(r"[\w-]{22}", found[1]))
-    _taken_out(machine, partition, named)
+    _move_segments_away(machine, partition, named)
     return named & partition.uploads.keys()
 
 
-def _brought_back(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
+def _bring_back(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
     for path in [path for path in partition.moved_away if path.name[21:43] in segment_ids]:
         path.write_bytes(partition.moved_away.pop(path))
-        broker.written(path, machine.now_ms)
+        broker.set_modified(path, machine.now_ms)
     machine.counts["segments brought back"] += len(segment_ids)
-    machine.checker.noticed(partition)
+    machine.checker.accept_changes(partition)
 
 
-def _cleared(machine: Machine) -> Deletion:
-    """Run `tierfold vacuum` a day later, on a detached tier."""
-    machine.now_ms += DAY_MS + HOUR_MS
+def vacuum_later(machine: Machine, hours: int = 25) -> Deletion:
+    """Run `tierfold vacuum` some hours later, on a detached tier."""
+    machine.now_ms += hours * HOUR_MS
     machine.verb("vacuum", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
     return Deletion(
         now_ms=machine.now_ms, grace_ms=DAY_MS, orphan_age_ms=DAY_MS, is_detached=True
@@ -202,7 +202,7 @@ def _cleared(machine: Machine) -> Deletion:
 
 
 def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
-    """Yield incomplete uploads that the row does not name."""
+    """Yield the incomplete uploads that the row does not name."""
     row = machine.checker.row.get(partition.topic_id)
     corrupted = {path.name.partition(".")[0] for path in partition.damaged}
     for segment in unknown_to(row, partition.held()):
@@ -210,15 +210,15 @@ def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
             yield segment
 
 
-def moved_away(machine: Machine, partition: Partition, uploads: Iterable[Held]) -> None:
-    """Move all objects of some uploads out of the tier."""
-    _taken_out(machine, partition, {held.upload.segment_id for held in uploads})
+def move_away(machine: Machine, partition: Partition, uploads: Iterable[Held]) -> None:
+    """Move all objects of these uploads out of the tier."""
+    _move_segments_away(machine, partition, {held.upload.segment_id for held in uploads})
 
 
-def _taken_out(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
+def _move_segments_away(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
     machine.note(f"{len(segment_ids)} moved away")
     machine.counts["segments moved away"] += len(segment_ids)
     for path in sorted(partition.folder.glob("0*")):
         if path.name[21:43] in segment_ids:
             partition.move_away(path)
-    machine.checker.noticed(partition)
+    machine.checker.accept_changes(partition)

@@ -1,9 +1,9 @@
-"""Play thousands of steps of the state machine over real verbs, with runs killed by SIGKILL.
+"""Play thousands of steps of the state machine with real verbs, and kill runs with SIGKILL.
 
     python -m tests.faults.random_verbs.verbs_run --steps 2000 --seed 1
 
-A new tier with the next seed follows every 250 steps. Exit code 1 at the first violation: the seed
-and its last steps are printed, and the tier is kept.
+Every 250 steps a new tier with the next seed starts. The first violation ends it with exit code 1,
+prints the seed and its last steps, and keeps the tier.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import click
 from tests.end_to_end.processes import awaited, started
 from tests.faults.kills.killed_places import FolderPlace
 from tests.faults.kills.planned_kills import PlannedKill, Target, carried_out, planned_kills
-from tests.faults.random_verbs.verbs_checks import Broken
+from tests.faults.random_verbs.verbs_checks import Violation
 from tests.faults.random_verbs.verbs_machine import Machine
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, ROOT, users_environment
 
 STEPS_PER_TIER: Final = 250
 ENDS: Final = {Target.JVM: frozenset({-9, 0, 2, 3})}
-"""Allowed exit codes by killed process; without its JVM the driver may exit with 0, 2 or 3."""
+"""Allowed exit codes by killed process; a driver without its JVM may exit with 0, 2 or 3."""
 OTHER_ENDS: Final = frozenset({-9, 0, 3})
 
 
 def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
-    """Return a step that runs `compact` in a process of its own and applies the next kill."""
+    """Return a step that runs `compact` in its own process and applies the next planned kill."""
     due: Iterator[PlannedKill] = planned_kills(seed)
 
     def kill(machine: Machine) -> None:
@@ -46,59 +46,59 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         run = started((*command, "--json", *machine.clock), folder, name, environment)
         is_killed = carried_out(planned, run, FolderPlace(machine.tier))
         ran = run.ended()
-        awaited("the end of its other processes", lambda: None if run.session else True)
+        awaited("the end of the run's other processes", lambda: None if run.session else True)
         machine.counts[f"kill: {planned.target if is_killed else 'too late'}"] += 1
         machine.note(f"exit {ran.code}")
         if ran.code not in ENDS.get(planned.target, OTHER_ENDS):
             killed = f"a run whose {planned.target} was killed"
-            raise Broken(f"{killed} ended with {ran.code}: {ran.stderr}")
+            raise Violation(f"{killed} ended with {ran.code}: {ran.stderr}")
 
     return kill
 
 
 def played(folder: Path, seed: int, steps: int, *, is_killed: bool) -> Machine:
-    """Play a tier of this seed in the new folder; raises Broken."""
+    """Play a tier with this seed in a new folder; raises Violation."""
     folder.mkdir()
     machine = Machine(folder / "tier", seed, killer(folder, seed) if is_killed else None)
     play(machine, steps)
     return machine
 
 
-def summary_lines(counts: Counter[str], met: dict[str, set[str]]) -> Iterator[str]:
-    """Yield what was done and what it met, line by line."""
+def summary_lines(counts: Counter[str], events: dict[str, set[str]]) -> Iterator[str]:
+    """Yield one line per action and event."""
     for what, count in sorted(counts.items()):
         yield f"{count:>7} {what}"
-    for what, found in sorted(met.items()):
+    for what, found in sorted(events.items()):
         yield f"{len(found):>7} different: {what}"
 
 
 @click.command()
 @click.option("--steps", type=click.IntRange(min=1), default=2000, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
-@click.option("--kills/--no-kills", "is_killed", default=True, help="Whether runs are killed.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The seed of the first tier.")
+@click.option("--kills/--no-kills", "is_killed", default=True, help="Whether to kill runs.")
 def soak(steps: int, seed: int, is_killed: bool) -> None:
     """Play `steps` steps; exit code 1 at the first violation."""
     counts: Counter[str] = Counter()
-    met: dict[str, set[str]] = {}
+    events: dict[str, set[str]] = {}
     done = 0
     folder = Path(tempfile.mkdtemp(prefix="tierfold-verbs-"))
     while done < steps:
         wanted = min(STEPS_PER_TIER, steps - done)
         try:
             machine = played(folder / str(seed), seed, wanted, is_killed=is_killed)
-        except Broken as broken:
-            click.echo(f"{broken}\nThe tier is {folder / str(seed) / 'tier'}. To replay it:")
+        except Violation as violation:
+            click.echo(f"{violation}\nThe tier is {folder / str(seed) / 'tier'}. To replay it:")
             again = f"--steps {STEPS_PER_TIER} --seed {seed}"
             click.echo(f"python -m tests.faults.random_verbs.verbs_run {again}")
             sys.exit(1)
         counts += machine.counts
-        for what, found in machine.checker.met.items():
-            met.setdefault(what, set()).update(found)
+        for what, found in machine.checker.events.items():
+            events.setdefault(what, set()).update(found)
         done += wanted
-        click.echo(f"seed {seed}: {done} of {steps} steps, nothing broken")
+        click.echo(f"seed {seed}: {done} of {steps} steps, no violation")
         shutil.rmtree(folder / str(seed))
         seed += 1
-    click.echo("\n".join(summary_lines(counts, met)))
+    click.echo("\n".join(summary_lines(counts, events)))
 
 
 if __name__ == "__main__":

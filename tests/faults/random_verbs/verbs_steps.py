@@ -1,8 +1,8 @@
 """The steps of the state machine: what may happen to a tier, drawn by weight.
 
-    play    many steps, each checked
-    step    one: brokers upload and elect, clocks jump, an object is damaged or restored,
-            a person runs a verb (`verbs_people`)
+    play    play many steps
+    step    play one and check the tier: a broker uploads, a leader is elected, the clock jumps,
+            an object is damaged or restored, or a person runs a verb (`verbs_people`)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.faults.random_verbs import verbs_broker as broker
 from tests.faults.random_verbs import verbs_people as people
-from tests.faults.random_verbs.verbs_checks import Allowed, Broken
+from tests.faults.random_verbs.verbs_checks import Allowed, Violation
 from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
 from tests.faults.random_verbs.verbs_model import Partition, Upload
 
@@ -21,13 +21,14 @@ _JUMPS: Final = (1, 6, 25, 25, 49, -1, -30)
 
 
 def play(machine: Machine, steps: int) -> None:
-    """Play `steps` steps; raises Broken with the steps that led there."""
+    """Play `steps` steps; raises Violation with the last steps before it."""
     try:
         for _ in range(steps):
             step(machine)
     except (AssertionError, ValueError, LookupError) as error:
         lines = "\n".join(machine.trace[-60:])
-        raise Broken(f"seed {machine.seed}, step {len(machine.trace)}: {error}\n{lines}") from error
+        place = f"seed {machine.seed}, step {len(machine.trace)}"
+        raise Violation(f"{place}: {error}\n{lines}") from error
 
 
 def step(machine: Machine) -> None:
@@ -42,7 +43,7 @@ def step(machine: Machine) -> None:
 
 
 def _upload(machine: Machine) -> None:
-    """The leader uploads its next segment: whole, incomplete, or after later ones."""
+    """The leader uploads its next segment: whole, incomplete, or later."""
     partition, rng = machine.any_partition(), machine.rng
     broker.append(rng, partition, rng.randint(1, 6), machine.now_ms)
     upload = broker.next_segment(rng, partition)
@@ -51,27 +52,27 @@ def _upload(machine: Machine) -> None:
 
 
 def _arrives(machine: Machine, partition: Partition, upload: Upload) -> None:
-    how = machine.rng.choices(("whole", "cut short", "delayed"), (74, 13, 13))[0]
+    how = machine.rng.choices(("whole", "incomplete", "delayed"), (74, 13, 13))[0]
     machine.note(f"{upload.stem} to {upload.end_offset}, {how}")
     machine.counts[f"upload {how}"] += 1
     if how == "delayed":
         partition.delayed.append(upload)
         return
-    parts = machine.rng.randint(1, len(upload.parts) - 1) if how == "cut short" else None
+    parts = machine.rng.randint(1, len(upload.parts) - 1) if how == "incomplete" else None
     broker.put(partition, upload, machine.now_ms, parts=parts)
     if parts is not None and machine.rng.random() < 0.6:
-        # The leader tries again, with another id and other borders.
+        # The leader uploads it again, with another id and other borders.
         partition.next_upload = min(partition.next_upload, upload.start_offset)
 
 
 def _late_upload(machine: Machine) -> None:
-    """A leader of one of the last three epochs uploads a segment with other borders."""
+    """The leader of one of the last three epochs uploads a segment with other borders."""
     partition = machine.any_partition()
     _arrives(machine, partition, broker.late_segment(machine.rng, partition))
 
 
 def _catch_up(machine: Machine) -> None:
-    """Delayed uploads arrive, and incomplete ones are completed."""
+    """Delayed uploads arrive, and incomplete ones become complete."""
     partition = machine.any_partition()
     for upload in partition.delayed:
         broker.put(partition, upload, machine.now_ms)
@@ -85,7 +86,7 @@ def _elect(machine: Machine) -> None:
 
 
 def _elect_uncleanly(machine: Machine) -> None:
-    """Elect uncleanly; half of the time an upload of the cut-off records still arrives."""
+    """Elect uncleanly; half of the time, truncated records are uploaded later."""
     partition = machine.any_partition()
     deposed = partition.log
     if len(deposed.batches) < 2:
@@ -104,7 +105,7 @@ def _jump(machine: Machine) -> None:
 
 
 def _damage(machine: Machine) -> None:
-    """Damage an object of a live segment: remove it, or cut or flip the end of a log."""
+    """Damage an object of a live segment: remove it, or truncate or change the end of a `.log`."""
     partition = machine.any_partition()
     if partition.damaged:
         return
@@ -114,16 +115,16 @@ def _damage(machine: Machine) -> None:
         return
     path = machine.rng.choice(paths)
     content = path.read_bytes()
-    kinds = ("removed", "cut", "flipped") if path.suffix == ".log" else ("removed",)
+    kinds = ("removed", "truncated", "changed") if path.suffix == ".log" else ("removed",)
     kind = machine.rng.choice(kinds)
     machine.note(f"{path.name} {kind}")
     partition.damaged[path] = content
     path.unlink()
-    if kind == "cut":
+    if kind == "truncated":
         path.write_bytes(content[:-7])
-    elif kind == "flipped":
+    elif kind == "changed":
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    machine.checker.noticed(partition)
+    machine.checker.accept_changes(partition)
 
 
 def _heal(machine: Machine) -> None:
@@ -132,9 +133,9 @@ def _heal(machine: Machine) -> None:
         for path, content in partition.damaged.items():
             if any(partition.folder.glob(f"{path.name.partition('.')[0]}.*")):
                 path.write_bytes(content)
-                broker.written(path, machine.now_ms)
+                broker.set_modified(path, machine.now_ms)
         partition.damaged.clear()
-        machine.checker.noticed(partition)
+        machine.checker.accept_changes(partition)
 
 
 def _kill(machine: Machine) -> None:
@@ -151,7 +152,7 @@ _ACTIONS: Final[tuple[tuple[Callable[[Machine], Allowed], int], ...]] = (
     (_jump, 6),
     (_damage, 3),
     (_heal, 5),
-    (people.way_out, 9),
+    (people.resolve_refusal, 9),
     (people.plan, 8),
     (people.compact, 10),
     (people.verify, 2),

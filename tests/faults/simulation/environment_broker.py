@@ -1,7 +1,7 @@
-"""Brokers: upload the segments that `environment_uploads` draws, part by part; some fail midway.
+"""Brokers upload the segments that `environment_uploads` draws, object by object; some fail midway.
 
-An upload may miss parts, and a log may be torn. The broker then uploads the segment again at once,
-after all the others, or never.
+An upload may lack objects, and its `.log` may be torn. The broker then uploads the segment again:
+at once, after all the others, or never.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from tierfold.storage.tiers.local_tiered_storage import part_key
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 BROKER_FAULTS: Final = frozenset({Fault.STALLED, Fault.FAILED})
-"""Leaves out unanswered writes. A broker tracks which uploads ended, but tierfold does not read
-that: of two complete uploads of a segment it could not choose."""
+"""No unanswered writes: they lead to two complete uploads of one segment. A broker knows which one
+counts, but tierfold does not read that, so it could not choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An upload of a segment, under an id of its own."""
+    """One try to upload a segment, with its own segment id."""
 
     segment_id: str
     keys: dict[Part, str]
-    """Keys of its objects, including those that never arrive."""
+    """Keys of its objects, even those that never arrive."""
     is_torn: bool
-    """Its log is cut short."""
+    """Its `.log` is incomplete."""
     is_foreign: bool
-    """Its records are not of this partition's log."""
+    """Its records are not in this partition's log."""
 
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """A partition of one incarnation of a topic, as its producers and brokers wrote it."""
+    """A partition of one topic id, as its producers and brokers wrote it."""
 
     key: PartitionKey
     written: Written
     to_come: list[Shipment]
-    """Shipments not uploaded yet, in the order of the attempts."""
+    """Segments that are not uploaded yet, in order."""
     attempts: list[Attempt] = field(default_factory=list)
     moved_away: set[str] = field(default_factory=set)
     """Keys of objects that a person moved out of the tier."""
-    put_by: dict[str, bytes] = field(default_factory=dict)
-    """Content by key of moved objects; those that brokers uploaded are brought back later."""
+    set_aside: dict[str, bytes] = field(default_factory=dict)
+    """Content by key of objects moved away for a while; a person brings back those of brokers."""
     is_given_up: bool = False
-    """A person gave up the segments outside the current history."""
+    """A person gave up the segments that are set apart."""
     is_deleted: bool = False
-    """The topic was deleted: its broker removes its objects."""
+    """The topic was deleted, so its broker removes its objects."""
 
     @property
     def objects(self) -> list[str]:
@@ -84,7 +84,7 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
             return
         shipment = log.to_come.pop(0)
         if shipment.foreign_until and not actor.is_witness:
-            continue  # Without the true segment beside it, it cannot be recognized as foreign.
+            continue  # Nothing shows that it is foreign, unless the true segment is there too.
         while not _is_uploaded(actor, objects, log, shipment):
             draw = rng.random()
             if draw < 0.5:
@@ -95,7 +95,7 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
 
 
 def _is_uploaded(actor: Actor, objects: Objects, log: History, shipment: Shipment) -> bool:
-    """Make one attempt, under a new id; some stop midway and leave what they wrote."""
+    """Make one attempt, with a new segment id; some stop midway and leave objects behind."""
     rng = actor.scheduler.rng
     content = shipment.upload
     parts = segment_parts(
@@ -128,15 +128,15 @@ def _is_uploaded(actor: Actor, objects: Objects, log: History, shipment: Shipmen
 
 
 def _torn(log: bytes, length: int) -> bytes:
-    """Return the first bytes of a log, one fewer where a batch ends there.
+    """Return the first bytes of a log, one byte fewer if a batch ends there.
 
-    A log that ends with a batch looks like a complete one.
+    A log that ends with a whole batch would look complete.
     """
     return log[: length - (length in accumulate(map(len, cut_in_batches(log))))]
 
 
 def _brokers_id() -> str:
-    """Return a new id of a segment that tierfold does not take for its own."""
+    """Return a new segment id that tierfold does not take for its own."""
     own = new_segment_id()
     return f"{own[:20]}{'B' if own[20] == 'A' else 'A'}{own[21]}"
 
@@ -153,8 +153,8 @@ def _is_put(actor: Actor, objects: Objects, key: str, content: bytes) -> bool:
 
 
 def _put_in_bucket(actor: Actor, objects: BucketObjects, key: str, content: bytes) -> None:
-    """Upload as a broker's plugin does, slowly; a broker that fails may leave the parts."""
-    s3, rng = VirtualS3(actor, objects, is_brokers=True), actor.scheduler.rng
+    """Upload slowly, as a broker's plugin does; if that fails, parts may stay behind."""
+    s3, rng = VirtualS3(actor, objects, is_from_broker=True), actor.scheduler.rng
     if len(content) <= objects.part_bytes:
         s3.put_object(Key=key, Body=content)
         return
@@ -176,7 +176,7 @@ def _put_in_bucket(actor: Actor, objects: BucketObjects, key: str, content: byte
 
 
 def delete_topic(actor: Actor, objects: Objects, log: History) -> None:
-    """Delete a topic: its broker removes its own objects, one by one."""
+    """Delete a topic: its broker removes its objects one by one."""
     log.is_deleted = True
     for key in log.objects:
         actor.do(
@@ -184,22 +184,22 @@ def delete_topic(actor: Actor, objects: Objects, log: History) -> None:
                 what=f"the broker deletes {key[-40:]}",
                 effect=lambda key=key: objects.remove(key),
                 faults=(Fault.STALLED,),
-                refusal=RuntimeError,
+                error=RuntimeError,
             )
         )
 
 
 def bring_back(objects: Objects, log: History) -> None:
-    """A person brings back the moved objects that brokers uploaded, by the brokers' metadata."""
-    theirs = log.put_by.keys() & set(log.objects)
+    """Bring back the objects set aside that brokers uploaded, as their metadata shows."""
+    theirs = log.set_aside.keys() & set(log.objects)
     for key in () if log.is_deleted else sorted(theirs):
-        objects.put(key, log.put_by[key])
+        objects.put(key, log.set_aside[key])
         log.moved_away.discard(key)
-    log.put_by.clear()
+    log.set_aside.clear()
 
 
 def move_away(objects: Objects, log: History, keys: Collection[str]) -> None:
-    """A person moves objects out of the tier."""
+    """Move objects out of the tier, as a person does."""
     log.moved_away.update(keys)
     for key in keys:
         objects.remove(key)

@@ -1,8 +1,8 @@
-"""A bucket of S3 in memory, as one actor sees it: the product's own uploads run on it.
+"""An S3 bucket in memory, as one actor sees it; the product's own upload code runs on it.
 
-Only boto3's client is simulated. An object that is larger than a part is uploaded in parts, which
-appear only on completion. Parts of dead clients stay until they are aborted; a completion may lose
-its answer, or take effect after its run died.
+For writes only boto3's client is simulated. An object larger than a part is uploaded in parts, and
+appears on completion. The parts of a dead client stay until they are aborted. The answer to a
+completion may get lost, and a completion may take effect after its run died.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tests.faults.simulation.environment_store import (
     VirtualStore,
 )
 from tests.faults.simulation.simulation_scheduler import (
-    NOT_TAKEN,
     READ_FAULTS,
+    REJECTED,
     WRITE_FAULTS,
     Actor,
     Call,
@@ -45,29 +45,29 @@ from tierfold.storage.tiers.s3_uploads import UPLOAD_ID
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART_BYTES: Final = 100
-"""Less than most logs of a scenario have."""
+"""Smaller than most logs of a scenario."""
 
 COMPLETION_WEIGHT: Final = 10
-"""How much more often a completion fails than a read; there are few, and they make the object."""
+"""How much more often a completion fails than a read; completions are few, but make objects."""
 
 COMPLETION_FAULTS: Final = (*WRITE_FAULTS, *[Fault.LATE] * 5)
-"""Mostly it is late: that matters only if its client also fails to abort the upload."""
+"""Most are late. That has an effect only if the client also fails to abort the upload."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """A multipart upload that was neither completed nor aborted."""
+    """A multipart upload that is neither completed nor aborted."""
 
     key: str
     token: str
     by: Actor
-    is_brokers: bool
+    is_from_broker: bool
     began_ms: int
     parts: dict[int, Stored] = field(default_factory=dict)
-    shown_age_ms: dict[str, int] = field(default_factory=dict)
-    """How old its last part was when an actor, by its name, was last shown the parts."""
+    listed_age_ms: dict[str, int] = field(default_factory=dict)
+    """By actor: the age of the last part when that actor last listed the parts."""
 
     @property
     def modified_ms(self) -> int:
@@ -82,33 +82,33 @@ class BucketObjects(Objects):
     is_aws: bool = False
     part_bytes: int = PART_BYTES
     aborts: Callable[[Upload, Actor], None] = lambda *_: None
-    """Called before an upload is aborted, with who does it."""
+    """Called with an upload and the actor that is about to abort it."""
     happened: Callable[[str], None] = lambda _: None
-    """Called with what only a bucket does, to count it."""
+    """Called with events that only a bucket has, to count them."""
     uploads: dict[str, Upload] = field(default_factory=dict)
     """By upload id."""
     tokens: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """By key, its writer's token, and whether it came in parts."""
+    """By key: the writer's token, and whether the upload had parts."""
     _ids: count[int] = field(default_factory=count)
 
     def put_whole(self, key: str, data: bytes, token: str, *, is_multipart: bool) -> None:
-        """Add an object, unless the name is taken; raises ClientError."""
+        """Add an object; raises ClientError if the name is taken."""
         try:
             self.put(key, data)
         except UnreadableObject:
             raise answered("PreconditionFailed", 412) from None
         self.tokens[key] = token, is_multipart
 
-    def begin_upload(self, key: str, token: str, by: Actor, *, is_brokers: bool) -> str:
-        """Begin an upload; returns its id."""
+    def begin_upload(self, key: str, token: str, by: Actor, *, is_from_broker: bool) -> str:
+        """Begin an upload; return its id."""
         name = f"upload-{next(self._ids):04d}"
         self.uploads[name] = Upload(
-            key=key, token=token, by=by, is_brokers=is_brokers, began_ms=self.now_ms()
+            key=key, token=token, by=by, is_from_broker=is_from_broker, began_ms=self.now_ms()
         )
         return name
 
     def upload(self, name: str) -> Upload:
-        """Return an unfinished upload; raises ClientError."""
+        """Return an unfinished upload; raises ClientError if there is none."""
         if name not in self.uploads:
             raise answered("NoSuchUpload", 404)
         return self.uploads[name]
@@ -118,7 +118,7 @@ class BucketObjects(Objects):
         self.upload(name).parts[number] = Stored(data=data, modified_ms=self.now_ms())
 
     def complete(self, name: str, numbers: list[int]) -> None:
-        """Make an object of these parts, unless the name is taken; raises ClientError."""
+        """Make an object of these parts; raises ClientError if the name is taken."""
         upload = self.upload(name)
         if numbers != sorted(upload.parts):
             raise answered("InvalidPart", 400)
@@ -132,7 +132,7 @@ class BucketObjects(Objects):
         self.aborts(upload, by)
         del self.uploads[name]
         if by is not upload.by:
-            whose = "a broker's" if upload.is_brokers else "our"
+            whose = "a broker's" if upload.is_from_broker else "our"
             self.happened(f"{whose} upload aborted")
 
 
@@ -142,35 +142,35 @@ class VirtualS3:
 
     actor: Actor
     objects: BucketObjects
-    is_brokers: bool = False
+    is_from_broker: bool = False
 
-    def put_object(self, **asked: Any) -> Mapping[str, Any]:
-        """Write an object, unless the name is taken."""
-        key, data, token = asked["Key"], bytes(asked["Body"]), _token(asked)
+    def put_object(self, **request: Any) -> Mapping[str, Any]:
+        """Write an object; fails if the name is taken."""
+        key, data, token = request["Key"], bytes(request["Body"]), _token(request)
         put = partial(self.objects.put_whole, key, data, token, is_multipart=False)
         self._write("put", key, put)
         return _answer()
 
-    def create_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
-        """Begin an upload; if that is late, no client knows its id."""
-        key, token = asked["Key"], _token(asked)
+    def create_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
+        """Begin an upload; if the call is late, no client knows the upload's id."""
+        key, token = request["Key"], _token(request)
         begin = partial(
-            self.objects.begin_upload, key, token, self.actor, is_brokers=self.is_brokers
+            self.objects.begin_upload, key, token, self.actor, is_from_broker=self.is_from_broker
         )
         return _answer(UploadId=self._write("begin upload of", key, begin))
 
-    def upload_part(self, **asked: Any) -> Mapping[str, Any]:
+    def upload_part(self, **request: Any) -> Mapping[str, Any]:
         """Send a part."""
-        name, number, data = asked["UploadId"], asked["PartNumber"], bytes(asked["Body"])
+        name, number, data = request["UploadId"], request["PartNumber"], bytes(request["Body"])
         what = f"send part {number} of"
-        self._write(what, asked["Key"], lambda: self.objects.add_part(name, number, data))
+        self._write(what, request["Key"], lambda: self.objects.add_part(name, number, data))
         return _answer(ETag=f"{number}")
 
-    def complete_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
-        """Make the parts an object, unless the name is taken."""
-        name = asked["UploadId"]
-        numbers = [part["PartNumber"] for part in asked["MultipartUpload"]["Parts"]]
-        key, complete = asked["Key"], partial(self.objects.complete, name, numbers)
+    def complete_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
+        """Make an object of the parts; fails if the name is taken."""
+        name = request["UploadId"]
+        numbers = [part["PartNumber"] for part in request["MultipartUpload"]["Parts"]]
+        key, complete = request["Key"], partial(self.objects.complete, name, numbers)
 
         def late() -> None:
             complete()
@@ -179,23 +179,23 @@ class VirtualS3:
         call = Call(
             what=f"complete {key[-40:]}",
             effect=complete,
-            late=_landing(late),
+            late=_when_late(late),
             faults=COMPLETION_FAULTS,
-            refusal=_not_answered,
+            error=_error,
             weight=COMPLETION_WEIGHT,
         )
         self.actor.do(call)
         return _answer()
 
-    def abort_multipart_upload(self, **asked: Any) -> Mapping[str, Any]:
+    def abort_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
         """Discard an upload."""
-        name = asked["UploadId"]
-        self._write("abort", asked["Key"], lambda: self.objects.abort(name, self.actor))
+        name = request["UploadId"]
+        self._write("abort", request["Key"], lambda: self.objects.abort(name, self.actor))
         return _answer()
 
-    def head_object(self, **asked: Any) -> Mapping[str, Any]:
+    def head_object(self, **request: Any) -> Mapping[str, Any]:
         """Return an object's size, checksum and token."""
-        return self._read("head", asked["Key"], lambda: self._head(asked["Key"]))
+        return self._read("head", request["Key"], lambda: self._head(request["Key"]))
 
     def _head(self, key: str) -> Mapping[str, Any]:
         if key not in self.objects.stored:
@@ -210,10 +210,11 @@ class VirtualS3:
             Metadata={TOKEN: token},
         )
 
-    def list_multipart_uploads(self, **asked: Any) -> Mapping[str, Any]:
+    def list_multipart_uploads(self, **request: Any) -> Mapping[str, Any]:
         """Return a page of the unfinished uploads below a prefix."""
-        beyond = asked.get("KeyMarker", ""), asked.get("UploadIdMarker", "")
-        found = self._read("list uploads of", asked["Prefix"], lambda: self._uploads(asked, beyond))
+        beyond = request.get("KeyMarker", ""), request.get("UploadIdMarker", "")
+        uploads = partial(self._uploads, request, beyond)
+        found = self._read("list uploads of", request["Prefix"], uploads)
         page = found[:PAGE]
         last = page[-1] if page else {"Key": "", "UploadId": ""}
         return _answer(
@@ -223,19 +224,20 @@ class VirtualS3:
             NextUploadIdMarker=last["UploadId"],
         )
 
-    def _uploads(self, asked: Mapping[str, Any], beyond: tuple[str, str]) -> list[dict[str, Any]]:
-        prefix = asked["Prefix"]
-        places = sorted((one.key, name) for name, one in self.objects.uploads.items())
+    def _uploads(self, request: Mapping[str, Any], beyond: tuple[str, str]) -> list[dict[str, Any]]:
+        prefix = request["Prefix"]
+        places = sorted((upload.key, name) for name, upload in self.objects.uploads.items())
         return [
             {"Key": key, "UploadId": name, "Initiated": _time(self.objects.uploads[name].began_ms)}
             for key, name in places
             if key.startswith(prefix) and "/" not in key[len(prefix) :] and (key, name) > beyond
         ]
 
-    def list_parts(self, **asked: Any) -> Mapping[str, Any]:
+    def list_parts(self, **request: Any) -> Mapping[str, Any]:
         """Return a page of an upload's parts."""
-        beyond = asked.get("PartNumberMarker", 0)
-        upload = self._read("list parts of", asked["Key"], lambda: self._shown(asked["UploadId"]))
+        beyond = request.get("PartNumberMarker", 0)
+        shown = partial(self._shown, request["UploadId"])
+        upload = self._read("list parts of", request["Key"], shown)
         numbers = sorted(number for number in upload.parts if number > beyond)
         page = [
             {"Size": len(upload.parts[n].data), "LastModified": _time(upload.parts[n].modified_ms)}
@@ -249,12 +251,12 @@ class VirtualS3:
 
     def _shown(self, name: str) -> Upload:
         upload = self.objects.upload(name)
-        upload.shown_age_ms[self.actor.name] = self.objects.now_ms() - upload.modified_ms
+        upload.listed_age_ms[self.actor.name] = self.objects.now_ms() - upload.modified_ms
         return upload
 
     def _read(self, what: str, key: str, effect: Callable[[], T]) -> T:
         call = Call(
-            what=f"{what} {key[-40:]}", effect=effect, faults=READ_FAULTS, refusal=_not_answered
+            what=f"{what} {key[-40:]}", effect=effect, faults=READ_FAULTS, error=_error
         )
         return self.actor.do(call)
 
@@ -262,16 +264,16 @@ class VirtualS3:
         call = Call(
             what=f"{what} {key[-40:]}",
             effect=effect,
-            late=_landing(effect),
+            late=_when_late(effect),
             faults=WRITE_FAULTS,
-            refusal=_not_answered,
+            error=_error,
             weight=WRITE_WEIGHT,
         )
         return self.actor.do(call)
 
 
 class SmallParts(StoreOptions):
-    """Options with parts smaller than S3 allows."""
+    """Options that allow parts smaller than S3 does."""
 
     def __post_init__(self) -> None:
         """Check nothing."""
@@ -279,7 +281,7 @@ class SmallParts(StoreOptions):
 
 @dataclass(frozen=True, slots=True)
 class _Writes(BucketStore):
-    """The product's store, for what it does through boto3."""
+    """The product's store, on the simulated boto3 client."""
 
     client: VirtualS3
 
@@ -295,6 +297,8 @@ class VirtualBucket(VirtualStore):
     """The `ObjectStore` of one actor on a bucket: reads are simulated, writes are the product's."""
 
     objects: BucketObjects
+    keeps_empty_folders = False
+    """See `ObjectStore.keeps_empty_folders`."""
 
     @property
     def _writes(self) -> _Writes:
@@ -327,64 +331,59 @@ class VirtualBucket(VirtualStore):
     def free_bytes(self) -> None:  # type: ignore[override]
         """See `ObjectStore.free_bytes`."""
 
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`."""
-        return False
-
 
 def store_of(actor: Actor, objects: Objects) -> VirtualStore:
-    """Return the store of an actor: a bucket or a folder."""
+    """Return an actor's store: a bucket or a folder."""
     if isinstance(objects, BucketObjects):
         return VirtualBucket(actor, objects)
     return VirtualStore(actor, objects)
 
 
-class AtOnce(Executor):
-    """Runs each task when it is submitted, in the thread that submits it."""
+class InlineExecutor(Executor):
+    """Runs each task at once, in the thread that submits it."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        """Take what a pool of threads takes."""
+        """Accept the arguments of a thread pool."""
 
     def submit(self, task: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
-        """See `Executor.submit`; the death of the actor passes through."""
+        """See `Executor.submit`; `Killed` ends the caller too."""
         done: Future[T] = Future()
         try:
             done.set_result(task(*given, **named))
-        except Exception as error:  # noqa: BLE001 - as a pool of threads
+        except Exception as error:  # noqa: BLE001 - as in a thread pool
             done.set_exception(error)
         return done
 
 
 def answered(code: str, status: int) -> ClientError:
-    """Return the error that boto3 raises for an answer of S3."""
-    said = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(said, "request")
+    """Return the error that boto3 raises for this answer of S3."""
+    answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, "request")
 
 
-def _landing(effect: Callable[[], object]) -> Callable[[], None]:
-    """Return the effect of a late request, whose error no client receives."""
+def _when_late(effect: Callable[[], object]) -> Callable[[], None]:
+    """Return the effect of a late request; no client receives its error."""
 
-    def lands() -> None:
+    def late() -> None:
         with suppress(ClientError):
             effect()
 
-    return lands
+    return late
 
 
-def _not_answered(cause: str) -> Exception:
-    """The error of a request that the scheduler made fail."""
-    if cause == NOT_TAKEN:
+def _error(cause: str) -> Exception:
+    """Return the error of a request that the scheduler makes fail."""
+    if cause == REJECTED:
         return answered("SlowDown", 503)
     return ReadTimeoutError(endpoint_url="virtual")
 
 
-def _answer(**said: Any) -> Mapping[str, Any]:
-    return {"ResponseMetadata": {}, **said}
+def _answer(**fields: Any) -> Mapping[str, Any]:
+    return {"ResponseMetadata": {}, **fields}
 
 
-def _token(asked: Mapping[str, Any]) -> str:
-    return str(asked.get("Metadata", {}).get(TOKEN, ""))
+def _token(request: Mapping[str, Any]) -> str:
+    return str(request.get("Metadata", {}).get(TOKEN, ""))
 
 
 def _time(at_ms: int) -> datetime:

@@ -1,7 +1,7 @@
-"""Invariants checked after every step, by code that shares nothing with the product.
+"""Invariants that must hold after every step; their code is independent of the product's.
 
-The product's own invariants check a commit. These check the bytes of the live objects and the
-brokers' list of what they wrote.
+The product's own invariants check a commit. These compare the bytes of the live objects with what
+the brokers wrote.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ALWAYS: tuple[Part, ...] = tuple(part for part in Part if part is not Part.TRANS
 """The objects that every segment has."""
 
 
-class Broken(AssertionError):
+class Violation(AssertionError):
     """An invariant does not hold."""
 
 
@@ -50,31 +50,31 @@ def keys_of(key: PartitionKey, segment: Segment) -> tuple[str, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """Checks the environment after each step that changes it."""
+    """Checks every change of the environment."""
 
     objects: Objects
     histories: dict[PartitionKey, History]
     seen: Callable[[PartitionState | None, PartitionState], None]
-    """Called with each changed row, before and after."""
+    """Called with each row before and after a change."""
     rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     """The current rows."""
     took_place: set[tuple[PartitionKey, str]] = field(default_factory=set)
-    """Partition and commit id of all claims and commits; a joint claim has one id."""
+    """Partition and commit id of every claim and commit; a joint claim has one id."""
     retired_at_ms: dict[str, int] = field(default_factory=dict)
-    """When each object was retired, by its key."""
+    """When each object was retired, by object key."""
     lowest: dict[PartitionKey, int] = field(default_factory=dict)
     """The log start offset of the partition's first row."""
     _records: dict[tuple[str, int], tuple[Record, ...]] = field(default_factory=dict)
-    """By segment id and skipped bytes. Segments never change, but after a row was forgotten the
-    next one may skip more of a segment."""
+    """By segment id and skipped bytes. A segment never changes, but after `tierfold forget` the
+    next row may skip more of it."""
 
     def version(self, written: Buckets) -> None:
-        """Check the buckets that a version rewrote; raises Broken."""
+        """Check the buckets that a version wrote; raises Violation."""
         for bucket, table in written.items():
             found = {state.key: state for state in map(_state, table.to_pylist())}
             known = {key for key in self.rows if bucket_of(key.topic_id) == bucket}
             if not known <= found.keys():
-                raise Broken(f"rows are gone: {known - found.keys()}")
+                raise Violation(f"rows are missing: {known - found.keys()}")
             for key, after in found.items():
                 self._row(self.rows.get(key), after)
 
@@ -82,19 +82,17 @@ class Watch:
         if before == after:
             return
         if before is not None and is_forgotten(before, after):
-            faults = self._forget_faults(before, after)
+            violations = self._forget_violations(before, after)
         else:
-            faults = chain(_history_faults(before, after), self._faults(after))
-        for fault in faults:
-            raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
+            violations = chain(_history_violations(before, after), self._row_violations(after))
+        for violation in violations:
+            raise Violation(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {violation}")
         self.rows[after.key] = after
-        if is_blank(after):
-            self._let_go(after.key)
-            self.seen(before, after)
-            self.took_place.add((after.key, after.commit_id))
-            return
-        self.lowest.setdefault(after.key, after.log_start_offset)
         self.took_place.add((after.key, after.commit_id))
+        if is_blank(after):
+            self._clear(after.key)
+        else:
+            self.lowest.setdefault(after.key, after.log_start_offset)
         for segment in after.segments:
             for key in keys_of(after.key, segment):
                 self.retired_at_ms.pop(key, None)
@@ -104,7 +102,7 @@ class Watch:
         self.seen(before, after)
 
     def tier(self, key: PartitionKey) -> Tier:
-        """Return the partition's current state."""
+        """Return the partition's uploads and row."""
         log, row = self.histories[key], self.rows.get(key)
         return Tier(
             log=log,
@@ -114,7 +112,7 @@ class Watch:
         )
 
     def deletes(self, key: str) -> None:
-        """Check an object before its deletion; raises Broken if no other holds its records."""
+        """Check an object before its deletion; raises Violation if it alone has some records."""
         for log in self.histories.values():
             if log.is_deleted or key in log.moved_away or key in self.retired_at_ms:
                 continue
@@ -122,44 +120,45 @@ class Watch:
             for upload in tier.held:
                 if key != upload.attempt.keys[Part.LOG] or upload.attempt.is_foreign:
                     continue
-                is_its_own = tier.holds_its_own(upload, self.lowest.get(log.key, 0))
-                if is_its_own and not tier.may_be_given_up(upload):
-                    raise Broken(f"{key} is deleted, and alone has what it holds: {upload}")
+                is_unique = tier.holds_unique_records(upload, self.lowest.get(log.key, 0))
+                if is_unique and not tier.may_be_given_up(upload):
+                    raise Violation(f"{key} is deleted, but alone has records: {upload}")
 
     def removed(self, key: str, now_ms: int) -> None:
-        """Check an object's deletion; raises Broken."""
+        """Check what is left after an object's deletion; raises Violation."""
         for state in self.rows.values():
-            for fault in self._missing(state):
-                raise Broken(f"{state.key}: {fault}")
+            for violation in self._missing(state):
+                raise Violation(f"{state.key}: {violation}")
         retired_at_ms = self.retired_at_ms.get(key, 0)
-        is_brokers = any(
-            key in log.objects for log in self.histories.values() if log.is_deleted
-        ) or any(key in log.moved_away for log in self.histories.values())
-        if now_ms - retired_at_ms < GRACE_MS and not is_brokers:
-            raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
+        is_by_others = any(
+            key in log.moved_away or (log.is_deleted and key in log.objects)
+            for log in self.histories.values()
+        )
+        if now_ms - retired_at_ms < GRACE_MS and not is_by_others:
+            raise Violation(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
 
     def aborts(self, upload: Upload, by: Actor, *, is_bound: bool) -> None:
-        """Check an upload before someone aborts it; raises Broken if its writer may be at it.
+        """Check an upload before an actor aborts it; raises Violation if its writer may be active.
 
-        Its age is that of its last part when the store listed it: no request aborts an upload on
-        the condition that it has not gone on.
+        The age of its last part counts from when the actor listed the parts: S3 cannot abort an
+        upload on the condition that no part has arrived since.
         """
         if by is upload.by:
             return
-        age_ms = upload.shown_age_ms[by.name]
-        if age_ms < ORPHAN_AGE_MS or (upload.is_brokers and is_bound):
-            whose = "a broker's" if upload.is_brokers else "a run's"
-            raise Broken(f"{whose} upload of {upload.key} is aborted at the age of {age_ms} ms")
+        age_ms = upload.listed_age_ms[by.name]
+        if age_ms < ORPHAN_AGE_MS or (upload.is_from_broker and is_bound):
+            whose = "a broker's" if upload.is_from_broker else "a run's"
+            raise Violation(f"{whose} upload of {upload.key} is aborted at the age of {age_ms} ms")
 
     def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
-        """Return the records in a segment's bytes, aborted ones included."""
+        """Return the records in a segment's `.log`, aborted ones included."""
         place = segment.segment_id, segment.skipped_bytes
         found = self._records.get(place)
         if found is None:
             name = keys_of(key, segment)[0]
             stored = self.objects.stored.get(name)
-            # A run may still commit a segment that a person has moved away.
-            log = self.histories[key].put_by[name] if stored is None else stored.data
+            # A run may commit a segment that a person has moved away.
+            log = self.histories[key].set_aside[name] if stored is None else stored.data
             log = log[segment.skipped_bytes :]
             found = tuple(
                 (record.offset, record.key, record.value)
@@ -170,16 +169,16 @@ class Watch:
             self._records[place] = found
         return found
 
-    def answer_fault(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
-        """Return how the reported outcome of a claim or commit differs from what happened."""
+    def answer_violation(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
+        """Return how the reported outcome of a claim or commit is wrong; empty: it is right."""
         did = (key, commit_id) in self.took_place
         reported = isinstance(outcome, Committed)
         if reported == did or isinstance(outcome, Unknown):
             return ""
         return f"commit {commit_id} {'took place' if did else 'did not take place'}: {outcome}"
 
-    def content_fault(self, state: PartitionState) -> str:
-        """Return how the newest records differ from what a reader of the live objects gets."""
+    def content_violation(self, state: PartitionState) -> str:
+        """Return how the records of the live objects differ from the model; empty: they do not."""
         branch = branch_of(self.histories[state.key], state)
         foreign = {
             attempt.keys[Part.LOG]
@@ -188,13 +187,13 @@ class Watch:
         }
         for segment in state.segments:
             if keys_of(state.key, segment)[0] in foreign:
-                return f"segment {segment.segment_id} is live, and no upload of this log"
+                return f"segment {segment.segment_id} is live, but is no upload of this log"
         if branch is None:
             return f"no history has the leader epochs {state.lineage}"
         for segment in state.segments:
             for offset, _, _ in self.records_of(state.key, segment):
                 if not segment.start_offset <= offset <= segment.end_offset:
-                    return f"segment {segment.segment_id} gives offset {offset}, and is not to"
+                    return f"segment {segment.segment_id} gives offset {offset}, but must not"
         committed = {offset for offset, _, _ in branch.records}
         found = readable(
             record
@@ -205,24 +204,24 @@ class Watch:
         expected = branch.readable(state.log_start_offset, state.next_offset)
         return "" if found == expected else f"readers get {found}, not {expected}"
 
-    def _faults(self, state: PartitionState) -> Iterator[str]:
-        yield from _cover_faults(state)
+    def _row_violations(self, state: PartitionState) -> Iterator[str]:
+        yield from _cover_violations(state)
         if not self.histories[state.key].is_deleted:
             missing = tuple(self._missing(state))
             yield from missing
-            fault = "" if missing else self.content_fault(state)
-            if fault:
-                yield fault
+            violation = "" if missing else self.content_violation(state)
+            if violation:
+                yield violation
 
-    def _forget_faults(self, before: PartitionState, after: PartitionState) -> Iterator[str]:
-        """Yield what `tierfold forget` must not have forgotten or given up."""
+    def _forget_violations(self, before: PartitionState, after: PartitionState) -> Iterator[str]:
+        """Yield what `tierfold forget` did wrong."""
         log, tier = self.histories[before.key], self.tier(before.key)
         if log.is_deleted:
             return
-        if tier.row is not None and not tier.is_cut_off:
-            yield f"is forgotten, and its log was not truncated: {before}"
+        if tier.row is not None and not tier.is_truncated:
+            yield f"is forgotten, but its log was not truncated: {before}"
         if after.cleaner_offsets:
-            yield f"is forgotten, and still says {after.cleaner_offsets}"
+            yield f"is forgotten, but keeps the cleaner offsets {after.cleaner_offsets}"
         written = [segment for segment in before.segments if segment.written_by_run]
         retired = [retired_segment.segment for retired_segment in before.retired]
         # Once the rewritten segments are moved away, the originals count as uploads.
@@ -233,14 +232,14 @@ class Watch:
         ]
         for segment in (*written, *obstacles):
             if keys_of(before.key, segment)[0] in self.objects.stored:
-                yield f"is forgotten, and {segment.segment_id} is still there"
+                yield f"is forgotten, but {segment.segment_id} is still there"
         there = {upload.attempt.segment_id for upload in tier.held}
-        wrongly = there & set(after.forgotten) - tier.apart
+        wrongly = there & set(after.forgotten) - tier.set_apart
         if wrongly:
-            yield f"{wrongly} is given up, and is part of the log"
+            yield f"{wrongly} is given up, but is part of the log"
 
-    def _let_go(self, key: PartitionKey) -> None:
-        """Drop what was remembered of a row that is blank now."""
+    def _clear(self, key: PartitionKey) -> None:
+        """Drop what is known of a row that is now blank."""
         self.lowest.pop(key, None)
         folder = partition_folder(key)
         for name in [name for name in self.retired_at_ms if name.startswith(f"{folder}/")]:
@@ -256,10 +255,10 @@ class Watch:
                     continue
                 stored = self.objects.stored.get(key)
                 if stored is None:
-                    was = "was deleted" if key in self.objects.gone else "is not there"
-                    yield f"live object {key} {was}"
+                    how = "was deleted" if key in self.objects.gone else "is not there"
+                    yield f"live object {key} {how}"
                 elif key.endswith(".log") and len(stored.data) != segment.log_bytes:
-                    yield f"{key} has {len(stored.data)} bytes, the row says {segment.log_bytes}"
+                    yield f"{key} has {len(stored.data)} bytes, in the row {segment.log_bytes}"
 
 
 def is_blank(state: PartitionState) -> bool:
@@ -268,7 +267,7 @@ def is_blank(state: PartitionState) -> bool:
 
 
 def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
-    """Whether this change emptied a row or accepted a loss."""
+    """Whether this change emptied the row or accepted a loss."""
     gives_up = before.forgotten != after.forgotten
     return is_blank(after) and (gives_up or not is_blank(before))
 
@@ -276,51 +275,50 @@ def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
 def _state(row: Mapping[str, Any]) -> PartitionState:
     """Parse a row of the table without the product's reader."""
     key = {name: row[name] for name in ("topic", "partition", "topic_id")}
-    said = {field.name: row[field.name] for field in fields(PartitionState) if field.name in row}
-    said["cleaner_offsets"] = tuple(CleanerOffset(**offset) for offset in row["cleaner_offsets"])
-    said["lineage"] = tuple(LeaderEpoch(**leader_epoch) for leader_epoch in row["lineage"])
-    said["segments"] = tuple(map(_segment, row["segments"]))
-    said["retired"] = tuple(
+    values = {field.name: row[field.name] for field in fields(PartitionState) if field.name in row}
+    values["cleaner_offsets"] = tuple(CleanerOffset(**offset) for offset in row["cleaner_offsets"])
+    values["lineage"] = tuple(LeaderEpoch(**leader_epoch) for leader_epoch in row["lineage"])
+    values["segments"] = tuple(map(_segment, row["segments"]))
+    values["retired"] = tuple(
         RetiredSegment(**{**retired, "segment": _segment(retired["segment"])})
         for retired in row["retired"]
     )
-    said |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
-    return PartitionState(key=PartitionKey(**key), **said)
+    values |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
+    return PartitionState(key=PartitionKey(**key), **values)
 
 
-def _segment(said: Mapping[str, Any]) -> Segment:
-    return Segment(
-        **{
-            **said,
-            "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in said["leader_epochs"]),
-            "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in said["cleaner_offsets"]),
-            "agrees_with": tuple(said["agrees_with"]),
-        }
-    )
+def _segment(values: Mapping[str, Any]) -> Segment:
+    epochs, offsets = values["leader_epochs"], values["cleaner_offsets"]
+    parsed = {
+        "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in epochs),
+        "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in offsets),
+        "agrees_with": tuple(values["agrees_with"]),
+    }
+    return Segment(**{**values, **parsed})
 
 
-def _cover_faults(state: PartitionState) -> Iterator[str]:
+def _cover_violations(state: PartitionState) -> Iterator[str]:
     if state.segments and state.segments[0].start_offset != state.log_start_offset:
-        yield f"the log starts at {state.log_start_offset}, its first segment elsewhere"
+        yield f"the first segment does not start at the log start, {state.log_start_offset}"
     for left, right in pairwise(state.segments):
         if right.start_offset != left.end_offset + 1:
             yield f"offset {left.end_offset} is followed by {right.start_offset}"
 
 
-def _history_faults(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
+def _history_violations(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
     """Yield violations: epochs only rise, and cleaner offsets of earlier epochs never change."""
     if before is None:
         return
     if after.epoch < before.epoch:
-        yield f"the epoch was {before.epoch}"
+        yield f"the epoch fell from {before.epoch}"
     if after.epoch == before.epoch and after.owner_run not in {before.owner_run, ""}:
-        yield f"the epoch was {before.owner_run}'s"
+        yield f"the epoch belonged to {before.owner_run}"
     if after.next_offset < before.next_offset:
-        yield f"the log ended at {before.next_offset}, now at {after.next_offset}"
-    earlier = _said(before.cleaner_offsets, after.epoch)
-    if earlier != _said(after.cleaner_offsets, after.epoch):
-        yield f"earlier epochs said {earlier}, now {after.cleaner_offsets}"
+        yield f"the next offset fell from {before.next_offset} to {after.next_offset}"
+    earlier = _below(before.cleaner_offsets, after.epoch)
+    if earlier != _below(after.cleaner_offsets, after.epoch):
+        yield f"cleaner offsets of earlier epochs, {earlier}, became {after.cleaner_offsets}"
 
 
-def _said(offsets: Sequence[object], epoch: int) -> list[object]:
+def _below(offsets: Sequence[object], epoch: int) -> list[object]:
     return [entry for entry in offsets if entry.epoch < epoch]

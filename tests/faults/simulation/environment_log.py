@@ -1,9 +1,8 @@
 """A partition's log as its leaders wrote it, with leader epochs, and what consumers must read.
 
-    drawn_log(rng, segments)   -> Written: the log, and what an unclean election cut off
+    drawn_log(rng, segments)   the log, and the one that an unclean election truncated
 
-The model is a dictionary: the newest record of each key that was not aborted, unless that is a
-tombstone.
+The model is a dictionary: each key's newest record that was not aborted, unless it is a tombstone.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Batch: TypeAlias = tuple[int, int, int]
 
 
 def readable(records: Iterable[Record]) -> Readable:
-    """Return what a reader keeps after reading records in offset order."""
+    """Return what a consumer has after it reads these records in offset order."""
     found: Readable = {}
     for offset, key, value in records:
         if value is None:
@@ -49,7 +48,7 @@ class Branch:
     """One history of a partition, from its first batch to its last."""
 
     uploads: tuple[Upload, ...]
-    """Its batches, each as the upload of a one-batch segment."""
+    """Its batches, each as the upload of a segment with one batch."""
     records: tuple[Record, ...]
     """Its committed records with a key, in offset order."""
     lineage: tuple[LeaderEpoch, ...]
@@ -61,7 +60,7 @@ class Branch:
 
     @property
     def batches(self) -> frozenset[Batch]:
-        """The identities of its batches."""
+        """Its batches' offsets and leader epochs, which identify them."""
         return frozenset(
             (batch.base_offset, beyond(batch) - 1, batch.leader_epoch)
             for upload in self.uploads
@@ -90,13 +89,13 @@ class Written:
     terms: tuple[int, ...]
     """The number of batches at the end of each leader's term; the last is all of `log`."""
     lost: Branch | None = None
-    """The log whose end an unclean election cut off; None: there was no such election."""
+    """The log that an unclean election truncated; None: there was no such election."""
     lost_term: int = -1
     """The term of the leader that wrote it, counted from 0."""
 
     @property
     def fork_offset(self) -> int:
-        """The first offset at which the two histories differ; the log's end without a second."""
+        """The first offset at which the two histories differ; with one history, the log's end."""
         if self.lost is None:
             return self.log.next_offset
         place = self.terms[self.lost_term]
@@ -110,7 +109,7 @@ def beyond(batch: BatchDraft) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Writer:
-    """A leader; a deep copy of it is a follower that is in sync."""
+    """A leader; a deep copy of it is an in-sync follower."""
 
     epoch: int = FIRST_EPOCH
     lineage: list[LeaderEpoch] = field(
@@ -138,12 +137,12 @@ class _Writer:
         self._sign()
 
     def elect(self, epochs: int) -> None:
-        """Elect another leader, `epochs` epochs later."""
+        """Elect the leader of a later epoch."""
         self.epoch += epochs
         self.lineage.append(LeaderEpoch(epoch=self.epoch, start_offset=self.broker.next_offset))
 
     def ended(self, rng: Random) -> Branch:
-        """End every transaction and return the log."""
+        """End every open transaction and return the log."""
         for producer in sorted(self.pending):
             self._end(rng, producer)
         self.broker.roll()
@@ -176,22 +175,22 @@ def drawn_log(rng: Random, segments: int) -> Written:
     for number in range(count):
         if number in places:
             if places.index(number) == lost_term:
-                lost = _cut_off(rng, copy.deepcopy(writer))
+                lost = _lost_branch(rng, copy.deepcopy(writer))
             writer.elect(rng.choice((1, 1, 2)))
         writer.write(rng)
     log = writer.ended(rng)
     return Written(log=log, terms=(*places, len(log.uploads)), lost=lost, lost_term=lost_term)
 
 
-def _cut_off(rng: Random, leader: _Writer) -> Branch:
-    """Return the log of a leader that writes on alone before it comes back and truncates it."""
+def _lost_branch(rng: Random, leader: _Writer) -> Branch:
+    """Return the log of a leader that continues alone; it truncates this log when it is back."""
     for _ in range(rng.randint(1, 3)):
         leader.write(rng)
     return leader.ended(rng)
 
 
 def _pair(rng: Random, offset: int) -> tuple[bytes | None, bytes | None]:
-    """Draw a record: one in ten has no key, so compaction drops it; one in four is a tombstone."""
+    """Draw a key and a value: one in ten has no key, one in four is a tombstone."""
     key = None if rng.random() < 0.1 else rng.choice(KEYS)
     return key, None if rng.random() < 0.25 else b"value of %d" % offset
 

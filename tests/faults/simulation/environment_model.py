@@ -1,9 +1,9 @@
-"""A model of what a partition's tier holds and what must follow; shares no code with the product.
+"""A model of one partition: what the tier holds, and what follows; shares no code with the product.
 
     held_in(log, objects)   every `.log` that brokers wrote, batch by batch
     Tier(log, held, row)    which uploads count, how far they reach, what must be refused
 
-The brokers' own list of batches distinguishes two histories.
+The brokers' own list of batches distinguishes the two histories.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.tiers.remote_tier import Part
 
 _HEAD: Final = struct.Struct(">q i i 7x i")
-"""Base offset, length of what follows it, leader epoch; last offset delta."""
+"""Base offset, batch length, leader epoch, last offset delta."""
 
 _LENGTH_COUNTS_FROM: Final = 12
 
-FAR_AHEAD_MS: Final = 2**62
-"""A time that no object's modification reaches."""
-
 FAR_AHEAD: Final = 2**62
-"""An offset that no log reaches."""
+"""Above every offset, leader epoch and time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +35,7 @@ class Held:
 
     attempt: Attempt
     batches: tuple[Batch, ...]
-    """The complete ones of its log."""
+    """The complete batches of its `.log`."""
     parts: frozenset[Part]
     modified_ms: int
     """When the newest of its objects was written."""
@@ -55,13 +52,13 @@ class Held:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all its objects are there, and its log is not torn."""
+        """Whether all required objects are there, and its `.log` is not torn."""
         needed = set(self.attempt.keys) - {Part.TRANSACTION_INDEX}
         return needed <= self.parts and not self.attempt.is_torn
 
 
 def whole_batches(data: bytes | bytearray) -> Iterator[Batch]:
-    """Yield the batches of a log, up to the first that is torn."""
+    """Yield the batches of a log before the first torn one."""
     position = 0
     while position + _HEAD.size <= len(data):
         base, length, epoch, delta = _HEAD.unpack_from(data, position)
@@ -71,7 +68,7 @@ def whole_batches(data: bytes | bytearray) -> Iterator[Batch]:
 
 
 def held_in(log: History, objects: Objects) -> tuple[Held, ...]:
-    """Return a partition's uploads in the tier whose log has at least one complete batch."""
+    """Return a partition's uploads in the tier whose `.log` has at least one complete batch."""
     found = []
     for attempt in log.attempts:
         stored = {part: objects.stored.get(key) for part, key in attempt.keys.items()}
@@ -90,7 +87,7 @@ def held_in(log: History, objects: Objects) -> tuple[Held, ...]:
 
 
 def branch_of(log: History, state: PartitionState) -> Branch | None:
-    """Return the history with a row's leader epochs up to its end; None: there is none."""
+    """Return the history that has the row's leader epochs; None: neither has."""
     for branch in (log.written.log, log.written.lost):
         if branch is not None and branch.lineage_below(state.next_offset) == state.lineage:
             return branch
@@ -110,12 +107,12 @@ class Tier:
 
     @property
     def is_diverged(self) -> bool:
-        """Whether an unclean election cut the log off, and no loss was accepted yet."""
-        return self.is_cut_off if self.row is not None else any(self._alone())
+        """Whether the log was truncated, and no person has accepted the loss."""
+        return self.is_truncated if self.row is not None else any(self._only_copies())
 
     @property
-    def apart(self) -> frozenset[str]:
-        """Ids of the uploads that the election cut off, wholly or in part."""
+    def set_apart(self) -> frozenset[str]:
+        """Ids of the uploads with batches that an unclean election truncated."""
         return frozenset(
             upload.attempt.segment_id
             for upload in self.held
@@ -123,10 +120,12 @@ class Tier:
         )
 
     @property
-    def is_cut_off(self) -> bool:
-        """Whether the row goes beyond an unclean election's cut, and the tier shows it."""
-        is_below = self.row is not None and self._newer_log_from < self.row.next_offset
-        return self._is_on_the_lost_one and is_below
+    def is_truncated(self) -> bool:
+        """Whether the row has truncated offsets, and the tier shows the newer history."""
+        row, lost = self.row, self.log.written.lost
+        if row is None or lost is None or branch_of(self.log, row) is not lost:
+            return False
+        return row.next_offset > max(self.log.written.fork_offset, self._newer_log_start)
 
     @property
     def branch(self) -> Branch:
@@ -136,11 +135,11 @@ class Tier:
             return log
         if self.row is not None and self.row.next_offset > self.log.written.fork_offset:
             return branch_of(self.log, self.row) or log
-        return log if self._newer_log_from == self.log.written.fork_offset else lost
+        return log if self._newer_log_start == self.log.written.fork_offset else lost
 
     @property
     def reach(self) -> int:
-        """The offset after the last that complete uploads hold without a gap."""
+        """The next offset after all complete uploads without a gap."""
         return self.reach_through(self.whole)
 
     @property
@@ -149,7 +148,7 @@ class Tier:
         return tuple(u for u in self.held if u.is_complete and self._counts(u))
 
     def reach_through(self, whole: Sequence[Held]) -> int:
-        """The offset after the last that these complete uploads hold without a gap."""
+        """The next offset after these complete uploads without a gap."""
         reach = min((upload.start_offset for upload in whole), default=0)
         if self.row is not None:
             reach = self.row.next_offset
@@ -160,7 +159,7 @@ class Tier:
             reach = max(ends)
 
     def waits_since(self, before_ms: int) -> bool:
-        """Whether an upload that counts has been beyond the reach since `before_ms`."""
+        """Whether an upload that counts has waited beyond the reach since `before_ms`."""
         reach = self.reach
         return any(
             upload.next_offset > reach and upload.modified_ms <= before_ms
@@ -168,13 +167,13 @@ class Tier:
             if self._counts(upload) and not upload.attempt.is_torn
         )
 
-    def has_stood_still(self, now_ms: int) -> bool:
-        """Whether an upload has waited for a day, longer than a broker takes to fill a gap."""
+    def is_stalled(self, now_ms: int) -> bool:
+        """Whether an upload has waited for a day; a broker fills a gap sooner."""
         return self.waits_since(now_ms - DAY_MS)
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction that began below the reach does not end below it."""
+        """Whether a transaction is open at the reach."""
         ended = [upload for upload in self.branch.uploads if upload.start_offset < self.reach]
         return any(
             entry.current_txn_first_offset is not None
@@ -186,19 +185,19 @@ class Tier:
     def is_refused_without_row(self) -> bool:
         """Whether it must be refused without a row: a gap, an incomplete upload, a lost history."""
         is_whole = all(upload.is_complete for upload in self.held)
-        return self.waits_since(FAR_AHEAD_MS) or not is_whole or any(self._alone())
+        return self.waits_since(FAR_AHEAD) or not is_whole or any(self._only_copies())
 
     @property
     def may_be_forgotten(self) -> bool:
-        """Whether, without the row, only the cut-off uploads would cause a refusal."""
+        """Whether no refusal remains if the row is emptied and truncated uploads are given up."""
         ids = frozenset(upload.attempt.segment_id for upload in self.held)
         bare = replace(self, row=None, given_up=ids)
         return bool(self.held) and not bare.is_refused_without_row
 
-    def holds_its_own(self, held: Held, lowest: int) -> bool:
-        """Whether an unnamed upload may hold records that the row's segments do not.
+    def holds_unique_records(self, held: Held, lowest: int) -> bool:
+        """Whether an upload that the row does not name may hold records that its segments lack.
 
-        A torn log may. `lowest` is the log start offset of the first row.
+        A torn one may. `lowest` is the log start offset of the first row.
         """
         branch = None if self.row is None else branch_of(self.log, self.row)
         if self.row is None or branch is None or held.attempt.is_torn:
@@ -208,12 +207,12 @@ class Tier:
         return held.start_offset < lowest or held.next_offset > self.row.next_offset
 
     def may_be_given_up(self, held: Held) -> bool:
-        """Whether a person gave up this upload, which is set apart while the log goes on."""
+        """Whether a person gave up this upload, and it is set apart without a refusal."""
         is_other = not self.branch.batches.issuperset(held.batches)
-        return self.log.is_given_up and is_other and not (self.is_cut_off or held.attempt.is_torn)
+        return self.log.is_given_up and is_other and not (self.is_truncated or held.attempt.is_torn)
 
-    def _alone(self) -> Iterator[Held]:
-        """Yield uploads outside the current history with offsets that no upload inside it has."""
+    def _only_copies(self) -> Iterator[Held]:
+        """Yield uploads outside the current history that alone have some offsets."""
         start = min((h.start_offset for h in self.held if self._counts(h)), default=0)
         for upload in self.held:
             is_beyond = upload.next_offset > self.reach or upload.start_offset < start
@@ -221,33 +220,26 @@ class Tier:
             if is_beyond and not self._counts(upload) and not is_given_up:
                 yield upload
 
-    @property
-    def _is_on_the_lost_one(self) -> bool:
-        if self.row is None or self.log.written.lost is None:
-            return False
-        is_beyond = self.row.next_offset > self.log.written.fork_offset
-        return is_beyond and branch_of(self.log, self.row) is self.log.written.lost
-
     def _counts(self, held: Held) -> bool:
         is_known = self.branch.batches.issuperset(held.batches)
-        is_lost = self.branch is self.log.written.lost and held.next_offset > self._newer_log_from
+        is_lost = self.branch is self.log.written.lost and held.next_offset > self._newer_log_start
         return is_known and not is_lost and not held.attempt.is_foreign
 
     @property
-    def _newer_log_from(self) -> int:
-        """The offset from which the tier shows a newer history; `FAR_AHEAD`: it does not.
+    def _newer_log_start(self) -> int:
+        """The offset from which the tier shows a newer history; `FAR_AHEAD`: it shows none.
 
-        A checkpoint shows where that begins; without one, batches show that it has begun.
+        A checkpoint shows where it begins; a batch shows only that it has begun.
         """
         fork, log = self.log.written.fork_offset, self.log.written.log
         epoch = next((e.epoch for e in log.lineage if e.start_offset >= fork), FAR_AHEAD)
         found = FAR_AHEAD
         for upload in self.held:
-            of_it = [base for base, _, written in upload.batches if written >= epoch]
-            if not of_it or upload.attempt.is_torn:
+            newer = [base for base, _, written in upload.batches if written >= epoch]
+            if not newer or upload.attempt.is_torn:
                 continue
             if Part.LEADER_EPOCH_CHECKPOINT in upload.parts:
                 return fork
-            # Without a row, an upload without a checkpoint is refused, whatever its batches are.
-            found = min(found, *of_it) if self.row is not None else found
+            # Without a row, an upload without a checkpoint is refused whatever its batches are.
+            found = min(found, *newer) if self.row is not None else found
         return found

@@ -1,4 +1,4 @@
-"""An object store in memory, as one actor sees it: it obeys `ObjectStore`, or fails."""
+"""An object store in memory, as one actor sees it; a call behaves like `ObjectStore` or fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRITE_WEIGHT: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """An object's content, or what its writer has written so far."""
+    """The content of an object, or what its writer has written so far."""
 
     data: bytes | bytearray
     modified_ms: int
@@ -34,7 +34,7 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True)
 class Objects:
-    """The objects that exist, and the keys of those that were deleted."""
+    """The objects of a store, and the keys of those that were deleted."""
 
     now_ms: Callable[[], int]
     removed: Callable[[str], None]
@@ -51,7 +51,7 @@ class Objects:
     _hidden: count[int] = field(default_factory=count)
 
     def begin(self, key: str) -> str:
-        """Start a hidden file beside `key`; returns its name, raises UnreadableObject if taken."""
+        """Start a hidden file beside `key`; return its name, or raise UnreadableObject if taken."""
         if key in self.stored:
             raise _taken(key)
         folder, _, name = key.rpartition("/")
@@ -60,7 +60,7 @@ class Objects:
         return hidden
 
     def end(self, key: str, hidden: str, data: bytes) -> None:
-        """Link a hidden file; raises UnreadableObject if the key is taken or the file is gone."""
+        """Link a hidden file to `key`; raises UnreadableObject if it is gone or `key` is taken."""
         if key not in self.stored and self.unfinished.pop(hidden, None) is None:
             raise _missing(key)
         self.put(key, data)
@@ -117,16 +117,16 @@ class VirtualStore:
     actor: Actor
     objects: Objects
 
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`."""
-        return False
+    maps_ranges = False
+    """See `ObjectStore.maps_ranges`."""
+    keeps_empty_folders = True
+    """See `ObjectStore.keeps_empty_folders`: those of `Objects.folders`."""
 
     def stored_checksum(self, _: str) -> None:
-        """See `ObjectStore.stored_checksum`: what was written is read back."""
+        """See `ObjectStore.stored_checksum`: there is none, so the product reads objects back."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
-        """See `ObjectStore.list`; each page shows the store at another time."""
+        """See `ObjectStore.list`; the store may change between two pages."""
         yield from self._listed("list", folder, unfinished=False)
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
@@ -213,11 +213,6 @@ class VirtualStore:
         """See `ObjectStore.requests`."""
         return Requests()
 
-    @property
-    def keeps_empty_folders(self) -> bool:
-        """See `ObjectStore.keeps_empty_folders`: those of `Objects.folders`."""
-        return True
-
     def uri(self, key: str) -> str:
         """The object's full name."""
         return f"virtual://{key}"
@@ -227,7 +222,7 @@ class VirtualStore:
             what=f"{what} {_short(key)}",
             effect=effect,
             faults=READ_FAULTS,
-            refusal=partial(_refused, key),
+            error=partial(_error, key),
         )
         return self.actor.do(call)
 
@@ -244,7 +239,7 @@ class VirtualStore:
             effect=effect,
             late=late,
             faults=WRITE_FAULTS,
-            refusal=partial(_refused, key),
+            error=partial(_error, key),
             weight=WRITE_WEIGHT,
         )
         self.actor.do(call)
@@ -263,7 +258,7 @@ class _VirtualWriter:
 
 
 def _short(key: str) -> str:
-    """Shorten a key to a piece of the topic's id and the file's name."""
+    """Shorten a key to six characters of the topic id and the file name."""
     folder, _, name = key.rpartition("/")
     return f"{folder[-22:-16]}/{name.lstrip('0')}"
 
@@ -271,28 +266,29 @@ def _short(key: str) -> str:
 def _each(
     listed: Callable[[str], Iterator[ObjectEntry]], folders: Sequence[str]
 ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
+    """List the folders as `listed_one_by_one` does, but without threads."""
     found: dict[str, tuple[ObjectEntry, ...] | Exception] = {}
     for folder in folders:
         try:
             found[folder] = tuple(listed(folder))
-        except Exception as error:  # noqa: BLE001 - as `LocalStore`
+        except Exception as error:  # noqa: BLE001 - it concerns this folder alone
             found[folder] = error
     return found
 
 
 def _checked(key: str) -> str:
     if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
-        raise _refused(key, "the key leaves the store or names nothing in it")
+        raise _error(key, "the key leaves the store or names nothing in it")
     return key
 
 
 def _taken(key: str) -> UnreadableObject:
-    return _refused(key, "the name is taken, and nothing is ever overwritten")
+    return _error(key, "the name is taken, and nothing is ever overwritten")
 
 
 def _missing(key: str) -> UnreadableObject:
-    return _refused(key, "it is not there, or no longer")
+    return _error(key, "it is not there, or no longer")
 
 
-def _refused(key: str, cause: str) -> UnreadableObject:
+def _error(key: str, cause: str) -> UnreadableObject:
     return UnreadableObject(cause, where=f"virtual://{key}", remedy="Run again.")

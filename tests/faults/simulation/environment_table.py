@@ -1,9 +1,9 @@
-"""A Delta table in memory, as one actor sees it: what the catalog asks of `DeltaFolder`.
+"""A Delta table in memory, as one actor sees it: what the catalog needs of `DeltaFolder`.
 
-A write against a version checks which buckets later versions touched, then creates the next one:
-two steps, with other actors' steps in between. If its version is taken, it checks again. Old
-versions are deleted below a boundary. A write that sleeps for long may then create its version a
-second time, which no reader sees. A write that timed out is one creation without a client.
+A write against a version checks which buckets later versions wrote, then creates the next version.
+Other actors may act between these two steps; if the version then exists, the write checks again.
+Versions below a boundary are deleted. A write that stalls for long may create such a version a
+second time; no reader sees it. A write that timed out may still create its version.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.delta_tables import TableLayout
 
 COMMIT_WEIGHT: Final = 10
-"""How much more often a commit fails than a read; there are far fewer commits."""
+"""How much more often a commit fails than a read, because there are far fewer commits."""
 
-LOG_KEPT_MS: Final = DAY_MS
-"""How long versions are kept; far shorter than in the product, as scenarios are short."""
+LOG_RETENTION_MS: Final = DAY_MS
+"""How long old versions are kept; the product keeps them longer, but scenarios are short."""
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -39,19 +39,19 @@ Buckets = dict[int, pa.Table]
 
 @dataclass(slots=True, kw_only=True)
 class TableLog:
-    """The versions of a table, shared by all actors."""
+    """The versions of a table; all actors share them."""
 
     changed: Callable[[Buckets], None]
-    """Called after each version with the buckets it wrote."""
+    """Called after each new version with the buckets that it wrote."""
     now_ms: Callable[[], int]
     versions: list[Buckets] = field(default_factory=lambda: [{}])
     touched: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
     """The buckets that each version wrote."""
     written_at_ms: list[int] = field(default_factory=lambda: [0])
     boundary: int = 0
-    """The lowest version kept; raised before the versions below are deleted."""
+    """The lowest version to keep; raised before lower versions are deleted."""
     oldest: int = 0
-    """The lowest version that exists, without strays."""
+    """The lowest version that exists, strays excluded."""
     strays: set[int] = field(default_factory=set)
     """Versions below `oldest` that were created a second time."""
 
@@ -62,7 +62,7 @@ class TableLog:
     def write(self, buckets: frozenset[int], rows: pa.Table) -> None:
         """Append a version that replaces these buckets."""
         numbers = rows["bucket"].to_pylist()
-        # Arrow's filter of nested columns is slow; most writes are of one bucket.
+        # Arrow filters nested columns slowly, and most writes have one bucket.
         split = {
             bucket: rows
             if set(numbers) == {bucket}
@@ -75,7 +75,7 @@ class TableLog:
         self.changed(split)
 
     def create(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
-        """Create the commit of a version; False: it exists."""
+        """Create a version; return False if it exists."""
         if self.oldest <= version < len(self.versions) or version in self.strays:
             return False
         if version < self.oldest:
@@ -84,20 +84,20 @@ class TableLog:
             self.write(buckets, rows)
         return True
 
-    def old_below(self) -> int:
-        """Return the newest version at the start of the retention period."""
-        kept_since_ms = self.now_ms() - LOG_KEPT_MS
+    def newest_expired(self) -> int:
+        """Return the newest version that is past the retention period."""
+        expired_at_ms = self.now_ms() - LOG_RETENTION_MS
         return max(
-            (version for version, at_ms in enumerate(self.written_at_ms) if at_ms <= kept_since_ms),
+            (version for version, at_ms in enumerate(self.written_at_ms) if at_ms <= expired_at_ms),
             default=0,
         )
 
     def raise_boundary(self, version: int) -> None:
-        """Allow the deletion of versions below."""
+        """Allow lower versions to be deleted."""
         self.boundary = max(self.boundary, version)
 
-    def cut(self, version: int) -> None:
-        """Delete the versions below, strays included."""
+    def delete_below(self, version: int) -> None:
+        """Delete lower versions, strays included."""
         self.oldest = max(self.oldest, version)
         self.strays = {stray for stray in self.strays if stray >= version}
 
@@ -139,11 +139,11 @@ class VirtualTable:
 
     def read(self, predicate: str | None = None) -> pa.Table:
         """See `DeltaFolder.read`."""
-        return self._asked("read rows", lambda: self._rows(-1, predicate))
+        return self._read("read rows", lambda: self._rows(-1, predicate))
 
     def past(self, predicate: str) -> Iterator[pa.Table]:
         """See `DeltaFolder.past`."""
-        versions = self._asked("read the past", lambda: len(self.log.versions))
+        versions = self._read("read the past", lambda: len(self.log.versions))
         buckets = buckets_in(predicate)
         for version in range(versions - 1, self.log.oldest - 1, -1):
             if version == versions - 1 or self.log.touched[version + 1] & buckets:
@@ -151,27 +151,27 @@ class VirtualTable:
 
     def newest(self) -> VirtualVersion:
         """See `DeltaFolder.newest`."""
-        return self._asked("open table", lambda: VirtualVersion(self, len(self.log.versions) - 1))
+        return self._read("open table", lambda: VirtualVersion(self, len(self.log.versions) - 1))
 
     def rows(self, version: int, predicate: str) -> pa.Table:
         """Read the rows of a version."""
-        return self._asked(f"read version {version}", lambda: self._rows(version, predicate))
+        return self._read(f"read version {version}", lambda: self._rows(version, predicate))
 
     def next_free(self, since: int, buckets: frozenset[int]) -> int | None:
-        """Return the version to create next; None: a later version touched the buckets."""
+        """Return the version to create; None: a later version wrote one of the buckets."""
 
         def look() -> int | None:
             if since + 1 < self.log.oldest:
-                raise self._refused("versions to check against are gone")
+                raise self._error("the versions to check against are deleted")
             return None if self.log.conflicts(since, buckets) else len(self.log.versions)
 
-        found: int | None = self._asked(f"check for conflicts since version {since}", look)
+        found: int | None = self._read(f"check for conflicts since version {since}", look)
         return found
 
     def created(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
-        """Whether a commit was created, as reported to its client."""
+        """Create a version; return whether the store reports that it did."""
         return bool(
-            self._written(
+            self._write(
                 f"create version {version}",
                 lambda: self.log.create(version, buckets, rows),
                 is_commit=True,
@@ -179,30 +179,30 @@ class VirtualTable:
         )
 
     def boundary_read(self) -> int:
-        """Sync and read the boundary, as the product does after its write; either may fail."""
-        return int(self._asked("sync and read the boundary", lambda: self.log.boundary))
+        """Sync and read the boundary, as the product does after a write; may fail."""
+        return int(self._read("sync and read the boundary", lambda: self.log.boundary))
 
     def sync(self) -> None:
         """See `DeltaFolder.sync`."""
-        self._asked("sync", lambda: None)
+        self._read("sync", lambda: None)
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """See `DeltaFolder.clean_up`: raises the boundary first, then deletes old versions."""
-        kept = int(self._asked("look for old versions", self.log.old_below))
+        """See `DeltaFolder.clean_up`: raises the boundary, then deletes old versions."""
+        kept = int(self._read("look for old versions", self.log.newest_expired))
         gone = max(0, kept - self.log.oldest)
         if gone and not is_dry_run:
-            self._written(f"raise the boundary to {kept}", lambda: self.log.raise_boundary(kept))
-            self._written(f"delete versions below {kept}", lambda: self.log.cut(kept))
+            self._write(f"raise the boundary to {kept}", lambda: self.log.raise_boundary(kept))
+            self._write(f"delete versions below {kept}", lambda: self.log.delete_below(kept))
         return gone
 
-    def _written(
+    def _write(
         self, what: str, effect: Callable[[], object], *, is_commit: bool = False
     ) -> object:
         call = Call(
             what=what,
             effect=effect,
             faults=WRITE_FAULTS,
-            refusal=self._refused,
+            error=self._error,
             weight=COMMIT_WEIGHT if is_commit else 1,
             is_commit=is_commit,
         )
@@ -213,16 +213,16 @@ class VirtualTable:
         buckets = found.keys() if predicate is None else buckets_in(predicate)
         parts = [found[bucket] for bucket in sorted(buckets) if bucket in found]
         if len(parts) == 1:
-            return parts[0]  # Arrow needs a while to join even one.
+            return parts[0]  # Arrow is slow to concatenate even one table.
         return pa.concat_tables(parts) if parts else self._layout.schema.empty_table()
 
-    def _asked(self, what: str, effect: Callable[[], Any]) -> Any:
+    def _read(self, what: str, effect: Callable[[], Any]) -> Any:
         return self._actor.do(
-            Call(what=what, effect=effect, faults=READ_FAULTS, refusal=self._refused, weight=2)
+            Call(what=what, effect=effect, faults=READ_FAULTS, error=self._error, weight=2)
         )
 
-    def _refused(self, cause: str) -> UnreadableObject:
-        return UnreadableObject(cause, where=self.uri, remedy="Look again.")
+    def _error(self, cause: str) -> UnreadableObject:
+        return UnreadableObject(cause, where=self.uri, remedy="Run again.")
 
 
 def buckets_in(predicate: str) -> frozenset[int]:

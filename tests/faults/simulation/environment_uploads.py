@@ -1,8 +1,8 @@
-"""Which segments of a log brokers upload, and in which order; every leader has its own borders.
+"""Which segments of a log brokers upload, in which order; each leader has its own segment borders.
 
-A new leader begins at its segment with the first missing offset, or further back if its metadata is
-old. A deposed leader may upload late. A tier may be a copy, whose segments arrive in any order. In
-a few scenarios a segment never arrives, or there is a segment whose records are not of the log.
+A new leader begins with its segment that has the first missing offset, or with an earlier one if
+its metadata is old. A deposed leader may upload late. A tier may be a copy whose segments arrive in
+any order. In a few scenarios a segment never arrives, or one has records that are not in the log.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tierfold.storage.kafka.batch_draft import BatchDraft
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shipment:
-    """A segment to be uploaded: some neighbouring batches of one history."""
+    """A segment to upload: neighbouring batches of one history."""
 
     branch: Branch
     first: int
     beyond: int
     is_shuffled: bool = False
-    """Its parts arrive in any order, as in a copy."""
+    """Its objects arrive in any order, as in a copy."""
     foreign_until: int = 0
-    """Batches below this one hold other records than the log; 0: none does."""
+    """Batches below this one have other values than the log; 0: none has."""
 
     @property
     def upload(self) -> Upload:
@@ -37,7 +37,8 @@ class Shipment:
         if not self.foreign_until:
             return whole
         count = self.foreign_until - self.first
-        return replace(whole, batches=_made_other(whole.batches[:count]) + whole.batches[count:])
+        other = _with_other_values(whole.batches[:count])
+        return replace(whole, batches=other + whole.batches[count:])
 
     @property
     def lineage(self) -> tuple[LeaderEpoch, ...]:
@@ -46,8 +47,8 @@ class Shipment:
         return self.branch.lineage_below(last.batches[-1].base_offset + 1)
 
 
-def _made_other(batches: list[BatchDraft]) -> list[BatchDraft]:
-    """Return the batches with other values at the same offsets; markers are unchanged."""
+def _with_other_values(batches: list[BatchDraft]) -> list[BatchDraft]:
+    """Return the batches with other values at the same offsets; markers stay as they are."""
     return [
         batch
         if batch.is_control
@@ -59,7 +60,7 @@ def _made_other(batches: list[BatchDraft]) -> list[BatchDraft]:
 
 
 def drawn_shipments(rng: Random, written: Written) -> list[Shipment]:
-    """Draw all uploads, in the order of the attempts."""
+    """Draw all uploads, in the order in which they are attempted."""
     found: list[Shipment] = []
     late: list[tuple[int, Shipment]] = []
     reached = 0
@@ -74,12 +75,12 @@ def drawn_shipments(rng: Random, written: Written) -> list[Shipment]:
         reached = min(max(reached, *(shipment.beyond for shipment in mine), 0), until)
     for place, shipment in late:
         found.insert(rng.randint(place, len(found)), shipment)
-    return _interrupted(rng, found, has_fork=written.lost is not None)
+    return _disturbed(rng, found, has_fork=written.lost is not None)
 
 
 def _of_a_leader(rng: Random, written: Written, term: int, reached: int) -> list[Shipment]:
     """Draw what a leader would upload in its term; the last term does not end."""
-    is_lost = term == written.lost_term and written.lost is not None
+    is_lost = term == written.lost_term
     branch = written.lost if is_lost and written.lost is not None else written.log
     until = len(branch.uploads) if is_lost else written.terms[term]
     known = reached - rng.choice((0, 0, 1, 2, reached)) if term else 0
@@ -93,8 +94,8 @@ def _of_a_leader(rng: Random, written: Written, term: int, reached: int) -> list
     ]
 
 
-def _interrupted(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[Shipment]:
-    """Apply what copies and people do: shuffle, drop a segment, or add a foreign one."""
+def _disturbed(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[Shipment]:
+    """Disturb a few sequences as copies and people do: shuffle, drop or add a segment."""
     found = list(found)
     draw = rng.random()
     if draw < 0.08:
@@ -107,7 +108,7 @@ def _interrupted(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> l
         true = found[place]
         beyond = rng.randint(true.beyond, len(true.branch.uploads))
         other = replace(true, beyond=beyond, foreign_until=true.beyond)
-        # A segment of markers alone would be unchanged.
+        # A segment that has only markers would stay the same.
         if not all(batch.is_control for batch in true.upload.batches):
             found.insert(place + 1, other)
     return found

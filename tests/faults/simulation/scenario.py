@@ -1,6 +1,6 @@
-"""A scenario: runs, one of them a zombie, brokers and readers; then calm, and the final checks.
+"""A scenario: runs (one a zombie), brokers and readers, first with faults, then without.
 
-    played(seed)   play the scenario of a seed, checked after every step; says why it failed
+    played(seed)   play the scenario of a seed, check every step, and return how it ended
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.faults.simulation.environment_checks import Broken
+from tests.faults.simulation.environment_checks import Violation
 from tests.faults.simulation.simulation_actors import begin
 from tests.faults.simulation.simulation_ending import converge
 from tests.faults.simulation.simulation_settings import deterministic, drawn_environment
@@ -24,11 +24,11 @@ class Scenario:
     faults: Counter[str]
     outcomes: Counter[str]
     failure: str
-    """The violation, or the error that ended it; empty: it succeeded."""
+    """The violation or error that ended it; empty: it succeeded."""
 
 
 def played(seed: int) -> Scenario:
-    """Play the scenario of a seed, to its end or to the first violation."""
+    """Play the scenario of a seed to its end, or to the first violation or error."""
     environment = drawn_environment(seed)
     failure = ""
     with deterministic(environment):
@@ -37,7 +37,7 @@ def played(seed: int) -> Scenario:
             environment.scheduler.play()
             environment.scheduler.calm_down()
             converge(environment)
-        except Broken as error:
+        except Violation as error:
             failure = str(error)
         except Exception:  # noqa: BLE001 - any error is a failure of the scenario
             failure = traceback.format_exc()

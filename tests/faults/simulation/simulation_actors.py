@@ -17,12 +17,12 @@ from tests.faults.simulation.environment_broker import (
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.environment_model import Tier
 from tests.faults.simulation.simulation_executor import simulated
-from tests.faults.simulation.simulation_forgetting import takes_back
+from tests.faults.simulation.simulation_forgetting import forgets, restore_once
 from tests.faults.simulation.simulation_scheduler import (
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
-    NOT_TAKEN,
+    REJECTED,
     Actor,
     Fault,
 )
@@ -46,21 +46,20 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.verbs.compact import carried_out
-from tierfold.jobs.verbs.restore import restore
 from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 
-FORGETS_A_FORK: Final = 0.9
-"""How often a person runs `tierfold forget` after an unclean election."""
+FORGETS_TRUNCATED: Final = 0.9
+"""The probability that a person runs `tierfold forget` if a log was truncated."""
 
 
 def begin(environment: Environment) -> None:
-    """Upload some segments and start all actors."""
+    """Upload a few segments and start all actors."""
     rng, scheduler = environment.scheduler.rng, environment.scheduler
     before = Actor(name="before", scheduler=scheduler, is_witness=True)
     for log in tuple(environment.histories.values()):
         upload(before, environment.objects, log, rng.randint(1, len(log.to_come)))
-        # If it begins late, the partition is claimed before an upload is cut short.
+        # If it starts late, a run claims the partition before an upload is incomplete.
         scheduler.spawn(
             f"broker of {log.key.topic}",
             partial(_broker, environment, log),
@@ -68,21 +67,21 @@ def begin(environment: Environment) -> None:
             after_ms=rng.choice((0, HOUR_MS, 2 * DAY_MS)),
         )
     for number in range(rng.randint(2, 4)):
-        # The first is a zombie: it sleeps for long in its claim or in one of its commits.
-        # A late one often finds work that no other run will do instead of it.
+        # The first is a zombie: its claim or one of its commits stalls for hours or days. If it
+        # starts late, there is often work that no other run takes.
         after_ms = rng.choice((0, HOUR_MS, 3 * DAY_MS) if number == 0 else (0, 0, HOUR_MS, DAY_MS))
-        naps_at = rng.choice((0, 1, 2, 2, 3)) if number == 0 else 0
+        stalls_at = rng.choice((0, 1, 2, 2, 3)) if number == 0 else 0
         scheduler.spawn(
-            f"run{number}", partial(_runs, environment), after_ms=after_ms, naps_at=naps_at
+            f"run{number}", partial(_runs, environment), after_ms=after_ms, stalls_at=stalls_at
         )
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
         scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
     for act, likely in (BOUND_PERSONS if environment.is_bound else PERSONS).items():
-        is_due = act is takes_back and any(
+        is_due = act is forgets and any(
             log.written.lost for log in environment.histories.values()
         )
-        if rng.random() < (FORGETS_A_FORK if is_due else likely):
+        if rng.random() < (FORGETS_TRUNCATED if is_due else likely):
             after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
             scheduler.spawn("person", partial(act, environment), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):
@@ -93,21 +92,21 @@ def begin(environment: Environment) -> None:
         log = rng.choice(tuple(environment.histories.values()))
         scheduler.spawn(
             "admin",
-            partial(_recreated, environment, log),
+            partial(_recreates_topic, environment, log),
             allowed=BROKER_FAULTS,
             after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
         )
 
 
 def _runs(environment: Environment, actor: Actor) -> None:
-    """Runs of `compact`, one after the other, as a job scheduler starts them."""
+    """Run `compact` once or twice, as a job scheduler does."""
     for number in range(environment.scheduler.rng.randint(1, 2)):
         compact(environment, f"{actor.name}.{number}", actor)
-        actor.sleep(_a_while_ms(environment))
+        actor.sleep(_drawn_wait_ms(environment))
 
 
 def compact(environment: Environment, run: str, actor: Actor) -> None:
-    """Run `tierfold compact`, without its records; check its survey before it goes on."""
+    """Run `tierfold compact` and check its survey before it continues."""
     context = environment.run_context(actor, run)
     tiers = {key: environment.watch.tier(key) for key in environment.histories}
     try:
@@ -130,51 +129,53 @@ def compact(environment: Environment, run: str, actor: Actor) -> None:
             environment.happened(run, how, f"{plan.key}: {plan.choice.detail}")
         elif plan.is_due:
             environment.happened(run, report.outcome, f"{report.key}: {report.reason}")
-    _note_lost_ones(environment, reports)
+    _count_partial_deaths(environment, reports)
 
 
-def _note_lost_ones(environment: Environment, reports: Sequence[PartitionReport]) -> None:
-    """Count runs in which a worker's death stopped one partition and not the other."""
+def _count_partial_deaths(environment: Environment, reports: Sequence[PartitionReport]) -> None:
+    """Count runs in which a worker's death stopped one partition but not the other."""
     is_stopped = any(
         report.outcome == FAILED and "a worker died" in report.reason for report in reports
     )
     is_done = any(report.outcome == COMPACTED for report in reports)
-    environment.outcomes["a death stops one of two"] += is_stopped and is_done
+    environment.outcomes["a worker death stops one of two"] += is_stopped and is_done
 
 
 def _check_choice(
     environment: Environment, before: Tier | None, partition: PartitionPlan, began_ms: int
 ) -> None:
-    """Raise Broken if a partition is served stale, or stands still without a refusal.
+    """Fail if the survey accepts a truncated log or ignores waiting uploads.
 
-    The survey must have seen what the tier held before it and still holds, unless the store refused
-    to read it. Of a newer leader's upload it may have seen the log alone, which cuts off the older
-    one and does not count yet.
+    The survey must have seen whatever was in the tier before it and still is, except what the store
+    failed to read. Of a newer leader's upload it may have seen only the `.log`. That shows that the
+    older log was truncated, but cannot be used yet.
     """
     if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
-    seen, after = _as_read(before, partition), environment.watch.tier(partition.key)
-    if seen.is_cut_off:
-        environment.broken(f"{partition.key} goes on, and its log was truncated below {seen.row}")
+    seen, after = _without_unread(before, partition), environment.watch.tier(partition.key)
+    if seen.is_truncated:
+        environment.fail(f"{partition.key} is not refused, but its log was truncated: {seen.row}")
     if seen.row is None or after.row is None or not isinstance(partition.choice, Rest):
         return
-    if seen.has_stood_still(began_ms) and after.has_stood_still(began_ms):
-        environment.broken(
-            f"{partition.key} is left alone, and uploads beyond {after.reach} have waited for a day"
+    if seen.is_stalled(began_ms) and after.is_stalled(began_ms):
+        environment.fail(
+            f"{partition.key} is left unchanged, but uploads beyond {after.reach} have waited"
+            " for a day"
         )
     is_idle = partition.choice.reason is RestReason.NOTHING_DIRTY
     ids = {upload.attempt.segment_id for upload in seen.whole}
     reach = after.reach_through([u for u in after.whole if u.attempt.segment_id in ids])
     if is_idle and reach > after.row.next_offset:
-        environment.broken(
-            f"{partition.key} is left alone, and {reach} can be reached: {partition.choice.detail}"
+        environment.fail(
+            f"{partition.key} is left unchanged, but uploads reach {reach}:"
+            f" {partition.choice.detail}"
         )
 
 
-def _as_read(tier: Tier, partition: PartitionPlan) -> Tier:
-    """Return the tier without the uploads that the store refused to read in this survey."""
+def _without_unread(tier: Tier, partition: PartitionPlan) -> Tier:
+    """Return the tier without the uploads that the store failed to read in this survey."""
     notes = () if partition.view is None else partition.view.notes
-    failed = [note for note in notes if NOT_TAKEN in note]
+    failed = [note for note in notes if REJECTED in note]
     read = (
         held
         for held in tier.held
@@ -186,7 +187,7 @@ def _as_read(tier: Tier, partition: PartitionPlan) -> Tier:
 def _vacuums(environment: Environment, actor: Actor) -> None:
     for number in range(environment.scheduler.rng.randint(2, 3)):
         deletion(environment, f"{actor.name}.{number}", actor)
-        actor.sleep(_a_while_ms(environment))
+        actor.sleep(_drawn_wait_ms(environment))
 
 
 def deletion(
@@ -198,7 +199,7 @@ def deletion(
     try:
         reports = vacuum(context, environment.settings, Scope(), times)
     except TierfoldError as error:
-        environment.happened(run, "vacuum: no look", error.what)
+        environment.happened(run, "vacuum: survey failed", error.what)
         return
     due = [report for report in reports if report.outcome not in {NOTHING_TO_DO, REFUSED}]
     environment.due += sum(not environment.histories[report.key].is_deleted for report in due)
@@ -211,8 +212,8 @@ def deletion(
     environment.outcomes["old versions deleted"] += catalog_cleaned(context)
 
 
-def _gives_up(environment: Environment, actor: Actor) -> None:
-    """Run `tierfold vacuum --diverged`: a person gives up segments outside the lineage."""
+def _gives_up_set_apart(environment: Environment, actor: Actor) -> None:
+    """Run `tierfold vacuum --diverged`: a person gives up the segments that are set apart."""
     for log in environment.histories.values():
         log.is_given_up = True
     for number in range(2):
@@ -224,60 +225,51 @@ def _restores(environment: Environment, actor: Actor) -> None:
     """Run `tierfold restore` to an earlier row."""
     rng = environment.scheduler.rng
     for number in range(rng.randint(1, 2)):
-        context = environment.run_context(actor, f"{actor.name}.{number}")
         keys = sorted(environment.commit_times_ms)
         if not keys:
             return
         key = rng.choice(keys)
         to_ms = rng.choice(environment.commit_times_ms[key][:3])
-        try:
-            done = restore(context, f"{key}-{key.topic_id}", str(to_ms))
-        except TierfoldError as error:
-            environment.happened(context.run, "restore: no look", error.what)
-        else:
-            report = done.report
-            environment.happened(
-                context.run, f"restore: {report.outcome}", f"{key}: {report.reason}"
-            )
+        restore_once(environment, key, str(to_ms), f"{actor.name}.{number}", actor)
 
 
 PERSONS: Final[dict[Callable[[Environment, Actor], None], float]] = {
     _restores: 0.4,
-    _gives_up: 0.2,
-    takes_back: 0.1,
+    _gives_up_set_apart: 0.2,
+    forgets: 0.1,
 }
-"""What people do in a scenario, and how often."""
+"""What people do, each with its probability per scenario."""
 
 BOUND_PERSONS: Final = {_restores: PERSONS[_restores]}
-"""The same where brokers serve the tier: then no one gives up what they uploaded."""
+"""The same if brokers serve the tier: then no one gives up what they uploaded."""
 
 
 def _broker(environment: Environment, log: History, actor: Actor) -> None:
-    """Upload the rest of a log, until the topic is deleted."""
+    """Upload the rest of a log, unless the topic is deleted."""
     while log.to_come and not log.is_deleted:
         upload(actor, environment.objects, log, 1)
-        actor.sleep(_a_while_ms(environment))
+        actor.sleep(_drawn_wait_ms(environment))
 
 
-def _a_while_ms(environment: Environment) -> int:
+def _drawn_wait_ms(environment: Environment) -> int:
     return environment.scheduler.rng.choice((0, MINUTE_MS, 5 * HOUR_MS, DAY_MS, 2 * DAY_MS))
 
 
-def _recreated(environment: Environment, log: History, actor: Actor) -> None:
-    """Delete a topic and create it again, under the same name with another id."""
+def _recreates_topic(environment: Environment, log: History, actor: Actor) -> None:
+    """Delete a topic and create it again with another id."""
     delete_topic(actor, environment.objects, log)
     successor = history(environment.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
-    # A running `vacuum --diverged` may find the new incarnation as well.
+    # A running `vacuum --diverged` may also survey the new topic id.
     successor.is_given_up = any(log.is_given_up for log in environment.histories.values())
     environment.histories[successor.key] = successor
     upload(actor, environment.objects, successor, 2 * len(successor.to_come))
 
 
 def _reader(environment: Environment, actor: Actor) -> None:
-    """Read a row, then its segments; within the grace period all must be there."""
+    """Read a row, then its segments; they must be there until the grace period ends."""
     context = environment.run_context(actor, actor.name)
     for _ in range(6):
-        actor.sleep(_a_while_ms(environment))
+        actor.sleep(_drawn_wait_ms(environment))
         for state in context.catalog.read().values():
             for segment in state.segments:
                 _read(environment, context, state, segment)
@@ -295,5 +287,5 @@ def _read(
             retired_at_ms = environment.watch.retired_at_ms.get(key, environment.scheduler.now_ms)
             is_kept = environment.scheduler.now_ms - retired_at_ms < GRACE_MS
             if is_kept and not environment.histories[state.key].is_deleted:
-                environment.broken(f"a reader of epoch {state.epoch}: {error}")
+                environment.fail(f"a reader of epoch {state.epoch} cannot read: {error}")
             return

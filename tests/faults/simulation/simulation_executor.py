@@ -1,8 +1,8 @@
 """The engine of a simulated run: the product's stages, with the faults of Spark's task scheduling.
 
-A task of any stage may run twice, at the same time as its twin or long after it, and only one
-output counts. A worker may die in the middle of a task, which ends the job of all partitions, or
-Spark itself may die with it, for the rest of the run.
+A task of any stage may run twice, at the same time or much later; only one output counts. A worker
+may die in the middle of a task, which ends the job for all partitions; Spark may die with it, which
+ends the run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
-TWINS: Final = 0.05
-"""How often a task runs twice."""
+SECOND_ATTEMPTS: Final = 0.05
+"""The probability that a task runs twice."""
 
 DEATHS: Final = 0.02
-"""How often a worker dies in a task."""
+"""The probability that a worker dies in a task."""
 
 ENDS: Final = 0.2
-"""How often Spark dies with a worker."""
+"""The probability that Spark dies with a worker."""
 
 CORES: Final = 2
-"""Several tasks per stage, also if a round has few segments."""
+"""So many that a stage has several tasks even if a round has few segments."""
 
 
 def simulated(environment: Environment, driver: Actor) -> Engine:
@@ -46,7 +46,7 @@ def simulated(environment: Environment, driver: Actor) -> Engine:
 
 
 class SimulatedExecutor(OneThreadExecutor):
-    """The tasks of each stage one after the other, in the driver's thread, with faults."""
+    """Runs the tasks of each stage one after the other in the driver's thread, with faults."""
 
     def __init__(
         self, context: RunContext, listener: Listener, driver: Actor, environment: Environment
@@ -59,7 +59,7 @@ class SimulatedExecutor(OneThreadExecutor):
         self._is_over = False
 
     def release(self) -> None:
-        """See `StageExecutor.release`; notes when the stages ended, before any commit."""
+        """See `StageExecutor.release`; records when the stages ended, before any commit."""
         super().release()
         self._environment.stages_ended_ms[self._run] = self._environment.scheduler.now_ms
 
@@ -69,23 +69,22 @@ class SimulatedExecutor(OneThreadExecutor):
         if self._is_over:
             raise WorkersDied("Spark died", is_over=True)
         if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
-            # What it wrote until then stays.
+            # What the task has written stays.
             list(islice(stage(self.worker(), rows), scheduler.rng.randrange(len(rows) + 1)))
             self._is_over = scheduler.rng.random() < ENDS
             scheduler.count("Spark died" if self._is_over else "worker died")
             raise WorkersDied("a worker died", is_over=self._is_over)
-        if not scheduler.is_calm and scheduler.rng.random() < TWINS:
+        if not scheduler.is_calm and scheduler.rng.random() < SECOND_ATTEMPTS:
             scheduler.count("task ran twice")
-            scheduler.spawn(
-                f"{self._driver.name}'s twin", lambda twin: self._twin(twin, stage, rows)
-            )
+            name = f"{self._driver.name}'s second attempt"
+            scheduler.spawn(name, lambda actor: self._run_again(actor, stage, rows))
         return super().task(stage, rows)
 
-    def _twin(self, twin: Actor, stage: Stage, rows: Sequence[Row]) -> None:
-        """Run a task a second time; Spark drops its output."""
-        tier = LocalTieredStorage(store_of(twin, self._environment.objects))
-        indexes = KeyIndexes(store_of(twin, self._environment.indexes))
+    def _run_again(self, actor: Actor, stage: Stage, rows: Sequence[Row]) -> None:
+        """Run a task a second time, as Spark does; its output is dropped."""
+        tier = LocalTieredStorage(store_of(actor, self._environment.objects))
+        indexes = KeyIndexes(store_of(actor, self._environment.indexes))
         worker = Worker(tier=tier, advance=lambda _: None, key_indexes=indexes)
         for row in stage(worker, rows):
             if row.kind is RowKind.FAILED:
-                self._environment.happened(twin.name, "task failed", unpickled(row.payload))
+                self._environment.happened(actor.name, "task failed", unpickled(row.payload))

@@ -1,9 +1,9 @@
-"""Play thousands of scenarios, or replay one line by line.
+"""Play thousands of scenarios, or print the trace of one.
 
     python -m tests.faults.simulation.simulation_run --seeds 10000 --from 0    takes 20 minutes
     python -m tests.faults.simulation.simulation_run --replay 4711    prints that seed's trace
 
-Exit code 1: a scenario failed, and the command to replay it is printed.
+Exit code 1: a scenario failed; the summary prints the command that replays it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from multiprocessing import get_context
 from typing import Final
 
-from tests.faults.simulation.scenario import played
+from tests.faults.simulation.scenario import Scenario, played
 
 SEEDS_AT_A_TIME: Final = 25
 
@@ -61,13 +60,12 @@ NOTHING: Final = Summary(faults=Counter(), outcomes=Counter())
 
 
 def summary_of(seeds: Iterable[int]) -> Summary:
-    """Play these seeds, one after the other."""
-    return reduce(Summary.__add__, map(_one, seeds), NOTHING)
+    """Play these seeds one after the other; return their summary."""
+    return reduce(Summary.__add__, map(_summary_of_one, seeds), NOTHING)
 
 
-def _one(seed: int) -> Summary:
-    with _without_warnings():
-        scenario = played(seed)
+def _summary_of_one(seed: int) -> Summary:
+    scenario = _quietly_played(seed)
     return Summary(
         seeds=1,
         steps=len(scenario.trace),
@@ -78,13 +76,13 @@ def _one(seed: int) -> Summary:
 
 
 def summaries(first: int, count: int) -> Iterator[Summary]:
-    """Yield summaries of `count` seeds from `first` on, played by one process per core."""
+    """Yield summaries of `count` seeds from `first` on; one process per core plays them."""
     beyond = first + count
     parts = [
         range(start, min(start + SEEDS_AT_A_TIME, beyond))
         for start in range(first, beyond, SEEDS_AT_A_TIME)
     ]
-    # Spawned: a fork would inherit locks of threads that it does not have.
+    # A forked process would inherit locks whose threads it does not have.
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
         yield from processes.map(summary_of, parts)
 
@@ -92,14 +90,13 @@ def summaries(first: int, count: int) -> Iterator[Summary]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description="Simulate the protocol under faults.")
-    parser.add_argument("--seeds", type=int, default=500, help="how many")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="print one scenario instead")
+    parser.add_argument("--seeds", type=int, default=500, help="how many seeds to play")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="print only its trace")
     chosen = parser.parse_args(arguments)
     if chosen.replay is not None:
-        with _without_warnings():
-            scenario = played(chosen.replay)
-        _say(*scenario.trace, scenario.failure or "it succeeded")
+        scenario = _quietly_played(chosen.replay)
+        _say(*scenario.trace, scenario.failure or "the scenario succeeded")
         return 1 if scenario.failure else 0
     total = NOTHING
     for part in summaries(chosen.first, chosen.seeds):
@@ -109,14 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if total.failures else 0
 
 
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """A simulated catalog has no `runs` table, of which each vacuum would warn."""
+def _quietly_played(seed: int) -> Scenario:
+    """Play a seed without the warning of each vacuum that the catalog has no `runs` table."""
     logger = logging.getLogger("tierfold")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        return played(seed)
     finally:
         logger.setLevel(before)
 

@@ -1,9 +1,9 @@
-"""Deterministic scheduler: one seed decides who runs, what time it is, and which calls fail.
+"""A deterministic scheduler: one seed decides who runs, what time it is, and which calls fail.
 
-Each actor is a thread, and exactly one of them runs at a time: it holds the token. Every call of an
-actor to the store or the table is a scheduling *point*. There the RNG may pass the token on, let
-time pass, put the actor to sleep for hours or days, and choose a fault for the call. Nothing is
-random elsewhere, so the same seed gives exactly the same scenario.
+Each actor is a thread. Exactly one runs at a time: the one that holds the token. Every call of an
+actor to the store or the table is a scheduling *point*. There the RNG may pass the token to another
+actor, let time pass, stall the actor for hours or days, and draw a fault for the call. Nothing else
+is random, so a seed always plays the same scenario.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SECOND_MS: Final = 1000
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
-STEPS_MOST: Final = 100_000
-"""More steps than any scenario of so few actors needs; beyond it, an actor does not end."""
+STEPS_MAX: Final = 100_000
+"""No scenario needs more steps; beyond this, an actor is in an endless loop."""
 
 COMMIT_STALLS_MS: Final = (3 * HOUR_MS, 2 * DAY_MS, 4 * DAY_MS)
-"""How long an actor sleeps in a claim or commit; mostly longer than the grace periods."""
+"""How long a claim or commit stalls; most of these outlast the grace periods."""
 
 Effect = Callable[[], object]
 
@@ -38,15 +38,15 @@ class Fault(StrEnum):
 
     NONE = "none"
     STALLED = "stalled"
-    """The actor sleeps for hours or days, then the call takes effect: a zombie."""
+    """The call takes effect hours or days later: the actor is a zombie."""
     FAILED = "failed"
-    """The call has no effect and reports a failure."""
+    """The call has no effect and raises an error."""
     UNANSWERED = "unanswered"
-    """The call takes effect and reports a failure."""
+    """The call takes effect and raises an error."""
     LATE = "late"
-    """The call reports a failure and takes effect later, between others' steps, or never."""
+    """The call raises an error and takes effect later, between other steps, or never."""
     TWICE = "twice"
-    """A client's retry: the call takes effect, and a second attempt finds that."""
+    """The call takes effect, and the client sends it again."""
     KILLED = "killed"
     """The process dies before the call takes effect."""
     KILLED_AFTER = "killed after"
@@ -56,28 +56,27 @@ class Fault(StrEnum):
 READ_FAULTS: Final = (Fault.STALLED, Fault.FAILED, Fault.KILLED)
 WRITE_FAULTS: Final = tuple(fault for fault in Fault if fault is not Fault.NONE)
 
+_ERRORS: Final = frozenset({Fault.FAILED, Fault.UNANSWERED, Fault.LATE})
 
-_REFUSED: Final = frozenset({Fault.FAILED, Fault.UNANSWERED, Fault.LATE})
-
-NOT_TAKEN: Final = "the store did not take the call"
-"""The error that a failed call reports."""
+REJECTED: Final = "the store rejected the call"
+"""The cause of the error that a failed call raises."""
 
 OUTAGES: Final = 0.4
-"""How often more calls fail after a failed one, as in a network outage."""
+"""The probability that the calls after a failed one fail too, as in a network outage."""
 
 
 class Killed(BaseException):
-    """Ends a process; the product never catches it."""
+    """The process is killed; the product never catches this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultProfile:
-    """How often things go wrong; drawn once per seed, so some scenarios are quiet."""
+    """How often things go wrong. Each seed draws one profile, so some scenarios are quiet."""
 
     faults: float
     """The probability that a call fails."""
     switches: float
-    """The probability that the token is passed on."""
+    """The probability that another actor gets the token."""
     leaps: float
     """The probability that hours or days pass between two calls."""
 
@@ -90,51 +89,51 @@ class Call:
     effect: Effect
     faults: Sequence[Fault]
     """The faults that may happen."""
-    refusal: Callable[[str], Exception]
-    """The error to raise, given the cause."""
+    error: Callable[[str], Exception]
+    """Makes the error to raise from its cause."""
     late: Effect | None = None
-    """The effect of a late call; None: `effect`."""
+    """The effect if the call is late; None: `effect`."""
     is_commit: bool = False
     """It changes the table."""
     weight: int = 1
-    """How much more often than others it fails, and passes the token on."""
+    """How much more often than other calls it fails or gives another actor the token."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Actor:
-    """A process. Its calls go through this handle, whatever thread makes them."""
+    """A process; all its calls go through this handle, whichever thread makes them."""
 
     name: str
     scheduler: Scheduler
     allowed: frozenset[Fault] = frozenset(Fault)
-    """The faults that its calls may meet."""
+    """The faults that its calls may have."""
     is_witness: bool = False
     """It only observes: its calls are not scheduling points."""
     is_dead: bool = False
     wakes_at_ms: int = 0
     outage: int = 0
     """How many of its next calls fail."""
-    naps_at: int = 0
-    """The number, from 1, of the claim or commit in which it sleeps for days; 0: none."""
+    stalls_at: int = 0
+    """Which of its claims and commits, counted from 1, stalls for days; 0: none."""
     gate: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.gate.acquire()
 
     def do(self, call: Call) -> Any:
-        """Make a call: a scheduling point, then the effect, with the fault that was drawn."""
+        """Make a call: draw a fault at a scheduling point, then apply it and the effect."""
         if self.is_witness:
             return call.effect()
         match self.scheduler.point(self, call):
             case Fault.FAILED:
-                raise call.refusal(NOT_TAKEN)
+                raise call.error(REJECTED)
             case Fault.UNANSWERED:
                 call.effect()
-                raise call.refusal("the answer was lost")
+                raise call.error("the answer was lost")
             case Fault.LATE:
                 late = call.late or call.effect
                 self.scheduler.in_flight.append((f"{self.name}: {call.what}", late))
-                raise call.refusal("the call timed out")
+                raise call.error("the call timed out")
             case Fault.TWICE:
                 call.effect()
             case Fault.KILLED:
@@ -145,27 +144,27 @@ class Actor:
         return call.effect()
 
     def sleep(self, for_ms: int) -> None:
-        """Sleep for `for_ms`."""
+        """Give another actor the token; continue after `for_ms`."""
         self.wakes_at_ms = self.scheduler.now_ms + for_ms
         self.scheduler.pass_on(self)
 
     def die(self) -> None:
-        """Kill this actor: its later calls have no effect, not even those of its clean-up."""
+        """Kill this actor: its later calls have no effect, clean-up included."""
         self.is_dead = True
         raise Killed
 
 
 class Scheduler:
-    """Passes the token, keeps the time, draws the faults, and records a trace."""
+    """Hands out the token, keeps the time, draws faults, and records the trace."""
 
     def __init__(self, rng: Random, fault_profile: FaultProfile) -> None:
         self.rng = rng
         self.fault_profile = fault_profile
         self.now_ms = START_MS
         self.is_calm = False
-        """Without faults, leaps or sleep: the end of the scenario."""
+        """The end of the scenario: no faults, no leaps in time, no sleep."""
         self.in_flight: list[tuple[str, Effect]] = []
-        """Writes that timed out and may still land."""
+        """Writes that timed out and may still take effect."""
         self.trace: list[str] = []
         self.faults: Counter[str] = Counter()
         self.failure: BaseException | None = None
@@ -185,23 +184,23 @@ class Scheduler:
         *,
         allowed: frozenset[Fault] = frozenset(Fault),
         after_ms: int = 0,
-        naps_at: int = 0,
+        stalls_at: int = 0,
     ) -> None:
-        """Start an actor once `after_ms` have passed; `body` gets it as its handle."""
+        """Start an actor that calls `body` with its handle after `after_ms`."""
         actor = Actor(
             name=name,
             scheduler=self,
             allowed=allowed,
             wakes_at_ms=self.now_ms + after_ms,
-            naps_at=naps_at,
+            stalls_at=stalls_at,
         )
-        thread = threading.Thread(target=self._lived, args=(actor, body), name=name)
+        thread = threading.Thread(target=self._run, args=(actor, body), name=name)
         self._actors.append(actor)
         self._threads.append(thread)
         thread.start()
 
     def play(self) -> None:
-        """Run until every actor has ended; raises what an actor or a check raised first."""
+        """Run until every actor has ended; raises the first error of an actor or a check."""
         if self._actors:
             self._over.clear()
             self._chosen().gate.release()
@@ -213,7 +212,7 @@ class Scheduler:
             raise self.failure
 
     def count(self, what: str) -> None:
-        """Count and record another kind of fault."""
+        """Count a fault that the caller causes, and add it to the trace."""
         self.faults[what] += 1
         self.note(what)
 
@@ -226,13 +225,13 @@ class Scheduler:
         self.trace.append(f"{self.now_ms - START_MS:>11} {what}")
 
     def calm_down(self) -> None:
-        """Stop all faults; writes in flight land now or never."""
+        """Stop all faults; writes in flight take effect now or never."""
         self.is_calm = True
         while self.in_flight:
             self._land(is_lost=self.rng.random() < 0.3)
 
     def point(self, actor: Actor, call: Call) -> Fault:
-        """Return the fault of a call; called by `actor`, which holds the token, before the call."""
+        """Return the fault of a call that `actor`, which holds the token, is about to make."""
         if actor.is_dead:
             raise Killed
         fault = self._fault(actor, call)
@@ -244,17 +243,17 @@ class Scheduler:
         self._let_time_pass()
         self.note(f"{actor.name}: {call.what}{'' if fault is Fault.NONE else f' [{fault}]'}")
         self.faults[fault] += fault is not Fault.NONE
-        if self.steps > STEPS_MOST:
-            self.fail(AssertionError(f"{actor.name} does not end"))
+        if self.steps > STEPS_MAX:
+            self.fail(AssertionError(f"{actor.name} never ends"))
         return fault
 
     def fail(self, error: BaseException) -> NoReturn:
-        """End the scenario with an error that the running code cannot catch."""
+        """End the scenario with this error; the product cannot catch it."""
         self._stop(error)
         raise Killed
 
     def pass_on(self, actor: Actor) -> None:
-        """Pass the token to an actor drawn from those that are awake."""
+        """Give the token to an actor drawn from those that are awake."""
         chosen = self._chosen()
         if chosen is not actor:
             chosen.gate.release()
@@ -262,7 +261,7 @@ class Scheduler:
             if actor.is_dead:
                 raise Killed
 
-    def _lived(self, actor: Actor, body: Callable[[Actor], None]) -> None:
+    def _run(self, actor: Actor, body: Callable[[Actor], None]) -> None:
         actor.gate.acquire()
         try:
             if not actor.is_dead:
@@ -278,13 +277,13 @@ class Scheduler:
             self._over.set()
 
     def _stop(self, error: BaseException) -> None:
-        """End every actor at its next call; the first failure is kept."""
+        """Kill every actor at its next call; keep the first failure."""
         self.failure = self.failure or error
         for actor in self._actors:
             actor.is_dead = True
 
     def _chosen(self) -> Actor:
-        """Draw an actor that is awake; if all sleep, skip the time until one wakes."""
+        """Draw an actor that is awake; if all sleep, skip to the time when one wakes."""
         if self.is_calm or self.failure is not None:
             return self.rng.choice(self._actors)
         awake = [actor for actor in self._actors if actor.wakes_at_ms <= self.now_ms]
@@ -296,9 +295,9 @@ class Scheduler:
     def _fault(self, actor: Actor, call: Call) -> Fault:
         if self.is_calm:
             return Fault.NONE
-        if call.is_commit and actor.naps_at:
-            actor.naps_at -= 1
-            if not actor.naps_at:
+        if call.is_commit and actor.stalls_at:
+            actor.stalls_at -= 1
+            if not actor.stalls_at:
                 return Fault.STALLED
         if actor.outage:
             actor.outage -= 1
@@ -308,7 +307,7 @@ class Scheduler:
         fault = self.rng.choice(call.faults)
         if fault not in actor.allowed:
             return Fault.NONE
-        if fault in _REFUSED and self.rng.random() < OUTAGES:
+        if fault in _ERRORS and self.rng.random() < OUTAGES:
             actor.outage = self.rng.randint(1, 6)
         return fault
 
@@ -322,7 +321,7 @@ class Scheduler:
             self._land(is_lost=self.rng.random() < 0.3)
 
     def _land(self, *, is_lost: bool) -> None:
-        """Let a late write take effect or get lost; no actor receives its error."""
+        """Let a late write take effect or lose it; no actor sees its error."""
         what, effect = self.in_flight.pop(self.rng.randrange(len(self.in_flight)))
         self.note(f"{what} [{'never lands' if is_lost else 'lands'}]")
         self.faults["never lands" if is_lost else "lands"] += 1

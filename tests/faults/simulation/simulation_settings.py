@@ -17,8 +17,13 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from tests.faults.simulation.environment_broker import History, history
-from tests.faults.simulation.environment_bucket import AtOnce, BucketObjects, Upload, store_of
-from tests.faults.simulation.environment_checks import Broken, Watch, is_forgotten
+from tests.faults.simulation.environment_bucket import (
+    BucketObjects,
+    InlineExecutor,
+    Upload,
+    store_of,
+)
+from tests.faults.simulation.environment_checks import Violation, Watch, is_forgotten
 from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
@@ -57,27 +62,28 @@ FAULT_PROFILES: Final = (
     FaultProfile(faults=0.04, switches=0.6, leaps=0.02),
 )
 
+
 class StoreKind(StrEnum):
-    """Where the tier of a scenario is."""
+    """What kind of store has the tier."""
 
     AWS = "S3"
-    COMPATIBLE = "a store like S3, whose checksums of small objects are not trusted"
+    COMPATIBLE = "an S3-compatible store whose checksums of small objects are not trusted"
     FOLDER = "a folder"
 
 
 BOUND: Final = 0.4
-"""How often brokers serve a tier in a bucket, so that none of their uploads may be aborted."""
+"""The probability that brokers serve a tier in a bucket: none of their uploads may be aborted."""
 
 BUCKET_BYTES: Final = 256
-"""Log bytes per key bucket, so that so small a log has several."""
+"""Log bytes per key bucket; so few that even a small log has several buckets."""
 
 _BUG: Final = re.compile(r"report (it|this bug)")
-"""How the product reports an error that it takes for its own bug."""
+"""What the product prints when it takes an error for its own bug."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Environment:
-    """The state that the actors of one scenario share."""
+    """The state that all actors of a scenario share."""
 
     scheduler: Scheduler
     settings: Settings
@@ -86,27 +92,27 @@ class Environment:
     is_bound: bool = False
     """Brokers serve the tier: `vacuum` deletes only what runs wrote."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """How many claims, commits and runs ended in which way."""
+    """How often claims, commits, verbs and rows ended in each way."""
     due: int = 0
     """How many partitions the last survey found due."""
     refused: dict[PartitionKey, str] = field(default_factory=dict)
-    """Why a partition is refused, by the last run and the vacuums since."""
-    takes_back: bool = False
-    """A person runs `tierfold forget` on partitions that an unclean election cut off."""
+    """Why the last run, or a vacuum since, refused a partition."""
+    forgets: bool = False
+    """A person runs `tierfold forget` on partitions whose log was truncated."""
     stages_ended_ms: dict[str, int] = field(default_factory=dict)
-    """When the stages of each run ended last; none of its commits may bear an earlier time."""
+    """When the last stage of each run ended; none of its commits may have an earlier time."""
     commit_times_ms: dict[PartitionKey, list[int]] = field(default_factory=dict)
-    """The commit times of each row, in their order."""
+    """The commit times of each row, in order."""
     objects: Objects = field(init=False)
     indexes: Objects = field(init=False)
-    """The key indexes, whose store fails like that of the tier."""
+    """The key indexes; their store fails like the tier's."""
     table: TableLog = field(init=False)
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
         shared: dict[str, Any] = {
             "now_ms": lambda: self.scheduler.now_ms,
-            "removed": self._removed,
+            "removed": self._check_deletion,
             "deletes": lambda key: self._checked(lambda: self.watch.deletes(key)),
         }
         self.indexes = Objects(
@@ -118,26 +124,26 @@ class Environment:
         if self.kind is StoreKind.FOLDER:
             self.objects = Objects(**shared, folders=frozenset({TIER_FOLDER}))
         else:
-            # A bucket keeps no empty folder, but the catalog shows that it is a tier.
+            # A bucket has no empty folders, but the catalog's folder shows that it is a tier.
             self.objects = BucketObjects(
                 **shared,
                 folders=frozenset({CATALOG_FOLDER}),
                 is_aws=self.kind is StoreKind.AWS,
-                aborts=self._aborts,
+                aborts=self._check_abort,
                 happened=lambda what: self.outcomes.update([what]),
             )
-        self.table = TableLog(changed=self._changed, now_ms=lambda: self.scheduler.now_ms)
+        self.table = TableLog(changed=self._check_version, now_ms=lambda: self.scheduler.now_ms)
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 
     def run_context(self, actor: Actor, run: str) -> RunContext:
-        """Return the run context of a verb that this actor runs."""
+        """Return the context of a run by this actor."""
 
         def open_table(uri: str, layout: TableLayout) -> Any:
             return VirtualTable(actor, self.table, uri, layout)
 
         answers = Script(
-            Rule(step="claim", after=self._claimed),
-            Rule(step="commit", before=partial(self._dated, run), after=self._committed),
+            Rule(step="claim", after=self._record_claims),
+            Rule(step="commit", before=partial(self._check_times, run), after=self._record_commits),
         )
         return RunContext(
             requests_before=Requests(),
@@ -152,68 +158,70 @@ class Environment:
         )
 
     def happened(self, who: str, how: str, detail: str) -> None:
-        """Record how something ended, for the trace and the summary; a bug ends the scenario."""
+        """Record how a verb ended; a bug that the product reports is a violation."""
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
         if _BUG.search(detail):
-            self.broken(f"{who} {how}: {detail}")
+            self.fail(f"{who} {how}: {detail}")
 
-    def _claimed(self, call: Call) -> None:
+    def _record_claims(self, call: Call) -> None:
         for key, claim in call.result.items():
-            self._answered("claim", key, claim.outcome, claim.state.commit_id)
+            self._record("claim", key, claim.outcome, claim.state.commit_id)
 
-    def _dated(self, run: str, call: Call) -> None:
+    def _check_times(self, run: str, call: Call) -> None:
         ended_ms = self.stages_ended_ms.get(run, 0)
         for proposal in call.arguments[0]:
             if proposal.at_ms < ended_ms:
-                self.broken(f"a commit of {ended_ms} bears the time {proposal.at_ms}")
+                self.fail(
+                    f"a commit has the time {proposal.at_ms}, but its stages ended at {ended_ms}"
+                )
 
-    def _committed(self, call: Call) -> None:
+    def _record_commits(self, call: Call) -> None:
         for proposal in call.arguments[0]:
             outcome = call.result[proposal.key]
-            self._answered("commit", proposal.key, outcome, proposal.commit_id)
+            self._record("commit", proposal.key, outcome, proposal.commit_id)
 
-    def _answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
-        """Record and check how a claim or commit ended, as the catalog reports it."""
+    def _record(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
+        """Count the outcome of a claim or commit; fail if the catalog reports a wrong one."""
         self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
-        fault = self.watch.answer_fault(key, outcome, commit_id)
-        if fault:
-            self.broken(fault)
+        violation = self.watch.answer_violation(key, outcome, commit_id)
+        if violation:
+            self.fail(violation)
 
-    def broken(self, violation: str) -> NoReturn:
-        """End the scenario with a violation."""
-        self.scheduler.note(f"BROKEN: {violation}")
-        self.scheduler.fail(Broken(violation))
+    def fail(self, violation: str) -> NoReturn:
+        """End the scenario with this violation."""
+        self.scheduler.note(f"VIOLATION: {violation}")
+        self.scheduler.fail(Violation(violation))
 
-    def _changed(self, written: Buckets) -> None:
+    def _check_version(self, written: Buckets) -> None:
         self._checked(lambda: self.watch.version(written))
 
-    def _removed(self, key: str) -> None:
+    def _check_deletion(self, key: str) -> None:
         self._checked(lambda: self.watch.removed(key, self.scheduler.now_ms))
 
-    def _aborts(self, upload: Upload, by: Actor) -> None:
+    def _check_abort(self, upload: Upload, by: Actor) -> None:
         self._checked(lambda: self.watch.aborts(upload, by, is_bound=self.is_bound))
 
     def _checked(self, check: Callable[[], None]) -> None:
         try:
             check()
-        except Broken as error:
-            self.broken(str(error))
+        except Violation as error:
+            self.fail(str(error))
 
     def _seen(self, before: PartitionState | None, after: PartitionState) -> None:
-        """Count the kind of change of a row."""
+        """Count how the row changed."""
         if before is None or after.epoch > before.epoch:
             took = before is not None and before.owner_run != ""
             who = after.owner_run.partition(".")[0].rstrip("0123456789")
             self.outcomes[f"takeover by a {who}" if took else f"claim by a {who}"] += 1
         elif is_forgotten(before, after):
-            self.outcomes["taken back"] += 1
+            self.outcomes["forgotten"] += 1
         elif after.log_start_offset > before.log_start_offset:
             self.outcomes["log start moved"] += 1
         elif {entry.segment for entry in before.retired} & set(after.segments):
             self.outcomes["restored"] += 1
         elif len(after.retired) < len(before.retired):
-            self.outcomes["forgotten"] += 1
+            self.outcomes["deletion ended"] += 1
         elif len(after.retired) > len(before.retired):
             self.outcomes["swap"] += 1
         elif before.whole_retired != after.whole_retired:
@@ -223,15 +231,15 @@ class Environment:
 
 
 def drawn_environment(seed: int) -> Environment:
-    """Draw the environment of a seed, before any actor starts."""
+    """Draw the environment of a seed; no actor has started yet."""
     rng = Random(seed)
     scheduler = Scheduler(rng, rng.choice(FAULT_PROFILES))
     keys = [key_of("orders"), key_of("payments")][: rng.choice((1, 1, 2))]
     histories = {key: history(rng, key, rng.randint(2, 5)) for key in keys}
-    # Drawn apart, so that a seed on a folder plays as it did before there were buckets.
-    apart = Random(f"store of {seed}")
-    (kind,) = apart.choices(tuple(StoreKind), (1, 1, 2))
-    is_bound = kind is not StoreKind.FOLDER and apart.random() < BOUND
+    # Its own RNG: a seed whose tier is a folder plays as it did before buckets were simulated.
+    store_rng = Random(f"store of {seed}")
+    (kind,) = store_rng.choices(tuple(StoreKind), (1, 1, 2))
+    is_bound = kind is not StoreKind.FOLDER and store_rng.random() < BOUND
     binding = f"tier.binding={'bound' if is_bound else 'detached'}"
     return Environment(
         scheduler=scheduler,
@@ -243,7 +251,7 @@ def drawn_environment(seed: int) -> Environment:
 
 
 def _drawn(rng: Random) -> tuple[str, ...]:
-    """Draw the settings that matter to so small a log."""
+    """Draw the settings that matter for a small log."""
     drawn = {
         "chunk.bytes": rng.choice(("1", "250", "100000")),
         "segment.bytes": rng.choice(("1", "300", "2000")),
@@ -264,19 +272,19 @@ def _settings(*drawn: str) -> Settings:
 
 @contextmanager
 def deterministic(environment: Environment) -> Iterator[None]:
-    """Take the product's ids from the seed and its time from the scheduler; one thread per pool."""
+    """Draw the product's ids from the seed, its time from the scheduler; use one thread."""
 
     def drawn_uuid() -> uuid.UUID:
         return uuid.UUID(int=environment.scheduler.rng.getrandbits(128), version=4)
 
     with pytest.MonkeyPatch.context() as patch:
-        # In the product alone: numba names the files of its cache with `uuid4`, too.
+        # Only in the product: numba also calls `uuid4`, to name the files of its cache.
         for module in (catalog, kafka_uuid):
             patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid))
         for module in (s3_objects, s3_uploads):
             patch.setattr(module, "uuid4", drawn_uuid)
         patch.setattr(s3_objects, "pause", environment.scheduler.pause)
-        patch.setattr(s3_uploads, "ThreadPoolExecutor", AtOnce)
+        patch.setattr(s3_uploads, "ThreadPoolExecutor", InlineExecutor)
         for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)
@@ -284,6 +292,6 @@ def deterministic(environment: Environment) -> Iterator[None]:
         patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
         patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
         patch.setattr(commits, "pause", environment.scheduler.pause)
-        # A run's record is not part of the protocol; it is in a table of its own.
+        # The `runs` table is not part of the protocol.
         patch.setattr(run_records, "record_run", lambda *_: None)
         yield

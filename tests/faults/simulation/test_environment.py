@@ -1,4 +1,4 @@
-"""The simulated store and catalog pass the same contract tests as the real ones."""
+"""The simulated stores and catalog pass the contract tests of the real ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TestVirtualBucket(ObjectStoreContract):
 
 
 def opener() -> Callable[..., VirtualTable]:
-    """Return a function that opens the same table in memory every time."""
+    """Return a function that always opens the same table in memory."""
     log = TableLog(changed=nothing, now_ms=lambda: 0)
     return lambda uri, layout: VirtualTable(a_witness(), log, uri, layout)
 

@@ -1,4 +1,4 @@
-"""Many scenarios without a violation, which reach every fault and outcome."""
+"""500 scenarios violate no invariant, and reach every fault and every outcome."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ def test_no_seed_violates_an_invariant(total: Summary) -> None:
     assert not total.failures, str(total)
 
 
-def test_an_upload_may_be_replaced_by_another_during_a_survey() -> None:
-    # The survey sees the log of the new one, which cuts the old one off, and not yet the rest.
+def test_a_new_leader_may_upload_during_a_survey() -> None:
+    # The survey sees only the `.log` of its segment, whose epoch truncates the old leader's log.
     assert not played(103373).failure
 
 
-def test_a_partition_is_forgotten_although_a_run_died_in_its_upload() -> None:
-    # Without the row, what the run wrote would count as an incomplete upload of the new leader.
+def test_a_partition_can_be_forgotten_after_a_run_died_in_its_upload() -> None:
+    # Without the row, the run's objects would count as an incomplete upload of the new leader.
     assert not played(209370).failure
 
 
-def test_everything_goes_wrong_somewhere(total: Summary) -> None:
+def test_every_fault_happens(total: Summary) -> None:
     others = {"lands", "never lands", "worker died", "Spark died", "task ran twice"}
     kinds = {fault.value for fault in Fault} - {Fault.NONE.value}
     assert kinds | others <= total.faults.keys(), str(total)
 
 
-def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
-    rows = {"swap", "release", "log start moved", "deletion started", "forgotten", "restored"}
+def test_every_outcome_happens(total: Summary) -> None:
+    rows = {"swap", "release", "log start moved", "deletion started", "deletion ended"}
+    rows |= {"forgotten", "restored"}
     owners = {
         f"{how} by a {who}" for how in ("claim", "takeover") for who in ("run", "vacuum", "person")
     }
@@ -50,7 +51,7 @@ def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
     answers |= {f"commit: {answer}" for answer in ("Committed", "Fenced", "Unknown")}
     ends = {"compacted", "failed", "fenced", "lost_race", "unknown", "survey failed"}
     ends |= {f"refused: {why}" for why in ("gap", "overlap", "partial segment", "unreadable")}
-    ends |= {"refused: lineage diverged", "a death stops one of two"}
+    ends |= {"refused: lineage diverged", "a worker death stops one of two"}
     ends |= {f"vacuum: {how}" for how in ("vacuumed", "left", "refused", "failed", "unknown")}
     ends |= {f"restore: {how}" for how in ("restored", "refused", "nothing_to_do")}
     deleted = {"retired deleted", "orphan deleted", "incomplete deleted", "set apart deleted"}
@@ -60,7 +61,7 @@ def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 
-def test_a_seed_gives_the_same_scenario_in_another_process() -> None:
+def test_a_seed_plays_the_same_scenario_in_another_process() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         elsewhere = processes.submit(played, 11).result()
     here = played(11)
@@ -68,11 +69,11 @@ def test_a_seed_gives_the_same_scenario_in_another_process() -> None:
     assert here.outcomes == elsewhere.outcomes
 
 
-def test_seeds_give_different_scenarios() -> None:
+def test_different_seeds_play_different_scenarios() -> None:
     assert played(1).trace != played(2).trace
 
 
-def test_a_scenario_is_replayed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_prints_the_whole_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--replay", "11"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:-1] == list(played(11).trace)

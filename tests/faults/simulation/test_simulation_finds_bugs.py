@@ -1,7 +1,7 @@
-"""The simulation finds bugs: each bug that the protocol excludes is planted and found.
+"""The simulation finds planted bugs: each breaks one guard of the protocol.
 
-docs/reliability.md says how many seeds each takes. The search begins at a seed that finds the bug
-today; a change of the product changes the scenarios, so it goes on from there.
+docs/reliability.md says how many seeds each bug takes. The search starts at a seed that finds the
+bug today; after a change of the product a later seed may be the first one.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from tierfold.storage.tiers.s3_objects import S3Object
 Bug = Callable[[pytest.MonkeyPatch], None]
 
 
-def versions_are_not_checked(patch: pytest.MonkeyPatch) -> None:
-    """A write succeeds whatever was written since the version that it read."""
+def conflicts_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """A write succeeds whatever was written after the version that it read."""
     patch.setattr(TableLog, "conflicts", lambda *_: False)
 
 
-def the_answer_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """A write that met a conflict counts as done, as if updated rows were not counted."""
+def refused_writes_count_as_done(patch: pytest.MonkeyPatch) -> None:
+    """A write with a conflict counts as done, as if no one checked how many rows it updated."""
     replace = VirtualVersion.replace
     patch.setattr(VirtualVersion, "replace", lambda *given: replace(*given) or True)
 
 
-def the_boundary_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """A version that was created a second time, after the log was cut, counts as a commit."""
+def the_boundary_is_not_read(patch: pytest.MonkeyPatch) -> None:
+    """A version that was created again, after its first commit was deleted, counts as a commit."""
     patch.setattr(log_boundary, "is_kept", lambda *_: True)
 
 
@@ -66,7 +66,7 @@ _OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
 
 
 def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
-    """A commit requires only its sources, neither the epoch nor the row it was made on."""
+    """A commit requires only its sources, not the epoch or the row that it was based on."""
     failed_requirements = commit.failed_requirements
 
     def of_sources(
@@ -79,7 +79,7 @@ def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def orphans_are_deleted_by_age_alone(patch: pytest.MonkeyPatch) -> None:
-    """Deleting orphans fences no run, so a run that slept may commit deleted segments."""
+    """Deleting orphans fences no run, so a stalled run may commit deleted segments."""
 
     def changes_the_row(deletion: DeletionPlan) -> bool:
         return bool(deletion.expired or deletion.starting or deletion.going)
@@ -91,19 +91,19 @@ def orphans_are_deleted_by_age_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeletionPlan, "is_nothing", property(has_nothing))
 
 
-def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
-    """Replaced segments are deleted at once, while readers read them."""
-    made = VacuumLimits.__init__
+def there_is_no_grace_period(patch: pytest.MonkeyPatch) -> None:
+    """Replaced segments are deleted at once, while readers still read them."""
+    init = VacuumLimits.__init__
     patch.setattr(
-        VacuumLimits, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
+        VacuumLimits, "__init__", lambda limits, **given: init(limits, **{**given, "grace_ms": 0})
     )
 
 
-def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
-    """The last part is uploaded in the background, and nothing checks that it arrived."""
+def commits_do_not_wait_for_uploads(patch: pytest.MonkeyPatch) -> None:
+    """The last object is uploaded in the background, and nothing checks that it arrived."""
     put = StagedFiles.put
 
-    def put_meanwhile(staged: StagedFiles, part: Part, data: bytes) -> None:
+    def put_in_background(staged: StagedFiles, part: Part, data: bytes) -> None:
         store = staged.tier.store
         assert isinstance(store, VirtualStore)
         if part is not Part.LEADER_EPOCH_CHECKPOINT:
@@ -116,12 +116,12 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
             allowed=frozenset(),
         )
 
-    patch.setattr(StagedFiles, "put", put_meanwhile)
+    patch.setattr(StagedFiles, "put", put_in_background)
     nothing_is_verified(patch)
 
 
 def nothing_is_verified(patch: pytest.MonkeyPatch) -> None:
-    """What was written is compared with nothing before the commit."""
+    """Nothing that was written is checked before the commit."""
 
     def verified(writer: SegmentWriter) -> None:
         writer._verified = VerifiedParts(by_reading_back=len(writer.parts))
@@ -130,8 +130,8 @@ def nothing_is_verified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(check_and_commit, "listing_violations", lambda *_: ())
 
 
-def an_unanswered_completion_counts(patch: pytest.MonkeyPatch) -> None:
-    """A completion without an answer counts as done, before the store shows its object."""
+def unanswered_completions_count_as_done(patch: pytest.MonkeyPatch) -> None:
+    """A completion without an answer counts as done, even if the store does not show its object."""
     complete = S3Object.complete
 
     def without_answer(target: S3Object, *given: Any) -> None:
@@ -142,18 +142,18 @@ def an_unanswered_completion_counts(patch: pytest.MonkeyPatch) -> None:
     nothing_is_verified(patch)
 
 
-def every_unfinished_upload_is_ours(patch: pytest.MonkeyPatch) -> None:
-    """`vacuum` aborts the uploads of brokers that serve the tier."""
+def uploads_of_brokers_are_aborted(patch: pytest.MonkeyPatch) -> None:
+    """`vacuum` takes the uploads of brokers that serve the tier for its own."""
     patch.setattr(segment_names, "is_own", lambda _: True)
 
 
-def running_uploads_are_aborted(patch: pytest.MonkeyPatch) -> None:
+def uploads_in_progress_are_aborted(patch: pytest.MonkeyPatch) -> None:
     """`vacuum` aborts unfinished uploads of any age."""
     patch.setattr(deletion_plan, "_old", lambda found, _: tuple(found))
 
 
-def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
-    """An incomplete upload counts as an orphan, whatever its log holds."""
+def incomplete_uploads_count_as_covered(patch: pytest.MonkeyPatch) -> None:
+    """An incomplete upload counts as an orphan, whatever its `.log` holds."""
     is_orphan = unknown_segments.is_orphan
 
     def or_incomplete(segment: InspectedSegment, row: PartitionState | None) -> bool:
@@ -162,8 +162,8 @@ def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unknown_segments, "is_orphan", or_incomplete)
 
 
-def epochs_are_read_beyond_the_end_alone(patch: pytest.MonkeyPatch) -> None:
-    """A segment within the live range counts as covered, whichever leader wrote it."""
+def epochs_are_read_only_beyond_the_live_end(patch: pytest.MonkeyPatch) -> None:
+    """A segment within the live range counts as an orphan, whichever leader wrote it."""
     is_orphan = unknown_segments.is_orphan
 
     def of_the_rest(inspected: Sequence[InspectedSegment], row: PartitionState | None) -> History:
@@ -179,8 +179,8 @@ def epochs_are_read_beyond_the_end_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unknown_segments, "is_orphan", or_within)
 
 
-def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
-    """Only a segment that begins where the log ends is taken; overlapping ones are ignored."""
+def overlapping_uploads_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Only a segment that begins where the log ends is taken."""
 
     def chain_of(reached: int, candidates: Sequence[Segment]) -> overlaps.Chain:
         found = overlaps.chain_of(reached, candidates)
@@ -191,36 +191,33 @@ def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unknown_segments, "chain_of", chain_of)
 
 
-def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
-    """A segment is read from its own start: offsets that another one gives are read twice."""
-
+def effective_starts_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A segment is read from its own start, so offsets that another one gives are read twice."""
     for reader in (scan, group_rewrite):
         patch.setattr(reader, "live_log", whole_log)
 
 
-def overlaps_are_taken_without_proof(patch: pytest.MonkeyPatch) -> None:
-    """Two segments that share offsets are assumed to hold the same records there."""
+def overlaps_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Segments that overlap are assumed to have the same records at the shared offsets."""
     prove = discovery.prove_overlaps
     patch.setattr(
-        discovery,
-        "prove_overlaps",
-        lambda *given: replace(prove(*given), disagreements=()),
+        discovery, "prove_overlaps", lambda *given: replace(prove(*given), disagreements=())
     )
 
 
-def what_was_not_cut_off_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Every partition may be forgotten."""
-    refusal = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="so it was asked", remedy="")
+def forget_accepts_any_partition(patch: pytest.MonkeyPatch) -> None:
+    """`forget` takes any partition for a truncated one."""
+    refusal = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="as planted", remedy="")
     patch.setattr(forget_job, "divergence", lambda _: refusal)
 
 
-def what_only_the_row_tells_from_uploads_is_no_obstacle(patch: pytest.MonkeyPatch) -> None:
-    """A row is emptied while segments that compaction wrote or retired are there."""
+def forget_checks_no_obstacle(patch: pytest.MonkeyPatch) -> None:
+    """A row is emptied while segments that compaction wrote or retired are still in the tier."""
     patch.setattr(forget_job, "in_the_way", lambda *_: None)
 
 
-def all_live_segments_are_given_up(patch: pytest.MonkeyPatch) -> None:
-    """Segments of the current history are given up along with what was cut off."""
+def forget_gives_up_every_live_segment(patch: pytest.MonkeyPatch) -> None:
+    """Segments of the current history are given up together with the truncated ones."""
 
     def consent(found: Forgetting) -> tuple[str, ...]:
         return tuple(segment.segment_id for segment in (*found.forgotten, *found.taken))
@@ -228,7 +225,7 @@ def all_live_segments_are_given_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Forgetting, "consent", property(consent))
 
 
-def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
+def forgotten_rows_keep_the_old_end(patch: pytest.MonkeyPatch) -> None:
     """An emptied row continues where its last segment ended."""
     emptied = PartitionState.emptied
     patch.setattr(
@@ -238,8 +235,8 @@ def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def commits_bear_the_start_of_the_run(patch: pytest.MonkeyPatch) -> None:
-    """The grace period of replaced segments begins when the run began, not at their commit."""
+def commits_carry_the_start_time_of_the_run(patch: pytest.MonkeyPatch) -> None:
+    """The grace period of replaced segments begins with the run, not with the commit."""
 
     def as_of_the_start(
         work: Round, receipts: Sequence[GroupReceipt], commit_id: str, _: int
@@ -249,46 +246,47 @@ def commits_bear_the_start_of_the_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(check_and_commit, "proposal_of", as_of_the_start)
 
 
-def failure_found(bug: Bug, first: int, most: int) -> str:
-    """The first failure of `most` seeds from `first` on."""
-    for seed in range(first, first + most):
+def first_failure(bug: Bug, first: int, seeds: int) -> str:
+    """Return the first failure of this many seeds, from `first` on."""
+    for seed in range(first, first + seeds):
         with pytest.MonkeyPatch.context() as patch:
             bug(patch)
             failure = played(seed).failure
         if failure:
             return failure
-    raise AssertionError(f"{bug.__name__}: not found within {most} seeds")
+    raise AssertionError(f"{bug.__name__}: not found within {seeds} seeds")
 
 
-_GONE = "is deleted, and alone has"
-_NOT_OUT = "is still there|cannot be forgotten|no history has"
+_LOST = "is deleted, but alone has"
+_MUST = "must be refused"
+_STUCK = "is still there|cannot be forgotten|no history has"
 
 
 @pytest.mark.parametrize(
-    ("bug", "first", "most", "found"),
+    ("bug", "first", "seeds", "found"),
     [
-        (versions_are_not_checked, 2013, 100, "the epoch was"),
-        (the_answer_is_not_looked_at, 2012, 100, "did not take place"),
-        (the_boundary_is_not_looked_at, 2114, 300, "did not take place"),
+        (conflicts_are_not_checked, 2013, 100, "the epoch (fell|belonged)"),
+        (refused_writes_count_as_done, 2012, 100, "did not take place"),
+        (the_boundary_is_not_read, 2114, 300, "did not take place"),
         (epochs_do_not_fence, 2048, 300, "earlier_epochs_are_frozen"),
         (orphans_are_deleted_by_age_alone, 2067, 600, "was deleted"),
-        (there_is_no_grace, 2000, 20, "after it was retired"),
-        (commits_come_before_the_upload_ends, 2007, 20, "is not there"),
-        (what_is_cut_short_counts_as_covered, 2048, 400, f"{_GONE}|for a day|must be refused"),
-        (epochs_are_read_beyond_the_end_alone, 2005, 200, f"{_GONE}|was truncated|must be refused"),
-        (overlaps_are_never_taken, 2001, 50, "is left alone, and|nothing beyond offset"),
-        (the_whole_of_a_cut_segment_is_read, 2001, 50, "due for ever|readers get"),
-        (overlaps_are_taken_without_proof, 2003, 400, "no upload of this log"),
-        (what_was_not_cut_off_is_forgotten, 1155, 300, "was not truncated|is gone from the tier"),
-        (what_only_the_row_tells_from_uploads_is_no_obstacle, 2018, 400, _NOT_OUT),
-        (all_live_segments_are_given_up, 2018, 100, "is part of the log"),
-        (where_the_old_history_ended_is_kept, 2018, 400, _NOT_OUT),
-        (commits_bear_the_start_of_the_run, 2000, 20, "bears the time"),
-        (an_unanswered_completion_counts, 2428, 400, "is not there"),
-        (every_unfinished_upload_is_ours, 2009, 400, "a broker's upload of"),
-        (running_uploads_are_aborted, 2028, 300, "upload of"),
+        (there_is_no_grace_period, 2000, 20, "after it was retired"),
+        (commits_do_not_wait_for_uploads, 2007, 20, "is not there"),
+        (incomplete_uploads_count_as_covered, 2048, 400, f"{_LOST}|for a day|{_MUST}"),
+        (epochs_are_read_only_beyond_the_live_end, 2005, 200, f"{_LOST}|was truncated|{_MUST}"),
+        (overlapping_uploads_are_ignored, 2001, 50, "is left unchanged, but|nothing beyond offset"),
+        (effective_starts_are_ignored, 2001, 50, "stay due|readers get"),
+        (overlaps_are_not_compared, 2003, 400, "no upload of this log"),
+        (forget_accepts_any_partition, 1155, 300, "was not truncated|is gone from the tier"),
+        (forget_checks_no_obstacle, 2018, 400, _STUCK),
+        (forget_gives_up_every_live_segment, 2018, 100, "is part of the log"),
+        (forgotten_rows_keep_the_old_end, 2018, 400, _STUCK),
+        (commits_carry_the_start_time_of_the_run, 2000, 20, "a commit has the time"),
+        (unanswered_completions_count_as_done, 2428, 400, "is not there"),
+        (uploads_of_brokers_are_aborted, 2009, 400, "a broker's upload of"),
+        (uploads_in_progress_are_aborted, 2028, 300, "upload of"),
     ],
 )
-def test_it_is_found(bug: Bug, first: int, most: int, found: str) -> None:
-    failure = failure_found(bug, first, most)
+def test_a_planted_bug_is_found(bug: Bug, first: int, seeds: int, found: str) -> None:
+    failure = first_failure(bug, first, seeds)
     assert re.search(found, failure), failure
