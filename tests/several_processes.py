@@ -17,13 +17,13 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 MADE_ONCE: Final = {
-    **dict.fromkeys(("led", "spark"), "Spark"),
+    **dict.fromkeys(("leaders", "spark"), "Spark"),
     **dict.fromkeys(("archive", "unpacked"), "archive"),
     **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
 }
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
-STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "led", "fuzzed"})
+STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "leaders", "fuzzed"})
 """Fixtures that start a Java process, or need one."""
 
 SLOW_FIRST: Final = (

@@ -1,20 +1,29 @@
-"""The benchmark: Kafka's cleaner and tierfold take turns on the same logs.
+"""The benchmarks: Kafka's cleaner and tierfold take turns on the same logs, and more.
 
-    logs        the four logs, made from a seed if they are missing
-    measures    elapsed time, and CPU time of a process with its descendants
-    contenders  one pass of Kafka's cleaner, and one of tierfold
-    synthetic   logs of any size and number of keys, made without Kafka
-    results     rows as JSON lines, printed and kept in a file
-    xy_plot     small plots of points and lines
-    run         `python -m tests.bench.run`, which `make bench` calls; not a test
-    buckets     `python -m tests.bench.buckets`, which `make bench` calls: a folder and a bucket
-    profiled    `python -m tests.bench.profiled`: where the time of one pass goes
-    memory      `python -m tests.bench.memory`, which `make bench` calls: a worker's peak memory
-    layouts     `python -m tests.bench.layouts`: the logs in Aiven's layout beside a plain folder
-    planning    `python -m tests.bench.planning`: thousands of partitions, without Spark and Kafka
-    cliff       `python -m tests.bench.cliff`: 10 keys, a million, 50 million
-    shapes      `python -m tests.bench.shapes`: gigabytes of keys, tombstones, 32 partitions
-    growth      `python -m tests.bench.growth`: a pass by cores, bytes, segments and partitions
+    logs            the four logs, made from a seed if they are missing
+    synthetic       logs of any size and number of keys, made without Kafka
+    contenders      one pass of Kafka's cleaner, and one of tierfold
+    passes_in_turn  passes of tierfold, for spark-submit
+    measures        elapsed time, CPU time and memory of a process and its descendants
+    options         the command-line options that benchmarks share
+    results         prints rows as JSON lines and keeps them in a file
+    xy_plot         draws small plots of points and lines
 
-Only `cliff` and `shapes` assert something: limits of memory, and how much time may grow.
+`make bench` runs these:
+
+    run             tierfold beside Kafka's cleaner
+    buckets         a bucket beside a folder
+    memory          the peak memory of a worker
+    shapes          logs with gigabytes of keys, tombstones, 32 partitions
+    second_runs     what a run reads of a clean tier after a little new data
+
+Run these with `python -m tests.bench.NAME`; `make soak` runs `cliff`, `shapes` and `growth`:
+
+    cliff           10 keys, a million, 50 million
+    growth          how a pass grows with cores, bytes, segments and partitions
+    layouts         Aiven's layout beside a plain folder
+    planning        thousands of partitions, without Spark and Kafka
+    profiled        where the time of a pass goes
+
+Only `cliff` and `shapes` assert limits: of memory, and `cliff` of the time per record.
 """

@@ -1,16 +1,17 @@
-"""One pass over one log: Kafka's cleaner in a warm JVM, tierfold in a warm session."""
+"""Passes over one log: by Kafka's cleaner in a warm JVM, by tierfold in a warm session."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
+from tests.jobs.commands import ROOT
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import TIER_FOLDER, to_remote
 from tierfold.compaction.commits.receipts import VerifiedParts
@@ -29,8 +30,8 @@ NOW_MS: Final = 1_800_000_000_000
 SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
 
 
-class Passed(NamedTuple):
-    """The time and the counts of one pass."""
+class PassResult(NamedTuple):
+    """What one pass took, read and wrote."""
 
     cost: Cost
     bytes_in: int
@@ -41,13 +42,14 @@ class Passed(NamedTuple):
     verified: VerifiedParts = VerifiedParts()
 
 
-def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
+def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> PassResult:
     """Run Kafka's `Cleaner.doClean`; the time excludes copying and opening the log."""
     out = scratch / "kafka" / "bench-0"
-    options = {"segment_bytes": SEGMENT_BYTES, "dedupe_bytes": "128m", "link": True}
-    done = lab.clean(log, out, now_ms=NOW_MS, **options)
+    done = lab.clean(
+        log, out, now_ms=NOW_MS, segment_bytes=SEGMENT_BYTES, dedupe_bytes="128m", link=True
+    )
     shutil.rmtree(out)
-    return Passed(
+    return PassResult(
         cost=Cost(elapsed_s=done["elapsedMs"] / 1000, cpu_s=done["processCpuMs"] / 1000),
         bytes_in=done["bytesRead"],
         bytes_out=done["bytesWritten"],
@@ -58,7 +60,7 @@ def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
 
 def tierfold_pass(
     tier: Path | str, engine: Engine = on_spark, layout: LayoutOptions = AS_FOUND
-) -> Passed:
+) -> PassResult:
     """Run all of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS, layout=layout)
@@ -66,7 +68,7 @@ def tierfold_pass(
     for report in reports:
         if report.outcome != COMPACTED:
             raise RuntimeError(f"{report.key}: {report.outcome}: {report.reason}")
-    return Passed(
+    return PassResult(
         cost=watch.cost,
         bytes_in=sum(report.bytes_in for report in reports),
         bytes_out=sum(report.bytes_out for report in reports),
@@ -78,9 +80,12 @@ def tierfold_pass(
 
 
 def kafka_passes(labs: Sequence[KafkaLab], log: Path, scratch: Path, count: int) -> Cost:
-    """Clean a log `count` times, with all cleaners at once; the slowest one's own time."""
+    """Clean a log `count` times, spread over concurrent cleaners; return what they took.
 
-    def cleaned(number: int) -> list[Passed]:
+    Elapsed: the passes of the slowest cleaner. CPU: all passes.
+    """
+
+    def cleaned(number: int) -> list[PassResult]:
         turns = range(number, count, len(labs))
         return [kafka_pass(labs[number], log, scratch / str(number)) for _ in turns]
 
@@ -92,8 +97,15 @@ def kafka_passes(labs: Sequence[KafkaLab], log: Path, scratch: Path, count: int)
     )
 
 
+def require_same_records(log: str, passes: Iterable[PassResult]) -> None:
+    """Raise RuntimeError if the passes read or kept different numbers of records."""
+    counts = {(done.records_in, done.records_out) for done in passes}
+    if len(counts) > 1:
+        raise RuntimeError(f"{log}: the passes differ in (records read, records kept): {counts}")
+
+
 def fresh_tier(log: Path, scratch: Path) -> Path:
-    """Upload the log to a new tier, whose files are hard links."""
+    """A new tier with the log, made of hard links."""
     tier = scratch / "tier"
     shutil.rmtree(tier, ignore_errors=True)
     source = log.parent / "remote"
@@ -104,7 +116,7 @@ def fresh_tier(log: Path, scratch: Path) -> Path:
 
 
 def partitions_of(log: Path, scratch: Path, count: int) -> Path:
-    """A new tier with a log as each of `count` partitions, whose files are hard links."""
+    """A new tier with `count` partitions, each a copy of the log made of hard links."""
     tier = fresh_tier(log, scratch)
     (first,) = (tier / TIER_FOLDER).iterdir()
     name, _, topic_id = first.name.partition("-0-")
@@ -114,11 +126,11 @@ def partitions_of(log: Path, scratch: Path, count: int) -> Path:
     return tier
 
 
-def session_start(sample: Path, scratch: Path) -> Cost:
-    """The time of the first run: session, workers and kernels start to compact the sample."""
+def session_start(scratch: Path) -> Cost:
+    """Compact the sample; the time includes starting the session, its workers and the kernels."""
     tier = scratch / "sample"
     shutil.rmtree(tier, ignore_errors=True)
-    shutil.copytree(sample, tier)
+    shutil.copytree(ROOT / "sample", tier)
     with Stopwatch() as watch:
         tierfold_session()
         tierfold_pass(tier)
@@ -126,7 +138,7 @@ def session_start(sample: Path, scratch: Path) -> Cost:
 
 
 def plain_io_s(tier: Path, bytes_out: int) -> float:
-    """The time to read the input once and write the output once, by the store's calls."""
+    """The seconds to read the input once and write the output once, with the store's calls."""
     store = LocalStore(tier)
     keys = [path.relative_to(tier).as_posix() for path in tier.rglob("*.log")]
     largest = max(keys, key=lambda key: (tier / key).stat().st_size)

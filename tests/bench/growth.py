@@ -1,11 +1,11 @@
-"""`make soak`: how a pass grows with cores, bytes, segments and partitions; lines and a picture.
+"""`make soak`: how the time of a pass grows with cores, bytes, segments and partitions.
 
     python -m tests.bench.growth --gigabytes 4
     python -m tests.bench.growth --gigabytes 0.1 --most 8
 
-Each axis changes one number and keeps the others: logs of 100 B values, 10 % distinct keys, on
-Spark, with the session warm. Rows go to results.jsonl; a line is fitted to each axis, and the
-picture growth.svg shows the points beside it. One more point runs on a standalone cluster of two
+Each axis changes one number and keeps the others. The logs have 100-byte values and 10 % distinct
+keys; the passes run on Spark in a warm session. Rows go to results.jsonl. A line is fitted to each
+axis, and growth.svg shows points and lines. One more point runs on a standalone cluster of two
 workers, by spark-submit and the archive. `tests.bench.planning` measures how planning grows.
 """
 
@@ -15,18 +15,19 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import click
 import numpy as np
 
 from tests.bench.contenders import NOW_MS, session_start, tierfold_pass
-from tests.bench.results import printed
+from tests.bench.measures import in_new_process
+from tests.bench.options import folder_option
+from tests.bench.results import print_row
 from tests.bench.synthetic import Shape, fresh_folder, put_log
 from tests.bench.xy_plot import Axis, plot
 from tests.built_archive import built_archive
@@ -35,7 +36,7 @@ from tests.jobs.commands import ROOT
 from tierfold.jobs.engines.local_executor import usable_cores
 
 RECORD_BYTES: Final = 137
-"""Of a record with 24 bytes of key and 100 of value, the batch's header shared."""
+"""A record with a 24-byte key and a 100-byte value, and its share of the batch header."""
 _SEGMENT_BYTES: Final = 64 * 2**20
 _PASSES: Final = ROOT / "tests" / "bench" / "passes_in_turn.py"
 _POINTS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -51,11 +52,11 @@ class Point:
     segment_bytes: int = _SEGMENT_BYTES
     partitions: int = 1
     cores: int = 0
-    """0: all."""
+    """How many cores the pass may use; 0: all."""
 
 
 def points(gigabytes: float, most: int) -> list[Point]:
-    """The passes of all axes; `most`: the largest number of segments and of partitions."""
+    """The points of all axes, with at most `most` segments and `most` partitions."""
     one = min(1.0, gigabytes)
     counts = [count for count in _POINTS if count <= most]
     sizes = [gigabytes / 2**step for step in (5, 4, 3, 2, 1, 0)]
@@ -73,12 +74,12 @@ def points(gigabytes: float, most: int) -> list[Point]:
     ]
 
 
-def measured(these: Sequence[Point], folder: Path) -> list[dict[str, object]]:
-    """One row per point, in this process; all have the same number of cores."""
-    if these[0].cores:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: these[0].cores])
-    session_start(ROOT / "sample", folder / "scratch")
-    return [_measured(point, folder) for point in these]
+def measured(group: Sequence[Point], folder: Path) -> list[dict[str, object]]:
+    """One row per point, measured in this process; all points have the same number of cores."""
+    if group[0].cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: group[0].cores])
+    session_start(folder / "scratch")
+    return [_measured(point, folder) for point in group]
 
 
 def put_point(point: Point, tier: Path) -> None:
@@ -97,15 +98,14 @@ def put_point(point: Point, tier: Path) -> None:
 
 
 def _measured(point: Point, folder: Path) -> dict[str, object]:
+    """The row of the faster of two passes."""
     tier = folder / "scratch" / "growth"
-    best = None
+    passes = []
     for _ in range(2):
         put_point(point, tier)
-        done = tierfold_pass(tier)
-        if best is None or done.cost.elapsed_s < best.cost.elapsed_s:
-            best = done
+        passes.append(tierfold_pass(tier))
     shutil.rmtree(tier)
-    assert best is not None
+    best = min(passes, key=lambda done: done.cost.elapsed_s)
     row = {
         "axis": point.axis,
         "x": round(point.x, 3),
@@ -113,20 +113,12 @@ def _measured(point: Point, folder: Path) -> dict[str, object]:
         "elapsed s": round(best.cost.elapsed_s, 3),
         "cpu s": round(best.cost.cpu_s, 3),
     }
-    printed("growth", row, folder / "results.jsonl")
+    print_row("growth", row, folder)
     return row
 
 
-def in_own_process(these: Sequence[Point], folder: Path) -> list[dict[str, object]]:
-    """Measure in a fresh process, whose cores may be fewer."""
-    pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
-    with pool:
-        found: list[dict[str, object]] = pool.submit(measured, these, folder).result()
-    return found
-
-
 def on_cluster(gigabytes: float, folder: Path) -> None:
-    """Print a row of a cluster of two workers with a core each: the better of two passes."""
+    """Print the row of two workers with one core each: the faster of two passes."""
     with TemporaryDirectory() as scratch:
         place = Path(scratch)
         archive = built_archive()
@@ -139,12 +131,11 @@ def on_cluster(gigabytes: float, folder: Path) -> None:
     if done.code != 0:
         raise RuntimeError(done.stderr)
     _, *large = json.loads(done.stdout)
-    row = {"axis": "cluster", "x": 2, "elapsed s": round(min(large), 3)}
-    printed("growth", row, folder / "results.jsonl")
+    print_row("growth", {"axis": "cluster", "x": 2, "elapsed s": round(min(large), 3)}, folder)
 
 
 def axis_of(name: str, rows: Sequence[dict[str, object]]) -> Axis:
-    """The points of one axis, and the line of least squares through them."""
+    """The points of one axis, and the least-squares line through them."""
     xs = [float(str(row["x"])) for row in rows if row["axis"] == name]
     ys = [float(str(row["elapsed s"])) for row in rows if row["axis"] == name]
     slope, base = np.polyfit(xs, ys, 1)
@@ -152,7 +143,7 @@ def axis_of(name: str, rows: Sequence[dict[str, object]]) -> Axis:
 
 
 def predicted(rows: Sequence[dict[str, object]]) -> dict[str, object]:
-    """What the line through the CPU seconds of the axis `gigabytes` says about more."""
+    """Extrapolate the CPU seconds of the axis `gigabytes` to 100 TB."""
     of_size = [row for row in rows if row["axis"] == "gigabytes"]
     megabytes, cpu_s = (
         [float(str(row[column])) for row in of_size] for column in ("MB in", "cpu s")
@@ -169,21 +160,20 @@ def predicted(rows: Sequence[dict[str, object]]) -> dict[str, object]:
 
 @click.command()
 @click.option("--gigabytes", default=4.0, show_default=True, help="The largest log.")
-@click.option("--most", default=64, show_default=True, help="Most segments, and most partitions.")
-@click.option("--folder", type=click.Path(path_type=Path), default=ROOT / "build" / "bench")
+@click.option("--most", default=64, show_default=True, help="The most segments and partitions.")
+@folder_option
 def main(gigabytes: float, most: int, folder: Path) -> None:
-    """Measure all axes; print rows and lines, and draw the picture."""
-    folder.mkdir(parents=True, exist_ok=True)
-    by_cores: dict[int, list[Point]] = {}
-    for point in points(gigabytes, most):
-        by_cores.setdefault(point.cores, []).append(point)
-    rows = [row for these in by_cores.values() for row in in_own_process(these, folder)]
+    """Measure all axes, print rows and lines, and draw growth.svg."""
+    rows = []
+    # A session keeps its number of cores, so each number gets a process of its own.
+    for _, group in groupby(points(gigabytes, most), key=lambda point: point.cores):
+        rows += in_new_process(measured, list(group), folder)
     on_cluster(min(1.0, gigabytes), folder)
     axes = [axis_of(name, rows) for name in dict.fromkeys(str(row["axis"]) for row in rows)]
     for axis in axes:
         line = {"axis": axis.name, "s per unit": axis.slope, "s in any case": axis.base}
-        printed("growth, line", line, folder / "results.jsonl")
-    printed("growth, predicted", predicted(rows), folder / "results.jsonl")
+        print_row("growth, line", line, folder)
+    print_row("growth, predicted", predicted(rows), folder)
     picture = folder / "growth.svg"
     picture.write_text(plot(axes), encoding="utf-8")
     click.echo(f"drawn: {picture}")

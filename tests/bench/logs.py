@@ -17,7 +17,7 @@ _SHAPE: Final[dict[str, Option]] = {
 
 
 class BenchLog(NamedTuple):
-    """One kind of log; a scale of 1 is about 1 GB of uncompressed values."""
+    """A kind of log; at scale 1 it has about 1 GB of uncompressed values."""
 
     name: str
     title: str
@@ -35,13 +35,14 @@ LOGS: Final = (
 
 
 def made(log: BenchLog, scale: int, folder: Path) -> Path:
-    """The local folder of a log of `scale` gigabytes; makes the log if it is missing."""
+    """The local folder of a log of `scale` gigabytes; the log is made if it is missing."""
     target = folder / f"{log.name}-{scale}g" / "bench-0"
     complete = target.parent / "complete"
     if not complete.exists():
         records = log.records * scale
-        sized = {"records": records, "keys": records // 10, "max_bytes": f"{1000 * scale}m"}
+        size: dict[str, Option] = {"records": records, "keys": records // 10}
+        size["max_bytes"] = f"{1000 * scale}m"
         with KafkaLab(jvm_flags=("-Xmx3g",)) as lab:
-            lab.make(target, **{**_SHAPE, **sized, **log.options})
+            lab.make(target, **{**_SHAPE, **size, **log.options})
         complete.touch()
     return target

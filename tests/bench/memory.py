@@ -3,33 +3,31 @@
     python -m tests.bench.memory --megabytes 2047 --distinct 0.1 --distinct 1
     python -m tests.bench.memory --megabytes 2047 --distinct 0.1 --aiven zstd --aiven encrypted
 
-The store copies every range into a fresh array, as a bucket's does, and maps none. A worker first
-handles a small segment, which loads kernels and libraries. What its anonymous memory (RssAnon)
-then grows by at most is printed for each step. No JVM takes part. `--aiven` stores the segment in
-the layout of Aiven's plugin, in chunks of 4 MiB.
+The store copies every range into a fresh array, as a bucket's store does, and maps none. A worker
+first handles a small segment, which loads kernels and libraries. Each step's row has the most by
+which the worker's anonymous memory (RssAnon) then grows. No JVM runs. `--aiven` stores the segment
+in the layout of Aiven's plugin, in chunks of 4 MiB.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.bench.measures import in_new_process, peak_of_this_process
 from tests.jobs.commands import ROOT
 from tests.storage.live_segments import KEY, a_check_order, a_group_task, put_segment
+from tests.storage.tiers.aiven_samples import KEY_FILE
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rewrite import RewriteStage
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, pickled, unpickled
@@ -48,7 +46,6 @@ from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
-SAMPLES: Final = ROOT / "tests" / "data" / "aiven"
 KEY_BYTES: Final = 24
 VALUE_BYTES: Final = 1024
 BATCH_RECORDS: Final = 16
@@ -59,7 +56,7 @@ _WARM_BATCHES: Final = 500
 
 
 class CopyingStore(LocalStore):
-    """A folder whose ranges are fresh arrays, as those of a bucket are."""
+    """A folder whose ranges are read into fresh arrays, as those of a bucket are."""
 
     @property
     def maps_ranges(self) -> bool:
@@ -71,57 +68,19 @@ class CopyingStore(LocalStore):
         return np.fromfile(self.uri(key), np.uint8, count=length, offset=start)
 
 
-class Peak:
-    """How far a block's anonymous memory grows above that at its start, sampled by a thread."""
-
-    def __enter__(self) -> Peak:
-        self._start_bytes = self._peak_bytes = _anonymous_bytes()
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        self._began_s = time.perf_counter()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.elapsed_s = time.perf_counter() - self._began_s
-        self._is_over.set()
-        self._thread.join()
-
-    @property
-    def mib(self) -> float:
-        """The growth in MiB."""
-        return (self._peak_bytes - self._start_bytes) / 2**20
-
-    def _watch(self) -> None:
-        while not self._is_over.wait(0.002):
-            self._peak_bytes = max(self._peak_bytes, _anonymous_bytes())
-
-
-def _anonymous_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("/proc/self/status has no RssAnon")
-
-
 def _batches(count: int, distinct: float) -> Iterator[bytes]:
-    """Batches of 16 records; their keys are drawn from a share of as many keys as records."""
+    """Batches of 16 records; `distinct`: distinct keys as a share of the records."""
     rng = np.random.default_rng(16)
     keys = max(1, int(count * BATCH_RECORDS * distinct))
     numbers = rng.permutation(count * BATCH_RECORDS) % keys
     value = rng.integers(0, 256, VALUE_BYTES, np.uint8).tobytes()
-    marks = [f"{i:0{KEY_BYTES}d}".encode() for i in range(BATCH_RECORDS)]
+    keys_of_template = [f"{i:0{KEY_BYTES}d}".encode() for i in range(BATCH_RECORDS)]
     drafts = tuple(
-        RecordDraft(offset=i, timestamp_ms=1_700_000_000_000, key=mark, value=value)
-        for i, mark in enumerate(marks)
+        RecordDraft(offset=i, timestamp_ms=1_700_000_000_000, key=key, value=value)
+        for i, key in enumerate(keys_of_template)
     )
     template = write_batch(BatchDraft(base_offset=0, records=drafts, leader_epoch=3))
-    places = [template.index(mark) for mark in marks]
+    places = [template.index(key) for key in keys_of_template]
     batch = bytearray(template)
     for number in range(count):
         base = number * BATCH_RECORDS
@@ -133,7 +92,7 @@ def _batches(count: int, distinct: float) -> Iterator[bytes]:
 
 
 def put_large(tier: RemoteTier, count: int, distinct: float) -> Segment:
-    """Write a segment of that many batches, piece by piece; its small files are a template's."""
+    """Write a segment of `count` batches, one by one; small files come from a small segment."""
     first = put_segment(tier, [next(_batches(1, 1))], offsets=(0, BATCH_RECORDS - 1))
     staged = tier.new_segment(KEY, 0)
     heads: list[BatchHeads] = []
@@ -170,7 +129,7 @@ def _row(kind: RowKind, payload: object) -> Row:
 
 
 def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[], object]]]:
-    """The steps of a worker on one segment; the rewrite takes the bits of the scan."""
+    """A worker's steps on one segment; the rewrite takes the superseded bits of the scan."""
     bits: list[Row] = []
 
     def scan(fpp: float | None = None) -> None:
@@ -203,10 +162,10 @@ def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[],
 
 
 def tier_in(folder: Path, aiven: tuple[str, ...] | None) -> RemoteTier:
-    """The tier in a folder; `aiven`: how its layout stores chunks, None: LocalTieredStorage."""
+    """A tier in a folder. `aiven`: how Aiven's layout stores chunks; None: LocalTieredStorage."""
     if aiven is None:
         return LocalTieredStorage(CopyingStore(folder))
-    key = KeyFile(key_id="key-1", path=str(SAMPLES / "encrypted" / "keys" / "key-1.jwk.json"))
+    key = KeyFile(key_id="key-1", path=str(KEY_FILE))
     options = LayoutOptions(
         layout=Layout.AIVEN,
         key_files=(key,),
@@ -226,25 +185,27 @@ def _measured(
         step()
     found = []
     for name, step in _steps(worker, large):
-        with Peak() as peak:
+        with peak_of_this_process() as peak:
+            began_s = time.perf_counter()
             step()
-        found.append((name, peak.mib, peak.elapsed_s))
+            elapsed_s = time.perf_counter() - began_s
+        if not peak.start_bytes:
+            raise RuntimeError("/proc/self/status has no RssAnon")
+        found.append((name, (peak.peak_bytes - peak.start_bytes) / 2**20, elapsed_s))
     return found
 
 
 def rows_for(
     folder: Path, megabytes: int, distinct: float, aiven: tuple[str, ...] | None = None
 ) -> list[str]:
-    """Rows of the table, one per step, for a segment of this size."""
+    """One row of the table per step, for a segment of this size."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / TIER_FOLDER).mkdir(parents=True)
     tier = tier_in(folder, aiven)
     small = put_large(tier, _WARM_BATCHES, distinct)
     batch_bytes = small.size_bytes // _WARM_BATCHES
     large = put_large(tier, megabytes * 2**20 // batch_bytes, distinct)
-    pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
-    with pool:
-        measured = pool.submit(_measured, tier, folder, small, large).result()
+    measured = in_new_process(_measured, tier, folder, small, large)
     shutil.rmtree(folder)
     records = large.end_offset + 1
     return [

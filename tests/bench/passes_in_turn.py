@@ -1,4 +1,4 @@
-"""For spark-submit: compacts tiers one after the other, and prints the seconds of each as JSON.
+"""For spark-submit: compacts tiers one after the other and prints the seconds of each as JSON.
 
     passes_in_turn.py NOW_MS TIER…
 """
@@ -18,7 +18,7 @@ from tierfold.jobs.verbs.compact import compact
 
 
 def seconds(tier: str, now_ms: int) -> float:
-    """The time of one pass; raises RuntimeError if a partition was not compacted."""
+    """Compact a tier; return the seconds. Raises RuntimeError if a partition is not compacted."""
     began_s = time.perf_counter()
     reports = compact(
         run_context(tier, None, now_ms),

@@ -3,10 +3,10 @@
     python -m tests.bench.planning --partitions 2000 --partitions 20000
     python -m tests.bench.planning --partitions 5000 --segments 4 --in-bucket
 
-The tier is real: every partition has a folder, and every segment all its objects, as hard links to
-a few files. Each step runs in its own process, to measure its peak memory. The file system's cache
-is warm. `--in-bucket` adds a plan of the same tier in a bucket of versitygw, behind a proxy that
-counts requests.
+Every partition has a folder, and every segment all its objects: hard links to a few files. Each
+step runs in its own process, so that its peak memory can be measured. The file system's cache is
+warm. `--in-bucket` also plans the same tier in a bucket of versitygw, behind a proxy that counts
+requests.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import resource
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import click
 from rich.console import Console
 
+from tests.bench.measures import in_new_process
 from tests.jobs.commands import ROOT
 from tests.jobs.tiers import folder_of, key_of, made_tier, updated_tier
 from tests.storage.emulators import IDENTITY, new_bucket, versitygw_server
@@ -53,7 +52,7 @@ RUN: Final = "bench"
 
 
 def put_tier(folder: Path, partitions: int, segments: int) -> None:
-    """Make a tier whose partitions have this many segments, of 11 records each."""
+    """Make a tier of `partitions` with `segments` each, of 11 records."""
     source = key_of("template")
     template = updated_tier(folder / "template", [source], segments)
     parts = sorted(folder_of(template, source).iterdir())
@@ -66,7 +65,7 @@ def put_tier(folder: Path, partitions: int, segments: int) -> None:
 
 
 def _copied(parts: list[Path], folder: Path) -> list[Path]:
-    """The same files again, with no links to them yet."""
+    """Copies of the files, which have no other links yet."""
     folder.mkdir()
     return [Path(shutil.copy2(part, folder / part.name)) for part in parts]
 
@@ -81,7 +80,7 @@ def _link_segments(parts: list[Path], folder: Path) -> None:
 
 
 def _claim_all(context: RunContext) -> Callable[[], object]:
-    """The claim of a run over all partitions, once it has surveyed them."""
+    """Survey all partitions; return the claim of all of them."""
     surveyed = survey(context, resolve(POLICY), Scope())
     rows = [state_with_new(partition.view) for partition in surveyed if partition.view is not None]
 
@@ -94,7 +93,7 @@ def _claim_all(context: RunContext) -> Callable[[], object]:
 
 
 def _commit_all(context: RunContext) -> Callable[[], object]:
-    """The commit of such a run: every partition is clean up to its end."""
+    """Return the commit of a run after which every partition is clean up to its end."""
     proposals = [
         proposed(
             row,
@@ -115,7 +114,7 @@ def _commit_all(context: RunContext) -> Callable[[], object]:
 
 
 def _plan(context: RunContext) -> Callable[[], object]:
-    """`tierfold plan`, with its table."""
+    """Return `tierfold plan`, with its table."""
 
     def planned() -> None:
         reports = plan(context, resolve(POLICY), Scope())
@@ -133,32 +132,47 @@ STEPS: Final[tuple[tuple[str, Callable[[RunContext], Callable[[], object]]], ...
 )
 
 
-def _ran(step: int, tier: str) -> tuple[float, float, float]:
-    """Run a step; its elapsed and CPU seconds, and this process's peak memory in MB."""
-    _, prepare = STEPS[step]
-    work = prepare(run_context(tier, None, None))
-    began_s, cpu_s = time.perf_counter(), time.process_time()
-    work()
-    elapsed_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
-    return elapsed_s, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+class Took(NamedTuple):
+    """What a step took."""
+
+    elapsed_s: float
+    cpu_s: float
+    peak_mb: float
+    """The peak memory of the process."""
 
 
-def _planned_in_bucket(tier: str, catalog: str) -> tuple[float, float, float, Requests]:
-    """Plan an unchanged tier; the times and memory as of `_ran`, and the requests."""
-    context = run_context(tier, catalog, None)
+def _timed(step: Callable[[], object]) -> Took:
     began_s, cpu_s = time.perf_counter(), time.process_time()
-    outcomes = {report.outcome for report in plan(context, resolve(POLICY), Scope())}
+    step()
     elapsed_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
-    if outcomes != {NOTHING_TO_DO}:
-        raise RuntimeError(f"the tier is not unchanged: {outcomes}")
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    return elapsed_s, cpu_s, peak_mb, context.requests
+    return Took(elapsed_s, cpu_s, peak_mb)
+
+
+def _timed_step(number: int, tier: str) -> Took:
+    _, prepared = STEPS[number]
+    return _timed(prepared(run_context(tier, None, None)))
+
+
+def _planned_in_bucket(tier: str, catalog: str) -> tuple[Took, Requests]:
+    """Plan an unchanged tier; return what it took, and the requests."""
+    context = run_context(tier, catalog, None)
+    outcomes: set[str] = set()
+
+    def planned() -> None:
+        outcomes.update(report.outcome for report in plan(context, resolve(POLICY), Scope()))
+
+    took = _timed(planned)
+    if outcomes != {NOTHING_TO_DO}:
+        raise RuntimeError(f"the tier has changed: {outcomes}")
+    return took, context.requests
 
 
 def in_bucket(tier: Path) -> str:
-    """Move a tier's objects to a bucket, leave its catalog, and plan; how many requests it took.
+    """Move a tier's objects, but not its catalog, to a bucket, and plan; return a line about it.
 
-    All that the proxy sees is of the tier. Raises RuntimeError if it counts other requests.
+    So every request that the proxy counts concerns the tier. Raises RuntimeError if its counts
+    differ from tierfold's, or if there is any request but listings.
     """
     server = versitygw_server()
     bucket = new_bucket(server.endpoint)
@@ -168,54 +182,46 @@ def in_bucket(tier: Path) -> str:
     count = sum(len(files) for _, _, files in os.walk(objects))
     with proxied(server.endpoint) as (proxy, endpoint):
         os.environ.update(IDENTITY, AWS_ENDPOINT_URL=endpoint)
-        pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
-        with pool:
-            work = pool.submit(
-                _planned_in_bucket, f"s3://{bucket}/tier", str(tier / CATALOG_FOLDER)
-            )
-            elapsed_s, cpu_s, peak_mb, requests = work.result()
+        took, requests = in_new_process(
+            _planned_in_bucket, f"s3://{bucket}/tier", str(tier / CATALOG_FOLDER)
+        )
     shutil.rmtree(server.folder / bucket)
     if proxy.counts != {"lists": requests.lists} or requests.total != requests.lists:
-        raise RuntimeError(f"the proxy saw {proxy.counts}, and {requests} were counted")
+        raise RuntimeError(f"the proxy counted {proxy.counts}, tierfold {requests}")
     return (
         f"{count:,} objects: {requests.total} requests, all of them listings;"
-        f" {elapsed_s:.2f} s, {cpu_s:.2f} CPU s, {peak_mb:.0f} MB"
+        f" {took.elapsed_s:.2f} s, {took.cpu_s:.2f} CPU s, {took.peak_mb:.0f} MB"
     )
 
 
-def rows_for(folder: Path, partitions: int, segments: int, *, has_bucket: bool) -> list[str]:
-    """The rows of the table, one per step, for a tier of this size."""
+def print_rows(folder: Path, partitions: int, segments: int, *, has_bucket: bool) -> None:
+    """Print the rows of the table, one per step, for a tier of this size."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     put_tier(folder, partitions, segments)
-    rows = []
-    for step, (title, _) in enumerate(STEPS):
-        pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
-        with pool:
-            elapsed_s, cpu_s, peak_mb = pool.submit(_ran, step, str(folder / "tier")).result()
-        each_ms = cpu_s / partitions * 1000
-        rows.append(
-            f"| {partitions:,} × {segments} | {title} | {elapsed_s:.2f} | {cpu_s:.2f} |"
-            f" {each_ms:.2f} | {peak_mb:.0f} |"
+    for number, (title, _) in enumerate(STEPS):
+        took = in_new_process(_timed_step, number, str(folder / "tier"))
+        each_ms = took.cpu_s / partitions * 1000
+        click.echo(
+            f"| {partitions:,} × {segments} | {title} | {took.elapsed_s:.2f} | {took.cpu_s:.2f} |"
+            f" {each_ms:.2f} | {took.peak_mb:.0f} |"
         )
-        click.echo(rows[-1])
     if has_bucket:
         click.echo(in_bucket(folder / "tier"))
     shutil.rmtree(folder)
-    return rows
 
 
 @click.command()
 @click.option("--partitions", multiple=True, default=(2000,), show_default=True)
 @click.option("--segments", default=10, show_default=True, help="Segments of each partition.")
-@click.option("--in-bucket", "has_bucket", is_flag=True, help="Plan on versitygw, too.")
+@click.option("--in-bucket", "has_bucket", is_flag=True, help="Plan on versitygw too.")
 def main(partitions: tuple[int, ...], segments: int, *, has_bucket: bool) -> None:
     """Print the table of docs/performance.md, "Thousands of partitions"."""
     click.echo("| partitions × segments | step | elapsed s | CPU s | CPU ms each | peak MB |")
     click.echo("|---|---|---|---|---|---|")
     for count in partitions:
         folder = ROOT / "build" / "bench" / "planning"
-        rows_for(folder, count, segments, has_bucket=has_bucket)
+        print_rows(folder, count, segments, has_bucket=has_bucket)
 
 
 if __name__ == "__main__":

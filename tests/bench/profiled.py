@@ -1,8 +1,8 @@
 """The time of one pass, by stage and by function: `python -m tests.bench.profiled`.
 
-Spark's event log gives the stages' times in a pass without a profiler. PySpark's profiler (cProfile
-in the workers) gives the functions' times in the next pass, where every task has one thread, since
-cProfile sees only that. Session and kernels are warm.
+The stages' times come from Spark's event log, in a pass without a profiler. The functions' times
+come from PySpark's profiler (cProfile in the workers), in the next pass. There every task has one
+thread, since cProfile sees no other. Session and kernels are warm.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import click
 
 from tests.bench.contenders import fresh_tier, session_start, tierfold_pass
 from tests.bench.logs import LOGS, BenchLog, made
-from tests.jobs.commands import ROOT
+from tests.bench.options import folder_option, only_option
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.spark.session import tierfold_session
 
 WARM_PASSES: Final = 3
 FUNCTIONS: Final = 12
-"""How many functions are printed, those with most time of their own first."""
+"""How many functions are printed, by time of their own."""
 
-STAGES: Final = ("deal segments", "scan", "reduce", "deal losers", "rewrite")
+STAGES: Final = ("assign segments", "scan", "reduce", "assign superseded", "rewrite")
 """The stages of a wave without unindexed aborts and empty groups, in order."""
 
 
@@ -42,7 +42,7 @@ class StageTime(NamedTuple):
 
 
 def stages_between(folder: Path, begin_ms: int, end_ms: int) -> list[StageTime]:
-    """The stages that completed in a span of time, in order, from the event log in `folder`."""
+    """The stages that ran in a span of time, in order, from the event log in `folder`."""
     task_ms: dict[int, int] = {}
     stages: list[tuple[int, dict[str, Any]]] = []
     for event in _events(folder):
@@ -72,19 +72,19 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def print_stages(stages: Sequence[StageTime], elapsed_ms: int) -> None:
-    """Print a line per stage, and the rest: metadata, claim, planning, commit."""
+    """Print a line per stage, and one for the driver: metadata, claim, planning, commit."""
     names = STAGES if len(stages) == len(STAGES) else [f"stage {i}" for i in range(len(stages))]
     for name, stage in zip(names, stages, strict=True):
         click.echo(
-            f"  {name:<14}{stage.elapsed_ms:>7} ms {stage.tasks:>4} tasks {stage.task_ms:>7} ms"
+            f"  {name:<18}{stage.elapsed_ms:>7} ms {stage.tasks:>4} tasks {stage.task_ms:>7} ms"
         )
     rest_ms = elapsed_ms - sum(stage.elapsed_ms for stage in stages)
-    click.echo(f"  {'the driver':<14}{rest_ms:>7} ms   between the stages")
-    click.echo(f"  {'in all':<14}{elapsed_ms:>7} ms")
+    click.echo(f"  {'the driver':<18}{rest_ms:>7} ms   between the stages")
+    click.echo(f"  {'in all':<18}{elapsed_ms:>7} ms")
 
 
 def print_functions(folder: Path) -> None:
-    """Print the functions of the workers that took most time, over all stages."""
+    """Print the workers' slowest functions over all stages."""
     dumps = sorted(str(path) for path in folder.rglob("*.pstats"))
     stats = pstats.Stats(*dumps)
     own = sorted(
@@ -109,7 +109,7 @@ def profiled(log: BenchLog, scale: int, folder: Path, events: Path) -> None:
     passed = tierfold_pass(tier)
     end_ms = time.time_ns() // 1_000_000
     click.echo(f"{log.title}, {scale} GB: {passed.bytes_in / 1e6:.0f} MB, by stage")
-    # Spark writes events late; the next pass makes it write those of this one.
+    # Spark writes events late; the next pass makes it write those of the last one.
     with tempfile.TemporaryDirectory() as dumps:
         spark.profile.clear()
         spark.conf.set("spark.sql.pyspark.udf.profiler", "perf")
@@ -119,27 +119,26 @@ def profiled(log: BenchLog, scale: int, folder: Path, events: Path) -> None:
         task_assignment.THREADS_MAX = threads_max  # type: ignore[misc]
         spark.conf.unset("spark.sql.pyspark.udf.profiler")
         print_stages(stages_between(events, begin_ms, end_ms), round(passed.cost.elapsed_s * 1000))
-        click.echo("by function, all workers together (with the profiler's own cost)")
+        click.echo("by function, all workers together (including the profiler's cost)")
         spark.profile.dump(dumps, type="perf")
         print_functions(Path(dumps))
 
 
 @click.command()
 @click.option("--scale", type=int, default=1, help="Gigabytes.")
-@click.option("--only", multiple=True, help="Only these logs, by name.")
-@click.option("--folder", type=click.Path(path_type=Path), default=ROOT / "build" / "bench")
+@only_option
+@folder_option
 def profile(scale: int, only: tuple[str, ...], folder: Path) -> None:
-    """Run each log's pass, and print where its time went."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Compact each log, and print where the time went."""
     with tempfile.TemporaryDirectory() as events:
         logged = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir=file://{events}"
         plain = "--conf spark.eventLog.compress=false"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{logged} {plain} pyspark-shell"
-        session_start(ROOT / "sample", folder / "scratch")
+        session_start(folder / "scratch")
         for log in LOGS:
             if not only or log.name in only:
                 profiled(log, scale, folder, Path(events))
-        tierfold_session().stop()  # Until then it writes to that folder.
+        tierfold_session().stop()  # It writes to that folder until then.
 
 
 if __name__ == "__main__":

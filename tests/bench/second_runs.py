@@ -2,9 +2,9 @@
 
     python -m tests.bench.second_runs
 
-The partition is clean and each segment has its key index. Then new records come: of keys that the
-tier lacks, or of keys all over it. Each row is one run of tierfold on such a tier, and the same run
-without any index. Bytes are what must not grow; seconds are of one run each.
+The partition is clean, and each segment has its key index. Then new records arrive: with keys that
+the tier lacks, or with keys from all its segments. Each case is run twice, with and without the
+indexes. The bytes are what counts; the seconds are those of a single run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,9 +20,9 @@ import click
 
 from tests.bench.contenders import NOW_MS, SETTINGS, session_start
 from tests.bench.measures import Stopwatch
-from tests.bench.results import printed
+from tests.bench.options import folder_option
+from tests.bench.results import print_row
 from tests.bench.synthetic import Shape, fresh_folder, put_log
-from tests.jobs.commands import ROOT
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, on_spark
@@ -36,18 +37,18 @@ _ALWAYS: Final = "min.cleanable.dirty.ratio=0"
 
 
 class NewData(NamedTuple):
-    """The records that come to the clean tier."""
+    """The records that arrive in the clean tier."""
 
     name: str
     records: int
     keys: int
     are_known: bool
-    """Whether the tier has the keys; they are then spread over all its segments."""
+    """Whether the tier has the keys, spread over all its segments."""
     settings: tuple[str, ...] = ()
 
 
 def cases(records: int) -> Iterator[NewData]:
-    """What comes to a tier of so many records: a hundredth of them, if that has enough keys."""
+    """The new data for a tier of `records`: a hundredth of them, or one record per key if more."""
     for keys in (10, 1_000, 100_000):
         new = max(records // 100, keys)
         yield NewData(f"{keys} new keys", new, keys, are_known=False)
@@ -57,7 +58,7 @@ def cases(records: int) -> Iterator[NewData]:
 
 
 def run(tier: Path, engine: Engine, *settings: str) -> tuple[PartitionReport, float]:
-    """One run, and its seconds; raises RuntimeError if it did not compact."""
+    """One run and its seconds; raises RuntimeError if the run refused or failed."""
     with Stopwatch() as watch:
         context = run_context(str(tier), None, NOW_MS)
         (report,) = compact(
@@ -69,10 +70,10 @@ def run(tier: Path, engine: Engine, *settings: str) -> tuple[PartitionReport, fl
 
 
 def clean_tier(tier: Path, shape: Shape, engine: Engine) -> int:
-    """Make a clean tier of which each segment has a key index; its log bytes."""
+    """Make a clean tier whose segments all have a key index; return its log bytes."""
     size_bytes = put_log(fresh_folder(tier), "bench", 0, shape)
     run(tier, engine)
-    # The indexes of segments that lost nothing are made when they are read next.
+    # A segment that lost nothing gets its index only when the next run reads it.
     size_bytes += put_log(tier, "bench", 0, _new(shape, 1, shape.keys), _batches(shape))
     run(tier, engine)
     return size_bytes
@@ -83,14 +84,7 @@ def _batches(shape: Shape) -> int:
 
 
 def _new(shape: Shape, records: int, first_key: int, keys: int = 1) -> Shape:
-    return Shape(
-        records=records,
-        keys=keys,
-        first_key=first_key,
-        value_bytes=shape.value_bytes,
-        batch_records=shape.batch_records,
-        segment_bytes=shape.segment_bytes,
-    )
+    return replace(shape, records=records, keys=keys, first_key=first_key)
 
 
 def measured(
@@ -125,7 +119,7 @@ def measured(
 
 
 def index_share(tier: Path, size_bytes: int) -> float:
-    """Bytes of all key indexes as a share of the live logs."""
+    """The bytes of all key indexes as a share of the live logs."""
     files = (tier / CATALOG_FOLDER / FOLDER).rglob("*.*")
     return sum(path.stat().st_size for path in files) / size_bytes
 
@@ -134,11 +128,10 @@ def index_share(tier: Path, size_bytes: int) -> float:
 @click.option("--records", type=int, default=1_000_000, help="Records of the clean tier.")
 @click.option("--value-bytes", type=int, default=1000)
 @click.option("--segment-mib", type=int, default=32)
-@click.option("--folder", type=click.Path(path_type=Path), default=ROOT / "build" / "bench")
+@folder_option
 def bench(records: int, value_bytes: int, segment_mib: int, folder: Path) -> None:
     """Measure each case, and print a JSON object for it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    session_start(ROOT / "sample", folder / "scratch")
+    session_start(folder / "scratch")
     shape = Shape(
         records=records,
         keys=records,
@@ -146,18 +139,18 @@ def bench(records: int, value_bytes: int, segment_mib: int, folder: Path) -> Non
         batch_records=BATCH_RECORDS,
         segment_bytes=segment_mib * 2**20,
     )
-    tier, results = folder / "clean" / "tier", folder / "results.jsonl"
+    tier = folder / "clean" / "tier"
     size_bytes = clean_tier(tier, shape, on_spark)
     share = index_share(tier, size_bytes)
     head = {"clean MB": round(size_bytes / 1e6), "value bytes": value_bytes}
-    printed("second runs", {**head, "indexes % of logs": round(100 * share, 2)}, results)
+    print_row("second runs", {**head, "indexes % of logs": round(100 * share, 2)}, folder)
     again, seconds = run(tier, on_spark)
     unchanged = {"new data": "none", "log MB read": again.bytes_read / 1e6, "s": round(seconds, 2)}
-    printed("second runs", {**head, **unchanged}, results)
+    print_row("second runs", {**head, **unchanged}, folder)
     for new in cases(records):
         for has_indexes in (True, False):
             row = measured(tier, shape, new, on_spark, has_indexes=has_indexes)
-            printed("second runs", {**head, **row}, results)
+            print_row("second runs", {**head, **row}, folder)
     shutil.rmtree(folder / "clean")
 
 

@@ -1,8 +1,8 @@
-"""Logs of any number of keys, written batch by batch from one template: no loop over records.
+"""Logs with any number of keys, copied from one template batch, so that no loop is over records.
 
-Every batch has the same layout, so that only its base offset, its keys and its checksum differ from
-the template's. Record i has the key number `i * STEP % keys`: all keys occur equally often, and
-neighbours are far apart.
+All batches of a log have the same layout: only the base offset, the keys and the checksum differ
+from the template's. Record i has the key number `i * STEP % keys`. So all keys occur equally often,
+and neighbouring records have distant keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTiered
 from tierfold.storage.tiers.tier_uris import open_tier
 
 STEP: Final = 2_654_435_761
-"""A prime; it shares no factor with any number of keys below it, so each key occurs."""
+"""A prime: it has no factor in common with a smaller number of keys, so each key occurs."""
 _DIGITS: Final = 10
 _LENGTH_AT: Final = 8
 _INTERVAL_BYTES: Final = 4096
@@ -37,7 +37,7 @@ _TIMESTAMP_MS: Final = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A partition's log."""
+    """What a partition's log is like."""
 
     records: int
     """Rounded up to whole batches."""
@@ -47,7 +47,7 @@ class Shape:
     key_bytes: int = 24
     value_bytes: int = 20
     tombstones_in_20: int = 0
-    """So many of 20 records in a row have no value."""
+    """How many of every 20 consecutive records are tombstones."""
     batch_records: int = 1000
     segment_bytes: int = 256 * 2**20
     """Before compression."""
@@ -56,7 +56,7 @@ class Shape:
 
 
 def put_log(tier: Path, topic: str, partition: int, shape: Shape, first_batch: int = 0) -> int:
-    """Write a partition's segments into a tier; their size in bytes.
+    """Write a partition's segments to a tier; return their size in bytes.
 
     `first_batch`: how many batches of this shape precede them in the log.
     """
@@ -81,7 +81,7 @@ def put_log(tier: Path, topic: str, partition: int, shape: Shape, first_batch: i
 
 
 def fresh_folder(tier: Path) -> Path:
-    """An empty tier."""
+    """Make an empty tier, in place of an older one."""
     shutil.rmtree(tier, ignore_errors=True)
     (tier / TIER_FOLDER).mkdir(parents=True)
     return tier
@@ -97,12 +97,12 @@ _topic_ids: Final[dict[str, str]] = {}
 
 
 def _topic_id(topic: str) -> str:
-    """One id per topic and process: its partitions share it."""
+    """A topic's id, which its partitions share; each process draws its own."""
     return _topic_ids.setdefault(topic, new_segment_id())
 
 
 def _template(shape: Shape) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """A batch, and where the digits of each record's key begin in it."""
+    """A batch, and the positions at which the digits of each record's key begin."""
     fill = "k" * (shape.key_bytes - _DIGITS)
     keys = [f"{fill}{i:0{_DIGITS}d}".encode() for i in range(shape.batch_records)]
     rng = np.random.default_rng(5)
@@ -132,7 +132,7 @@ def _batches(
     start: int,
     count: int,
 ) -> bytes:
-    """The batches from number `start` on."""
+    """`count` batches, from number `start` on."""
     rows = np.tile(template, (count, 1))
     records = np.arange(start * shape.batch_records, (start + count) * shape.batch_records)
     numbers = (shape.first_key + (records * STEP) % shape.keys).reshape(count, -1)

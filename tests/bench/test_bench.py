@@ -1,9 +1,10 @@
-"""The benchmarks' own parts: logs are what their shape says, lines and pictures what is fitted."""
+"""The parts of the benchmarks: logs have the shape asked for, lines and pictures fit the points."""
 
 from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from tests.bench import planning
 from tests.bench.contenders import plain_io_s, tierfold_pass
 from tests.bench.growth import axis_of, points, predicted
-from tests.bench.results import printed
-from tests.bench.shapes import logs
+from tests.bench.results import print_row
+from tests.bench.shapes import Log, logs
 from tests.bench.synthetic import Shape, fresh_folder, put_log
 from tests.bench.xy_plot import plot
 from tests.jobs.commands import LOCAL_ENGINE
@@ -40,37 +41,29 @@ def test_a_log_has_each_key_equally_often(tmp_path: Path, *, is_compressed: bool
     assert plain_io_s(tier, done.bytes_out) > 0
 
 
-def test_tombstones_are_as_many_as_asked_for(tmp_path: Path) -> None:
-    shape = Shape(records=2000, keys=2000, tombstones_in_20=3, batch_records=100)
-    sizes = []
-    for tombstones in (0, 3):
-        tier = fresh_folder(tmp_path / f"tier-{tombstones}")
-        shape = Shape(records=2000, keys=2000, tombstones_in_20=tombstones, batch_records=100)
-        sizes.append(put_log(tier, "bench", 0, shape))
-    assert sizes[0] - sizes[1] == 300 * shape.value_bytes
-
-
-def test_a_small_log_of_each_shape_is_compacted(tmp_path: Path) -> None:
-    for log in logs(2):
-        few = Shape(
-            records=200,
-            keys=20,
-            key_bytes=log.shape.key_bytes,
-            value_bytes=log.shape.value_bytes,
-            tombstones_in_20=log.shape.tombstones_in_20,
-            batch_records=50,
-            is_compressed=log.shape.is_compressed,
+def test_a_log_has_as_many_tombstones_as_asked_for(tmp_path: Path) -> None:
+    shape = Shape(records=2000, keys=2000, batch_records=100)
+    with_values, with_tombstones = (
+        put_log(
+            fresh_folder(tmp_path / str(count)), "bench", 0, replace(shape, tombstones_in_20=count)
         )
-        tier = fresh_folder(tmp_path / log.name)
-        put_log(tier, "bench", 0, few)
-        assert tierfold_pass(tier, LOCAL_ENGINE).records_out == 20
+        for count in (0, 3)
+    )
+    assert with_values - with_tombstones == 300 * shape.value_bytes
 
 
-def test_a_result_says_what_it_was_measured_on(
+@pytest.mark.parametrize("log", [*logs(2)], ids=lambda log: log.name)
+def test_a_small_log_of_each_shape_is_compacted(tmp_path: Path, log: Log) -> None:
+    tier = fresh_folder(tmp_path / "tier")
+    put_log(tier, "bench", 0, replace(log.shape, records=200, keys=20, batch_records=50))
+    assert tierfold_pass(tier, LOCAL_ENGINE).records_out == 20
+
+
+def test_a_result_states_the_circumstances(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for elapsed_s in (1, 2):
-        printed("bench", {"elapsed s": elapsed_s}, tmp_path / "new" / "results.jsonl")
+        print_row("bench", {"elapsed s": elapsed_s}, tmp_path / "new")
     lines = (tmp_path / "new" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     kept = [json.loads(line) for line in lines]
     assert [row["elapsed s"] for row in kept] == [1, 2]
@@ -81,7 +74,7 @@ def test_a_result_says_what_it_was_measured_on(
     }
 
 
-def test_no_file_has_more_links_than_allowed(
+def test_no_file_gets_more_links_than_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "LINKS_MAX", 3)

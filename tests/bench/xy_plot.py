@@ -13,7 +13,7 @@ _MARGIN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Seconds (`ys`) by one number (`xs`), and the line `base + slope * x`."""
+    """Points of seconds (`ys`) by one number (`xs`), and the line `base + slope * x`."""
 
     name: str
     xs: tuple[float, ...]
@@ -23,7 +23,7 @@ class Axis:
 
 
 def plot(axes: Sequence[Axis]) -> str:
-    """The SVG; each plot begins at zero."""
+    """The SVG; both axes of each plot start at zero."""
     plots = "\n".join(_one(axis, number * _WIDTH) for number, axis in enumerate(axes))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH * len(axes)} {_HEIGHT}"'

@@ -1,4 +1,4 @@
-"""What "equal to Kafka's own cleaner" means, field by field, as readable differences.
+"""What "equal to Kafka's own cleaner" means: functions that list the differences, field by field.
 
 Only segment borders and the bytes of compressed payloads may differ.
 """
@@ -14,7 +14,7 @@ from tests.oracle.remote_views import RemoteSegment
 
 _WHERE: Final = frozenset({"file", "pos", "records"})
 _BYTES: Final = frozenset({"size", "crc"})
-_MOST_LINES: Final = 30
+_LINES_MAX: Final = 30
 
 
 def equal_logs(
@@ -22,9 +22,9 @@ def equal_logs(
 ) -> list[str]:
     """The differences between two logs, batch by batch and record by record; empty: equal.
 
-    `source` is the log that both were cleaned from. If the expected log has a compressed batch of
-    it byte for byte, the found log must have the same bytes. Sizes and CRCs of other compressed
-    batches are not compared; those of uncompressed batches are.
+    `source` is the log before both were cleaned. If Kafka copied a compressed batch from it
+    unchanged, tierfold must have done so, too. The sizes and CRCs of other compressed batches are
+    not compared; those of uncompressed batches are.
     """
     verbatim = {(batch["baseOffset"], batch["size"], batch["crc"]) for batch in source}
     differences: list[str] = []
@@ -38,16 +38,16 @@ def equal_logs(
             key = (wanted["baseOffset"], wanted["size"], wanted["crc"])
             by_bytes = wanted["codec"] == "none" or key in verbatim
             differences += _unequal_batches(wanted, got, by_bytes=by_bytes)
-    if len(differences) > _MOST_LINES:
-        more = len(differences) - _MOST_LINES
-        differences = [*differences[:_MOST_LINES], f"… and {more} more differences"]
+    if len(differences) > _LINES_MAX:
+        more = len(differences) - _LINES_MAX
+        differences = [*differences[:_LINES_MAX], f"… and {more} more differences"]
     return differences
 
 
 def _paired(
     expected: Sequence[Batch], found: Sequence[Batch]
 ) -> Iterable[tuple[Batch | None, Batch | None]]:
-    """Pairs of batches with equal base offsets; by position if the offsets of a log fall."""
+    """Pairs of batches by base offset; by position if the found offsets do not ascend."""
     starts = [batch["baseOffset"] for batch in found]
     if starts != sorted(set(starts)):
         return zip_longest(expected, found)
@@ -88,9 +88,9 @@ def expected_indexes(
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """The entries that a segment needs in `.index` and `.timeindex` (Kafka `LogSegment`).
 
-    They are `(last offset, position)` and `(timestamp, last offset)`. An entry is due before a
-    batch if more than `interval_bytes` were appended since the last entry. The time index gets one
-    if the largest timestamp has grown, and once more when the segment closes.
+    They are `(last offset, position)` and `(timestamp, last offset)`. Before a batch both indexes
+    get an entry if more than `interval_bytes` were appended since the last one. The time index gets
+    another when the segment closes. It gets none unless the largest timestamp has grown.
     """
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
@@ -116,7 +116,7 @@ def _grow(times: list[tuple[int, int]], largest: tuple[int, int]) -> None:
 def unequal_indexes(
     batches: Sequence[Batch], side_files: SideFiles, interval_bytes: int = 4096
 ) -> list[str]:
-    """The differences between a folder's index files and the entries that its logs need."""
+    """The differences between the index files of a folder and the entries that its logs need."""
     differences = [
         f"{line['file']}: {line['bytes']} bytes too many" for line in side_files["trailing"]
     ]
@@ -148,10 +148,10 @@ def aborted_of(entries: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, ...], .
 def unequal_txnindexes(
     expected: SideFiles, found: SideFiles, segments: Sequence[RemoteSegment]
 ) -> list[str]:
-    """The aborted transactions that Kafka's log lists otherwise, or that a wrong segment lists.
+    """The differences between transaction indexes, and entries in the wrong segment.
 
-    Segments may be grouped otherwise, so all entries are compared together. But Kafka appends an
-    entry to the segment of the marker, which is the entry's last offset.
+    The entries of all segments are compared together, because grouping may differ. But each entry
+    belongs to the segment of its marker, whose offset is the entry's last offset.
     """
     wanted, got = aborted_of(expected["txnindex"]), aborted_of(found["txnindex"])
     differences = [f"txnindex lacks {entry}" for entry in wanted if entry not in got]
@@ -164,3 +164,19 @@ def unequal_txnindexes(
         if not start <= line["lastOffset"] <= ends[start]:
             differences.append(f"{line['file']} lists a marker at {line['lastOffset']}")
     return differences
+
+
+def gaps_and_overlaps(segments: Sequence[RemoteSegment], end: int) -> list[str]:
+    """Where the segments (in order) do not cover the offsets from 0 to `end` exactly once."""
+    wanted = [0, *(segment.end_offset + 1 for segment in segments)]
+    found = [*(segment.start_offset for segment in segments), end]
+    return [
+        f"a segment starts at {start}, expected {want}"
+        for want, start in zip(wanted, found, strict=True)
+        if start != want
+    ]
+
+
+def explained(differences: Sequence[str], where: str) -> str:
+    """The differences below a line that says where to look; empty: there are none."""
+    return "\n  ".join([where, *differences]) if differences else ""

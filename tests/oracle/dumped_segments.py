@@ -1,4 +1,4 @@
-"""Parses the output of Kafka's `DumpLogSegments`, whose exit code is always 0."""
+"""Parses what Kafka's `DumpLogSegments` prints; its exit code is always 0."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedSegments:
-    """The lines of one run by their subject; every value as printed."""
+    """The lines of one run, by what they describe; all values are as printed."""
 
     batches: tuple[dict[str, str], ...]
     records: tuple[dict[str, str], ...]
     entries: tuple[dict[str, str], ...]
-    """Of index files, transaction indexes and producer snapshots."""
+    """The entries of index files, transaction indexes and producer snapshots."""
     gaps: tuple[tuple[int, int], ...]
-    """Neighbouring records whose offsets are not consecutive, as usual in a compacted log."""
+    """The offsets of neighbouring records with a gap between them, as usual in a compacted log."""
     findings: tuple[Finding, ...]
 
     def with_failure(self, file: Path, failure: str | None) -> DumpedSegments:
@@ -47,7 +47,7 @@ class DumpedSegments:
 
 
 def parse_dump(out: str, err: str, failure: str = "") -> DumpedSegments:
-    """Parse standard output, standard error and the stack trace of a failed run."""
+    """Parse standard output, standard error and, if the tool threw, its stack trace."""
     batches, records, entries = [], [], []
     findings: list[Finding] = []
     file = ""
@@ -83,7 +83,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _parsed_errors(err: str) -> tuple[list[tuple[int, int]], list[Finding]]:
-    """Parse standard error: headings that name a file, and indented lines below them."""
+    """Parse standard error: headings that name a file, with indented lines below them."""
     gaps: list[tuple[int, int]] = []
     findings: list[Finding] = []
     kind, file = "", ""

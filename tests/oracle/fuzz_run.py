@@ -1,8 +1,8 @@
 """Many logs in one tier, compacted four times by tierfold's command and by Kafka's cleaner.
 
-Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command.
-The live segments are then copied to local names, for Kafka's classes to read. Kafka's cleaner
-starts with the uploaded segments and continues with its own results.
+Each seed is a topic `t<seed>` with one partition. A pass compacts the whole tier with one command.
+Then the live segments are copied to local names, so that Kafka's classes can read them. Kafka's
+cleaner starts with the uploaded segments and continues with its own results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tests.jobs.commands import tierfold
 from tests.oracle.kafka_lab import KafkaLab
@@ -48,14 +48,15 @@ DELETE_RETENTION_MS: Final = 1000
 PASSES_MS: Final = tuple(FIRST_PASS_MS + at_ms for at_ms in (0, 999, 1000, 2000))
 """The clock of each pass.
 
-The first is after the newest record. The second is a millisecond before the delete horizons that
-the first pass sets, the third at them. The fourth is at the horizons of the third, since a marker
-gets its horizon only when its data are gone. A tombstone of magic 0 or 1 has no horizon: the first
-pass converts it, or removes it from a segment a second older than the last clean one.
+The first pass is after the newest record. The second is a millisecond before the delete horizons
+that the first one sets, the third at them. The fourth is at the horizons that the third one sets: a
+marker gets its horizon only when its transaction has no data left. A tombstone of magic 0 or 1 has
+no horizon. The first pass converts it; if its segment is a second older than the last clean one,
+that pass removes it.
 """
 
 PRODUCER_EXPIRATION_MS: Final = PASSES_MS[2] - TS_START_MS
-"""Producers whose records all have the first timestamp expire exactly at the third pass."""
+"""A producer whose records all have the first timestamp expires exactly at the third pass."""
 
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -64,6 +65,10 @@ _SETTINGS: Final = {
     "min.cleanable.dirty.ratio": 0,
     "delete.retention.ms": DELETE_RETENTION_MS,
 }
+
+
+Entries: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""A partition's entries of `compact --json` and `status --json`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +83,16 @@ class Pass:
     view: Path
     """The live segments under local names."""
     oracle: Path
-    """The log that Kafka's cleaner left in this pass."""
+    """The log after this pass of Kafka's cleaner."""
     oracle_end: int
-    """The first offset that Kafka's pass did not clean; 0: nothing was dirty."""
+    """The first offset that Kafka's cleaner did not clean; 0: nothing was dirty."""
     producers: frozenset[int]
-    """The ids of the producers that are active for Kafka."""
+    """The ids of the producers that Kafka considers active."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzedTopic:
-    """One seed's log and its passes."""
+    """A seed's log and its passes."""
 
     seed: int
     tier: Path
@@ -96,12 +101,12 @@ class FuzzedTopic:
     before: Path
     """The uploaded segments under local names, before the first pass."""
     uploaded: tuple[Path, ...]
-    """Their objects in the tier."""
+    """The objects of the uploaded segments in the tier."""
     passes: tuple[Pass, ...]
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds of `TIERFOLD_ORACLE_SEEDS`, or 40 logs of magic 2 and 15 with older batches."""
+    """The seeds of `TIERFOLD_ORACLE_SEEDS`, or 40 of magic 2 and 15 with legacy batches."""
     return seeds_of(SEEDS_VARIABLE, f"0:40,{LEGACY_FROM}:{LEGACY_FROM + 15}")
 
 
@@ -116,13 +121,13 @@ def s3_seeds() -> tuple[int, ...]:
 
 
 def aiven_seeds() -> tuple[int, ...]:
-    """The seeds also in Aiven's layout: `TIERFOLD_AIVEN_SEEDS`, or ten; `make soak` runs 40."""
+    """The seeds that also run in Aiven's layout: `TIERFOLD_AIVEN_SEEDS`, or ten; in soak 40."""
     return seeds_of(AIVEN_SEEDS_VARIABLE, f"0:8,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
-def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
+def seeds_of(variable: str, default: str) -> tuple[int, ...]:
     """The seeds in an environment variable: spans `FIRST:END`, the end excluded."""
-    spans = os.environ.get(variable) or otherwise
+    spans = os.environ.get(variable) or default
     ranges = (range(*map(int, span.split(":"))) for span in spans.split(","))
     return tuple(seed for numbers in ranges for seed in numbers)
 
@@ -130,7 +135,7 @@ def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
 def run_passes(
     lab: KafkaLab, folder: Path, wanted: Iterable[int], engine: Sequence[str] = ()
 ) -> dict[int, FuzzedTopic]:
-    """Make each seed's log and take it through the passes, by tierfold and by Kafka.
+    """Make each seed's log, and run all passes over it, by tierfold and by Kafka.
 
     `engine`: the arguments of `compact` that choose an engine.
     """
@@ -156,28 +161,45 @@ def compacted(
     is_from_start: bool,
     engine: Sequence[str] = (),
     layout: Sequence[str] = (),
-) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Run pass `number` (from 0 on); the entries of `compact` and then `status`, by topic.
+) -> dict[str, Entries]:
+    """Run pass `number` (from 0 on); return the entries by topic.
 
     `is_from_start`: the pass also cleans what is already clean. `layout`: the options of the tier's
     layout.
     """
-    now = ("--now", str(PASSES_MS[number]))
-    settings = (text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}"))
-    first_dirty = ("--first-dirty", "0") if is_from_start else ()
-    entries = []
-    for command in (("compact", *settings, *first_dirty, *engine), ("status",)):
-        ran = tierfold(command[0], tier, "--json", *now, *layout, *command[1:])
-        assert ran.code == 0, f"{command[0]}: {ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
-        entries.append({entry["topic"]: entry for entry in ran.entries})
-    reports, statuses = entries
+    options = (*(("--first-dirty", "0") if is_from_start else ()), *engine)
+    return compacted_at(tier, PASSES_MS[number], _SETTINGS, options, layout)
+
+
+def compacted_at(
+    tier: Path | str,
+    now_ms: int,
+    settings: Mapping[str, object],
+    options: Sequence[str] = (),
+    layout: Sequence[str] = (),
+) -> dict[str, Entries]:
+    """Run `compact` with these settings and options, then `status`; return the entries by topic."""
+    common = (tier, "--json", "--now", str(now_ms), *layout)
+    sets = (text for name, value in settings.items() for text in ("--set", f"{name}={value}"))
+    by_topic = []
+    for verb, *own in (("compact", *sets, *options), ("status",)):
+        ran = tierfold(verb, *common, *own)
+        assert ran.code == 0, f"{verb}: {ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
+        by_topic.append({entry["topic"]: entry for entry in ran.entries})
+    reports, statuses = by_topic
     return {topic: (reports[topic], status) for topic, status in statuses.items()}
+
+
+def result_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a report that describe the result, not how it was reached."""
+    fields = ("outcome", "reason", "next_offset", "bytes_out", "segments_out", "counts", "notes")
+    return {name: report[name] for name in fields}
 
 
 def kafka_cleans(
     lab: KafkaLab, log: Path, out: Path, number: int, first_dirty: int
 ) -> dict[str, Any]:
-    """Run pass `number` by Kafka's cleaner, with the same settings."""
+    """Run pass `number` of Kafka's cleaner, with the same settings."""
     return lab.clean(
         log,
         out,
@@ -194,18 +216,18 @@ def _seed_of(topic: str) -> int:
 
 
 def _first_dirty(seed: int) -> int:
-    """The first dirty offset of the first pass; it lies inside a batch.
+    """The first dirty offset of the first pass, inside a batch.
 
-    Duplicates in the clean region below it stay. A legacy log's clean region has whole segments,
-    since their age decides about tombstones.
+    Duplicates in the clean region below it stay. In a legacy log that region has whole segments,
+    because the age of segments decides which tombstones stay.
     """
     return 25 if seed < LEGACY_FROM else 400
 
 
 def checkpoint(tier: Path | str, layout: LayoutOptions = AS_FOUND) -> None:
-    """Commit to the catalog that everything below `_first_dirty` is clean.
+    """Commit `_first_dirty` of each topic to the catalog as its cleaner offset.
 
-    `--first-dirty` alone does not say that, and keeps the tombstones: decision 0002.
+    `--first-dirty` alone would not do: then all tombstones stay (decision 0002).
     """
     context = run_context(str(tier), None, PASSES_MS[0], layout=layout)
     surveyed = survey(context, resolve(("cleanup.policy=compact",)), Scope())
@@ -231,10 +253,11 @@ def checkpoint(tier: Path | str, layout: LayoutOptions = AS_FOUND) -> None:
 
 
 def date(lab: KafkaLab, folder: Path, first_dirty: int, now_ms: int) -> None:
-    """Set each log file's modification time, Kafka's age of a segment, to its largest timestamp.
+    """Set each log file's modification time, by which Kafka dates a segment, as tierfold dates it.
 
-    A segment without timestamps keeps its tombstones, so its file gets the time now. But if it is
-    the last clean segment, tombstones elsewhere stay, so its file gets a very old time.
+    That is the segment's largest timestamp. A segment without timestamps keeps its tombstones, so
+    its file gets the time now. If it is the last clean segment, all tombstones stay, so its file
+    gets a very old time.
     """
     largest_ms: dict[str, int] = {}
     for batch in lab.batches(folder):
@@ -253,10 +276,10 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
     made = lab.make(source, **recipe(seed))
     first_end = sorted(int(log.stem) for log in source.glob("*.log"))[1]
     stable = made["lastStableOffset"]
-    # If even the first segment is undecided, nothing is below the stable offset: upload it all.
+    # If even the first segment has undecided transactions, upload the whole log.
     held_back = uploads_below_stable(seed) and first_end <= stable
     remote = to_remote(source, tier, seed, below=stable if held_back else None)
-    # The tier has the first `count` segments; they end where the next one starts.
+    # The tier has the first `count` segments, which end where the next one starts.
     count = len(list(remote.glob("*.log")))
     end_offset = sorted(int(log.stem) for log in source.glob("*.log"))[count]
     before = to_local(all_segments(remote, end_offset - 1), folder / "before" / f"t{seed}-0")
@@ -270,16 +293,12 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
     )
 
 
-def _passed(
-    lab: KafkaLab,
-    folder: Path,
-    topic: FuzzedTopic,
-    entries: tuple[Mapping[str, Any], Mapping[str, Any]],
-) -> Pass:
+def _passed(lab: KafkaLab, folder: Path, topic: FuzzedTopic, entries: Entries) -> Pass:
+    """The result of a pass; runs Kafka's cleaner over the same log."""
     report, status = entries
     number, name = len(topic.passes), topic.before.name
-    # Kafka's cleaner throws if the dirty region starts above the end of the cleanable one. If
-    # tierfold found nothing to do, Kafka gets the whole log; any change would be a difference.
+    # Kafka's cleaner throws if the first dirty offset is above the cleanable end. So if tierfold
+    # found nothing to do, Kafka cleans the whole log, and any change is a difference.
     is_first = number == 0 and report["outcome"] == "compacted"
     segments = live_segments(status)
     oracle = folder / "oracle" / name

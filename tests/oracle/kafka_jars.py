@@ -1,8 +1,8 @@
-"""Kafka's jars and the classes of our Java tools in a cache folder: fetched once, compiled once.
+"""Fetches Kafka's jars and compiles our Java tools, once, into a cache folder.
 
-Pyspark's Ivy fetches the jars from Maven Central, so no Maven is needed. A folder's name is a hash
-of its sources. A folder is built under another name and then renamed, under a lock: two test runs
-at once are safe, and a run that dies leaves no incomplete folder.
+Pyspark's Ivy fetches the jars from Maven Central, so no Maven is needed. The name of each folder in
+the cache has a hash of its sources. It is filled under a temporary name, then renamed, all under a
+lock. So two test runs at once are safe, and a killed run leaves no incomplete folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def class_path() -> str:
-    """The Java class path of our tools and Kafka's jars; fetches and compiles what is missing.
+    """The Java class path of our tools and Kafka's jars, fetched and compiled if missing.
 
     Raises `KafkaLabError` if there is no JDK, no network, or the tools do not compile.
     """
@@ -71,7 +71,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _made_once(
     cache: Path, kind: str, inputs: Sequence[Path], make: Callable[[Path], None]
 ) -> Path:
-    """The folder made from `inputs`; `make` fills a temporary one, which is then renamed."""
+    """The folder made from `inputs`; if missing, `make` fills a temporary one that is renamed."""
     digest = hashlib.sha256()
     for path in inputs:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -100,7 +100,7 @@ def _fetch_jars(folder: Path) -> None:
 
 
 def tool(name: str) -> str:
-    """The path of `java` or `javac`, in JAVA_HOME or else in PATH; or raises `KafkaLabError`."""
+    """The path of `java` or `javac` in JAVA_HOME or else in PATH; raises `KafkaLabError`."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(name, path=str(Path(home) / "bin")) if home else None
     path = path or shutil.which(name)

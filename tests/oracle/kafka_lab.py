@@ -24,26 +24,26 @@ from tests.oracle.kafka_jars import KafkaLabError, class_path, tool
 
 Option: TypeAlias = bool | int | float | str
 Batch: TypeAlias = dict[str, Any]
-"""A batch's header fields and `records` (LogDump.java); `file` and `pos` say where it is."""
+"""The header fields of a batch and its `records` (LogDump.java), at `pos` in `file`."""
 Record: TypeAlias = dict[str, Any]
-"""A record (LogDump.java): key and header values in hex, null as None; `valueLen` −1 is null."""
+"""A record (LogDump.java): key and header values are hex, or None; `valueLen` −1 is null."""
 SideFiles: TypeAlias = dict[str, list[dict[str, Any]]]
 """Entries of side files by kind, in file order; each has its `file`.
 
-`trailing` has the indexes whose length is no multiple of an entry's.
+`trailing` lists the indexes whose length is not a multiple of an entry's length.
 """
 
 _SERVER: Final = "org.apache.kafka.storage.internals.log.LabServer"
 QUICK_START: Final = (
     "-Xmx1g",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # For many short calls a quick start matters more than peak speed.
+    "-XX:TieredStopAtLevel=1",  # With many short calls a quick start matters more than peak speed.
 )
 _QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 
 
 class SelectionCase(NamedTuple):
-    """A question to `LogCleanerManager` about a log."""
+    """When and with which settings `LogCleanerManager` looks at a log."""
 
     checkpoint: int
     """The cleaner's checkpoint; −1: none."""
@@ -55,7 +55,7 @@ class SelectionCase(NamedTuple):
 class KafkaLab:
     """A JVM that runs the tools of `tests/oracle/java`.
 
-    The first call starts it, and the first call after a crash starts another. Every method raises
+    The first call starts the JVM; the next call after a crash starts another. Every method raises
     `KafkaLabError` with the Java stack trace if a tool fails.
     """
 
@@ -74,7 +74,7 @@ class KafkaLab:
         """End the JVM; a later call starts another."""
         process, self._process = self._process, None
         if process is not None:
-            process.communicate()  # This closes its input, which ends it.
+            process.communicate()  # This closes its input, so it ends.
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None
@@ -84,24 +84,24 @@ class KafkaLab:
         return dict(self._call("make", out=out_dir, **options))
 
     def replicate(self, src: Path, out: Path, *, roll_at: Iterable[int]) -> list[int]:
-        """Copy the log `src` as a follower does, with a segment border at each of `roll_at`.
+        """Copy the log `src` as a follower does, rolling a segment at each offset of `roll_at`.
 
-        Those are base offsets of batches, or the log's end. Return the base offsets of the segments
-        in `out` (named like `topic-0`, emptied first), the active one included.
+        Those offsets are base offsets of batches, or the log's end. Return the base offsets of the
+        segments in `out` (named like `topic-0`, emptied first), including the active one.
         """
         return list(self._call("replicate", **{"in": src}, out=out, roll_at=sorted(roll_at)))
 
     def clean(self, src: Path, out: Path, *, now_ms: int, **options: Option) -> dict[str, Any]:
         """Copy the log `src` to `out` and run Kafka's `Cleaner` on the copy; return its statistics.
 
-        `endOffset` is the first offset that the pass did not clean; 0: nothing was dirty.
+        `endOffset` is the first offset that was not cleaned; 0: nothing was dirty.
         """
         return dict(self._call("clean", **{"in": src}, out=out, now=now_ms, **options))
 
     def select(
         self, log: Path, cases: Sequence[SelectionCase], *, log_start_offset: int = 0
     ) -> list[dict[str, Any]]:
-        """Return what `LogCleanerManager` answers about the log in the folder `log`, per case."""
+        """Return, per case, what `LogCleanerManager` says about the log in the folder `log`."""
         return list(self._call("select", dir=log, log_start_offset=log_start_offset, cases=cases))
 
     def batches(self, path: Path) -> list[Batch]:
@@ -115,29 +115,30 @@ class KafkaLab:
     def fetch(self, tier: Path, partition: Mapping[str, Any], index: int, out: Path) -> None:
         """Fetch a segment's objects as a broker does, through Kafka's own `LocalTieredStorage`.
 
-        `partition` is its entry of `tierfold status`, `index` the segment's place in that. Each
-        object is written to the folder `out` under its suffix.
+        `partition` is an entry of `tierfold status`, `index` the segment's index in it. Each object
+        is written to the folder `out`, with its suffix as the name.
         """
         segment = partition["segments"][index]
         self._call("fetch", tier=tier, out=out, partition=partition, segment=segment)
 
     def known_settings(self) -> dict[str, dict[str, Any]]:
-        """Return Kafka's topic settings: type, default, bounds, the broker's names for each."""
+        """Return Kafka's topic settings: type, default, bounds and the names that brokers use."""
         return dict(self._call("known-settings"))
 
-    def names_of_brokers(self) -> list[str]:
-        """Return every name that a broker's settings may have, sorted; a prefix ends in `*`."""
+    def broker_setting_names(self) -> list[str]:
+        """Return every setting name that a broker accepts, sorted; a prefix ends in `*`."""
         return list(self._call("broker-names"))
 
     def resolved_settings(self, cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return, per case of `broker` and `topic` settings, the topic's `values` or `refused`."""
+        """Return the topic's `values` or `refused`, per case of `broker` and `topic` settings."""
         return list(self._call("resolve-settings", cases=cases))
 
     def dump_log_segments(self, files: Sequence[Path], *, deep: bool = True) -> DumpedSegments:
         """Return the output of Kafka's `DumpLogSegments` for local files, and every finding.
 
-        The tool's sanity check sees index files first, one by one, since it stops at its first
-        finding. The tool reads copies: it trims a torn offset index to whole entries.
+        First each index file goes through the tool's sanity check, alone, since that stops at its
+        first finding.
+        The tool reads copies, because it trims a torn offset index to whole entries.
         """
         with tempfile.TemporaryDirectory() as folder:
             copies = {_copied(file, Path(folder)): file for file in files}
@@ -175,7 +176,7 @@ class KafkaLab:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise KafkaLabError(f"the oracle's JVM ended during {name}: {self._last_words()}")
+            raise KafkaLabError(f"the oracle's JVM ended during {name}: {self._stderr_tail()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -193,7 +194,7 @@ class KafkaLab:
             )
         return self._process
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         assert self._process is not None
         assert self._stderr is not None
         self._process.wait()
@@ -202,7 +203,7 @@ class KafkaLab:
 
 
 def is_aborted(batch: Batch, aborted: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a transaction index lists the transaction of a batch; `aborted`: its entries."""
+    """Whether `aborted`, the entries of a transaction index, list the batch's transaction."""
     return batch["isTransactional"] and any(
         entry["producerId"] == batch["producerId"]
         and entry["firstOffset"] <= batch["baseOffset"] <= entry["lastOffset"]
@@ -211,7 +212,7 @@ def is_aborted(batch: Batch, aborted: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _copied(file: Path, root: Path) -> Path:
-    """Copy a file below `root`, with the `.log` and `.index` that the tool checks an index by."""
+    """Copy a file below `root`, with the `.log` and `.index` that the tool reads beside it."""
     folder = root / hashlib.sha256(str(file.parent).encode()).hexdigest()
     folder.mkdir(exist_ok=True)
     for name in {file.name, f"{file.stem}.log", f"{file.stem}.index"}:

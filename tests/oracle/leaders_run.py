@@ -1,19 +1,17 @@
 """Logs that several leaders upload, compacted four times by tierfold and by Kafka's cleaner.
 
-Each seed is a topic of one tier. Before each of the first three passes uploads arrive
-(`two_leaders`) that overlap each other and the compacted segments. Kafka's cleaner gets the same
-log without overlap, in the same steps: its result of the last pass, and the new records.
+Each seed is a topic of one tier. Before each of the first three passes, uploads arrive that overlap
+each other and the compacted segments (`two_leaders`). Kafka's cleaner gets the same log without
+overlap, in the same steps: its result of the pass before, followed by the new records.
 """
 
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, crc32, expr
@@ -22,6 +20,7 @@ from tests.jobs.commands import Ran, tierfold
 from tests.oracle.comparators import aborted_of
 from tests.oracle.fuzz_run import (
     PASSES_MS,
+    Entries,
     compacted,
     date,
     kafka_cleans,
@@ -29,17 +28,17 @@ from tests.oracle.fuzz_run import (
 )
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
 from tests.oracle.recipes import LEGACY_FROM, recipe, uploads_below_stable
-from tests.oracle.remote_views import epochs_until, partition_folder, upload
+from tests.oracle.remote_views import continued_log, partition_folder, upload
 from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layouts
 from tierfold.jobs.sources.segment_options import FORMAT
 from tierfold.jobs.sources.segment_source import register
 
 SEEDS_VARIABLE: Final = "TIERFOLD_LEADER_SEEDS"
 _NATURAL: Final = 2
-"""The first passes, which start where the one before ended; later ones clean everything again."""
+"""The number of passes that start where the one before ended; later ones start at offset 0."""
 
-Row = tuple[int, int | None, str | None, int | None, int | None]
-"""A record as Spark reads it: offset, timestamp in ms, key in hex, value's CRC32, leader epoch."""
+Row: TypeAlias = tuple[int, int | None, str | None, int | None, int | None]
+"""A record as Spark reads it: offset, timestamp in ms, key in hex, CRC32 of the value, epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +54,16 @@ class Step:
     found: tuple[Batch, ...]
     """The live batches after the pass."""
     aborted: tuple[tuple[int, ...], ...]
-    """The transaction index entries in the effective ranges of the live segments."""
+    """The transaction index entries within the effective ranges of the live segments."""
     oracle: Path
+    """The log after this pass of Kafka's cleaner."""
     oracle_end: int
-    """The first offset that Kafka's pass did not clean; 0: nothing was dirty."""
+    """The first offset that Kafka's cleaner did not clean; 0: nothing was dirty."""
 
 
 @dataclass(slots=True, kw_only=True)
-class LedTopic:
-    """One seed's log, its uploads and its passes."""
+class LeadersTopic:
+    """A seed's log, its uploads and its passes."""
 
     seed: int
     layout: Layout
@@ -74,6 +74,7 @@ class LedTopic:
     folder: Path
     """The partition's folder in the tier."""
     ids: random.Random
+    """Draws the ids of the uploads."""
     steps: list[Step] = field(default_factory=list)
 
     @property
@@ -83,14 +84,14 @@ class LedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Led:
+class LeadersRun:
     """All topics, and results for the whole tier."""
 
-    topics: Mapping[int, LedTopic]
+    topics: Mapping[int, LeadersTopic]
     verified: tuple[Ran, ...]
-    """The results of `verify`, each time uploads have arrived and after the last pass."""
-    left: Mapping[str, tuple[Row, ...]]
-    """The records that Spark read after the last pass, by topic with any."""
+    """The results of `verify` after each arrival of uploads and after the last pass."""
+    read_at_end: Mapping[str, tuple[Row, ...]]
+    """The records that Spark read after the last pass, by topic that has any."""
 
 
 def seeds() -> tuple[int, ...]:
@@ -98,8 +99,10 @@ def seeds() -> tuple[int, ...]:
     return seeds_of(SEEDS_VARIABLE, f"0:4,5:6,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
-def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]) -> Led:
-    """Make each seed's log, upload all logs to one tier, and take them through the passes."""
+def run_leaders(
+    lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]
+) -> LeadersRun:
+    """Make each seed's log, upload all logs to one tier step by step, and run the passes."""
     tier = folder / "tier"
     register(spark)
     topics = {seed: _made(lab, folder, tier, seed) for seed in wanted}
@@ -116,11 +119,11 @@ def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterab
             topic.steps.append(_step(lab, folder, topic, entries[topic.name], rows))
     now = ("--now", str(PASSES_MS[-1]))
     verified.append(tierfold("verify", tier, "--json", "--second-opinion", *now))
-    return Led(topics=topics, verified=tuple(verified), left=_read(spark, tier))
+    return LeadersRun(topics=topics, verified=tuple(verified), read_at_end=_read(spark, tier))
 
 
 def rows_of(batches: Iterable[Batch]) -> tuple[Row, ...]:
-    """The records of these batches as a reader returns them: without control records."""
+    """The records of the batches as a reader returns them: without control records."""
     return tuple(
         (
             record["offset"],
@@ -135,7 +138,7 @@ def rows_of(batches: Iterable[Batch]) -> tuple[Row, ...]:
     )
 
 
-def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
+def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LeadersTopic:
     name = f"t{seed}-0"
     source = folder / "made" / name
     made = lab.make(source, **_recipe(seed))
@@ -150,7 +153,7 @@ def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
     plain = folder / "plain" / name
     lab.replicate(source, plain, roll_at=layout.covered.borders)
     ids = random.Random(seed)
-    return LedTopic(
+    return LeadersTopic(
         seed=seed,
         layout=layout,
         replicas=tuple(replicas),
@@ -161,18 +164,18 @@ def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
 
 
 def _recipe(seed: int) -> dict[str, Option]:
-    """The options of the seed's log, with small batches, so that there are enough borders."""
+    """The options of a seed's log; batches are small, so that there are enough borders."""
     options = recipe(seed)
-    many = {"20:60": "1:20", "1:30": "1:15"}
-    options["batch_records"] = many.get(str(options["batch_records"]), options["batch_records"])
+    smaller = {"20:60": "1:20", "1:30": "1:15"}
+    options["batch_records"] = smaller.get(str(options["batch_records"]), options["batch_records"])
     return options
 
 
 def _boundaries(batches: Sequence[Batch], stable: int) -> list[int]:
-    """The offsets at which segments may end; below the last stable offset if enough are.
+    """The offsets at which segments may end: those up to the last stable offset, if enough.
 
-    Kafka throws if the last batch of a pass is a legacy batch of which nothing survives. The last
-    record survives if it has a key.
+    Kafka throws if the last batch of a pass is a legacy batch that it must empty. So a legacy batch
+    may be the last one only if its last record has a key, and thus survives.
     """
     ends = [
         batch["lastOffset"] + 1
@@ -184,9 +187,9 @@ def _boundaries(batches: Sequence[Batch], stable: int) -> list[int]:
 
 
 def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
-    """Whether a pass cleans something before the first upload arrives that leaves a gap.
+    """Whether some pass cleans the partition before the first gap, so that it has a row by then.
 
-    Until a run claims a partition it has no row, and then a gap is refused.
+    tierfold refuses a gap in a partition that no run has claimed yet.
     """
     covered, has_row = layout.covered, False
     for end, waiting in zip(covered.ends, covered.waiting, strict=True):
@@ -197,7 +200,7 @@ def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
 
 
 def first_undecided(batches: Sequence[Batch], end: int) -> int:
-    """The first offset of the transactions that are open at `end`; `end`: none is open."""
+    """The first offset of the transactions that are open at `end`; `end` if none is."""
     opened: dict[int, int] = {}
     for batch in batches:
         if batch["lastOffset"] < end and batch["isTransactional"]:
@@ -208,20 +211,16 @@ def first_undecided(batches: Sequence[Batch], end: int) -> int:
     return min(opened.values(), default=end)
 
 
-def _arrive(topic: LedTopic, phase: int) -> None:
-    """Upload the segments of a phase, in their order."""
+def _arrive(topic: LeadersTopic, phase: int) -> None:
+    """Upload the segments of a phase, in order."""
     for planned in topic.layout.uploads:
         if planned.phase == phase:
-            upload(
-                topic.replicas[planned.leader],
-                topic.folder,
-                topic.ids,
-                (planned.start, planned.end),
-            )
+            replica, span = topic.replicas[planned.leader], (planned.start, planned.end)
+            upload(replica, topic.folder, topic.ids, span)
 
 
 def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
-    """The records that Spark reads, by topic with any, in offset order."""
+    """The records that Spark reads, in offset order, by topic."""
     reader = spark.read.format(FORMAT).option("isolation.level", "read_uncommitted")
     frame = reader.load(str(tier)).select(
         "topic",
@@ -240,14 +239,14 @@ def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
 def _step(
     lab: KafkaLab,
     folder: Path,
-    topic: LedTopic,
-    entries: tuple[Mapping[str, Any], Mapping[str, Any]],
+    topic: LeadersTopic,
+    entries: Entries,
     read: tuple[Row, ...],
 ) -> Step:
     report, status = entries
     number = len(topic.steps)
     before = topic.steps[-1] if topic.steps else None
-    given, reached = _given(topic, folder / f"given-{number}")
+    given, reached = _log_for_kafka(topic, folder / f"given-{number}")
     first_dirty = before.oracle_end if before is not None and number < _NATURAL else 0
     if topic.seed >= LEGACY_FROM:
         date(lab, given, first_dirty, PASSES_MS[number])
@@ -266,34 +265,23 @@ def _step(
     )
 
 
-def _given(topic: LedTopic, folder: Path) -> tuple[Path, int]:
+def _log_for_kafka(topic: LeadersTopic, folder: Path) -> tuple[Path, int]:
     """The log for Kafka's pass, and the first offset of its new records.
 
     The log is the result of Kafka's last pass, followed by the plain log's segments up to the end
     of this phase's uploads.
     """
     number = len(topic.steps)
-    given = folder / f"{topic.name}-0"
     ends = (0, *topic.layout.covered.ends)
     reached, end = ends[min(number, PHASES)], ends[min(number + 1, PHASES)]
-    if topic.steps:
-        shutil.copytree(topic.steps[-1].oracle, given)
-    else:
-        given.mkdir(parents=True)
     borders = [border for border in topic.layout.covered.borders if reached <= border <= end]
-    for start, after in pairwise(borders):
-        for part in topic.plain.glob(f"{start:020d}.*"):
-            shutil.copy2(part, given / part.name)
-        shutil.copy2(topic.plain / f"{after:020d}.snapshot", given)
-    for suffix in ("log", "index", "timeindex"):
-        (given / f"{end:020d}.{suffix}").touch()
-    checkpoint = (topic.plain / "leader-epoch-checkpoint").read_text()
-    (given / "leader-epoch-checkpoint").write_text(epochs_until(checkpoint, end))
-    return given, reached
+    before = topic.steps[-1].oracle if topic.steps else None
+    log = continued_log(before, topic.plain, borders, folder / f"{topic.name}-0")
+    return log, reached
 
 
 def _live_batches(lab: KafkaLab, folder: Path, status: Mapping[str, Any]) -> tuple[Batch, ...]:
-    """The batches of the live segments, each from its effective start on."""
+    """The batches of the live segments, from each one's effective start on."""
     by_file: dict[str, list[Batch]] = {}
     for batch in lab.batches(folder):
         by_file.setdefault(batch["file"], []).append(batch)

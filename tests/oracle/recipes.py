@@ -1,4 +1,4 @@
-"""The log of a seed: options of LogMaker; many seeds together mix every feature."""
+"""The log of each seed, as options of LogMaker; many seeds together mix all features."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ TS_START_MS: Final = 1_700_000_000_000
 FIRST_PASS_MS: Final = TS_START_MS + 20_000
 """The clock of the first pass, after the newest record."""
 
-_TS_JITTER_MOST_MS: Final = 2000
-RECORDS_MOST: Final = 1800
-TS_STEP_MOST_MS: Final = 8
+_TS_JITTER_MAX_MS: Final = 2000
+RECORDS_MAX: Final = 1800
+TS_STEP_MAX_MS: Final = 8
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 LEGACY_FROM: Final = 1000
-"""From this seed on logs have batches of magic 0 and 1."""
+"""From this seed on, logs have batches of magic 0 and 1."""
 _MAGICS: Final = ("0", "1", "0,1", "1,2", "0,1,2")
 _LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
 
 
 def recipe(seed: int) -> dict[str, Option]:
-    """The options of a seed's log; all topics have the same settings, only the logs differ.
+    """The options of a seed's log; all topics have the same settings.
 
-    Half of the logs begin at `TS_START_MS`. The others end at the time of the first pass, so that
-    a short retention sets delete horizons near their records.
+    Half of the logs start at `TS_START_MS`. The others end at the first pass, so that their delete
+    horizons are close to their records.
     """
     options = _recipe(seed)
     if seed >= LEGACY_FROM:
@@ -33,7 +33,7 @@ def recipe(seed: int) -> dict[str, Option]:
         options.pop("open_txn_at", None)
     if seed % 2:
         span_ms = int(options["records"]) * int(options["ts_step"])
-        options["ts_start"] = FIRST_PASS_MS - _TS_JITTER_MOST_MS - span_ms
+        options["ts_start"] = FIRST_PASS_MS - _TS_JITTER_MAX_MS - span_ms
     if seed % 4 == 0:
         options["ts_none"] = 0.1
     return options
@@ -42,12 +42,12 @@ def recipe(seed: int) -> dict[str, Option]:
 def _legacy(seed: int, options: dict[str, Option]) -> dict[str, Option]:
     """The options that differ in a log with batches of magic 0 and 1.
 
-    The log is long enough for a clean region below the first pass. Batches of producers always have
-    magic 2, so half of the logs have no producers.
+    The log is long enough for a clean region before the first pass. Batches of producers with an id
+    always have magic 2, so most of the logs have no such producers.
 
-    All transactions commit: if the first dirty offset is after an aborted transaction's marker
-    in the same segment, Kafka's cleaner starts to read after the marker. It then takes the
-    producer's next transaction as aborted, too, and keeps superseded records.
+    All transactions commit. Otherwise Kafka's cleaner might start to read after the marker of an
+    aborted transaction, in the segment that has the first dirty offset. Then it takes the
+    producer's next transaction for aborted, too, and keeps superseded records.
     """
     rnd = random.Random(-seed)
     producers = rnd.choice([(0, 0), (0, 0), (2, 2)])
@@ -55,7 +55,7 @@ def _legacy(seed: int, options: dict[str, Option]) -> dict[str, Option]:
         "magic": _MAGICS[seed % len(_MAGICS)],
         "legacy_holes": rnd.choice([0, 0.3]),
         "codec": rnd.choice(["none", ",".join(_LEGACY_CODECS), rnd.choice(_LEGACY_CODECS)]),
-        "records": rnd.randint(600, RECORDS_MOST),
+        "records": rnd.randint(600, RECORDS_MAX),
         "batch_records": rnd.choice(["1:4", "1:30"]),
         "segment_bytes": rnd.choice(["6k", "12k", "30k"]),
         "tombstones": rnd.choice([0.1, 0.4]),
@@ -74,10 +74,10 @@ def _recipe(seed: int) -> dict[str, Option]:
     options: dict[str, Option] = {
         "seed": seed,
         "ts_start": TS_START_MS,
-        "ts_step": rnd.choice([0, 1, TS_STEP_MOST_MS]),
-        "ts_jitter": rnd.choice([0, 0, 50, _TS_JITTER_MOST_MS]),
+        "ts_step": rnd.choice([0, 1, TS_STEP_MAX_MS]),
+        "ts_jitter": rnd.choice([0, 0, 50, _TS_JITTER_MAX_MS]),
         "ts_type": rnd.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
-        "records": rnd.randint(200, RECORDS_MOST),
+        "records": rnd.randint(200, RECORDS_MAX),
         "keys": rnd.choice([1, 15, 80, 400]),
         "key_size": rnd.choice([3, 16, 24]),
         "key_kind": rnd.choice(["text", "binary"]),
@@ -114,24 +114,23 @@ def _producers(rnd: random.Random) -> dict[str, Option]:
 
 
 def uploads_below_stable(seed: int) -> bool:
-    """Whether a seed's tier has only segments below the last stable offset, as brokers upload.
+    """Whether a seed uploads only segments below the last stable offset, as brokers do.
 
-    The other tiers have undecided transactions, at which tierfold itself must stop.
+    The other seeds also upload undecided transactions; tierfold must stop there by itself.
     """
     return seed % 3 != 0
 
 
 def features(options: dict[str, Option]) -> set[str]:
-    """The names of the features that a recipe reaches."""
+    """The features that a recipe has."""
     reached = {f"codec {name}" for name in str(options["codec"]).split(",")}
     reached |= {f"{name} {options[name]}" for name in ("ts_type", "key_kind", "segment_bytes")}
     if "," in str(options["codec"]):
         reached.add("mixed codecs")
     if options.get("txn"):
         reached.add(f"txn_version {options['txn_version']}")
-    wanted = ("tombstones", "null_keys", "empty_batches", "open_txn", "idem")
-    wanted += ("ts_jitter", "ts_none")
-    reached |= {name for name in wanted if options.get(name)}
+    flags = ("tombstones", "null_keys", "empty_batches", "open_txn", "idem", "ts_jitter", "ts_none")
+    reached |= {name for name in flags if options.get(name)}
     if options["headers"] != "0":
         reached.add("headers")
     if options["epochs"] != 1:

@@ -40,10 +40,10 @@ class RemoteSegment:
 
 
 def to_remote(src_dir: Path, root: Path, seed: int, below: int | None = None) -> Path:
-    """Copy every closed segment of the log `src_dir` (named like `topic-0`) into a tier at `root`.
+    """Copy each closed segment of the log `src_dir` (named like `topic-0`) to a tier at `root`.
 
-    The seed draws the ids. Segments that end above `below` are not copied, as a broker uploads only
-    below its last stable offset. Returns the partition's folder.
+    The seed determines the ids. Segments that end above `below` are not copied: a broker uploads
+    only below its last stable offset. Returns the partition's folder.
     """
     ids = random.Random(seed)
     folder = partition_folder(root, src_dir.name, ids)
@@ -81,10 +81,10 @@ def upload(src_dir: Path, folder: Path, ids: random.Random, span: tuple[int, int
 
 
 def to_local(segments: Sequence[RemoteSegment], out_dir: Path) -> Path:
-    """Copy live segments, in offset order, to local names in the new folder `out_dir`.
+    """Copy live segments (in offset order) to local names in the new folder `out_dir`.
 
-    An empty active segment follows them, as in a log whose data are all uploaded. Returns
-    `out_dir`, which must be named like `topic-0`.
+    An empty active segment follows, as in a log that is uploaded completely. Returns `out_dir`,
+    which must be named like `topic-0`.
     """
     out_dir.mkdir(parents=True)
     for segment in segments:
@@ -97,10 +97,34 @@ def to_local(segments: Sequence[RemoteSegment], out_dir: Path) -> Path:
     if segments:
         checkpoint = segments[-1].part("leader_epoch_checkpoint")
         shutil.copy2(checkpoint, out_dir / "leader-epoch-checkpoint")
-    end = segments[-1].end_offset + 1 if segments else 0
-    for suffix in ("log", "index", "timeindex"):
-        (out_dir / f"{end:020d}.{suffix}").touch()
+    _add_active(out_dir, segments[-1].end_offset + 1 if segments else 0)
     return out_dir
+
+
+def _add_active(folder: Path, start: int) -> None:
+    """Add an empty active segment to a local log."""
+    for suffix in ("log", "index", "timeindex"):
+        (folder / f"{start:020d}.{suffix}").touch()
+
+
+def continued_log(before: Path | None, source: Path, borders: Sequence[int], out: Path) -> Path:
+    """Copy the log `before`, then segments of the log `source`, to the new folder `out`.
+
+    `before`: None: an empty log. `borders`: the base offsets of the added segments, and the end of
+    the last one. Returns `out`.
+    """
+    if before is None:
+        out.mkdir(parents=True)
+    else:
+        shutil.copytree(before, out)
+    for start, end in pairwise(borders):
+        for part in source.glob(f"{start:020d}.*"):
+            shutil.copy2(part, out / part.name)
+        shutil.copy2(source / f"{end:020d}.snapshot", out)
+    _add_active(out, borders[-1])
+    checkpoint = (source / "leader-epoch-checkpoint").read_text()
+    (out / "leader-epoch-checkpoint").write_text(epochs_until(checkpoint, borders[-1]))
+    return out
 
 
 def all_segments(folder: Path, end_offset: int) -> list[RemoteSegment]:
@@ -127,12 +151,12 @@ def live_segments(status: Mapping[str, Any]) -> tuple[RemoteSegment, ...]:
 
 
 def topic_id_of(folder: Path) -> str:
-    """The topic id of a partition's folder, cut by length, since ids may contain `-`."""
+    """The topic id in a partition folder's name: its last 22 characters, as ids may contain `-`."""
     return folder.name[-_UUID_LENGTH:]
 
 
 def _kafka_uuid(ids: random.Random) -> str:
-    """Draw 22 characters as Kafka prints a `Uuid`; Kafka draws none that begins with `-`."""
+    """Draw a `Uuid` as Kafka prints it: 22 characters, never with a leading `-`."""
     while True:
         text = base64.urlsafe_b64encode(ids.randbytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -140,6 +164,6 @@ def _kafka_uuid(ids: random.Random) -> str:
 
 
 def epochs_until(checkpoint: str, end: int) -> str:
-    """The leader epoch checkpoint without the epochs that begin at or after offset `end`."""
+    """The leader epoch checkpoint without the epochs that start at or after offset `end`."""
     rows = [row for row in checkpoint.splitlines()[2:] if row and int(row.split()[1]) < end]
     return "\n".join(["0", str(len(rows)), *rows]) + "\n"

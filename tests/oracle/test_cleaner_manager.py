@@ -1,8 +1,8 @@
-"""Regions and bytes equal those of Kafka's `LogCleanerManager` on fuzzed logs.
+"""Regions, cleanable bytes and delays equal those of Kafka's `LogCleanerManager` on fuzzed logs.
 
-Kafka writes a log, which is uploaded whole. `regions_of` divides what discovery finds in the tier,
-Kafka divides the log. Its active segment is empty, so both see the same data. Where the rules
-differ deliberately, a separate test shows how.
+Kafka writes a log, and all of it is uploaded. `regions_of` divides what discovery finds in the
+tier, Kafka divides its own log. The active segment is empty, so both see the same data. The last
+two tests show where the rules differ deliberately.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """One seed's log as Kafka wrote it, and the view of its tier."""
+class UploadedLog:
+    """A seed's log as Kafka wrote it, and the view of its tier."""
 
     source: Path
     made: dict[str, Any]
@@ -47,22 +47,22 @@ class Subject:
     def end(self) -> int:
         return self.view.next_offset
 
-    def a_time_ms(self) -> int:
+    def drawn_time_ms(self) -> int:
         """Draw a time near the log's records."""
         first_ms = self.made["firstTimestamp"]
         span_ms = self.made["lastTimestamp"] - first_ms
         return first_ms + self.rng.randint(-10, span_ms + 3000)
 
-    def a_checkpoint(self) -> int:
+    def drawn_checkpoint(self) -> int:
         """Draw a checkpoint: none, within the log, at a segment's edge, or above the log's end."""
         edges = [segment.start_offset for segment in self.view.segments]
         within = self.rng.randint(0, self.end)
         return self.rng.choice([-1, within, self.rng.choice(edges), self.end, self.end + 1])
 
 
-def subject(
+def uploaded_log(
     lab: KafkaLab, folder: Path, seed: int, options: dict[str, Option]
-) -> Subject:
+) -> UploadedLog:
     source = folder / f"t{seed}-0"
     made = lab.make(source, **options)
     to_remote(source, folder, seed)
@@ -71,7 +71,7 @@ def subject(
     view = viewed(context, known.key, None, known.listed)
     assert isinstance(view, PartitionView)
     producers = read_snapshot(context.tier, known.key, view.segments[-1])
-    return Subject(
+    return UploadedLog(
         source=source,
         made=made,
         view=view,
@@ -80,35 +80,35 @@ def subject(
     )
 
 
-def seen(
-    of: Subject, case: SelectionCase, log_start_offset: int = 0
+def tierfold_selects(
+    log: UploadedLog, case: SelectionCase, log_start_offset: int = 0
 ) -> tuple[PartitionView, Rules, Regions]:
-    """Tierfold's side of a case: the view with its cleaner offset, its rules, the regions."""
+    """A case for tierfold: the view with the cleaner offset, the rules, and the regions."""
     vector = () if case.checkpoint < 0 else (CleanerOffset(epoch=1, offset=case.checkpoint),)
-    state = replace(state_with_new(of.view), cleaner_offsets=vector)
-    view = replace(of.view, state=state, log_start_offset=log_start_offset)
+    state = replace(state_with_new(log.view), cleaner_offsets=vector)
+    view = replace(log.view, state=state, log_start_offset=log_start_offset)
     rules = Rules(
         min_compaction_lag_ms=case.min_compaction_lag_ms,
         max_compaction_lag_ms=case.max_compaction_lag_ms,
     )
-    regions = regions_of(view, of.last_stable, rules, case.now_ms)
+    regions = regions_of(view, log.last_stable, rules, case.now_ms)
     assert isinstance(regions, Regions)
     return view, rules, regions
 
 
 @pytest.mark.parametrize("seed", seeds_of("TIERFOLD_SELECTION_SEEDS", "0:40"))
-def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
-    log = subject(lab, tmp_path, seed, recipe(seed))
+def test_regions_bytes_and_delays_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
+    log = uploaded_log(lab, tmp_path, seed, recipe(seed))
     log_start_offset = log.rng.choice([0, 0, log.rng.randint(0, log.end)])
-    # Never both lags: the next test shows how the rules differ there.
+    # Never both lags: then the rules differ, as the next test shows.
     lags = [(0, log.rng.randint(1, 4000)), (log.rng.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
     cases = [
-        SelectionCase(log.a_checkpoint(), log.a_time_ms(), *lags[number % len(lags)])
+        SelectionCase(log.drawn_checkpoint(), log.drawn_time_ms(), *lags[number % len(lags)])
         for number in range(CASES)
     ]
     kafkas = lab.select(log.source, cases, log_start_offset=log_start_offset)
     for case, theirs in zip(cases, kafkas, strict=True):
-        view, rules, regions = seen(log, case, log_start_offset)
+        view, rules, regions = tierfold_selects(log, case, log_start_offset)
         ratio = dirty_ratio(view, regions, rules, case.now_ms)
         assert theirs["activeSegmentBase"] == regions.next_offset
         ours = (
@@ -132,31 +132,32 @@ def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) 
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
+def test_the_minimum_lag_keeps_overdue_data_from_kafkas_cleaner_but_not_from_tierfold(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
-    # KIP-354: the maximum overrides the minimum. In LogCleanerManager it overrides only the ratio.
+    # KIP-354: the maximum lag overrides the minimum. In LogCleanerManager it overrides only the
+    # dirty ratio.
     options: dict[str, Option] = {"records": 900, "ts_start": TS_START_MS, "segment_bytes": "8k"}
-    log = subject(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
+    log = uploaded_log(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
     now_ms = log.made["lastTimestamp"]
     oldest_allowed_ms = log.view.segments[2].first_timestamp_ms
     case = SelectionCase(-1, now_ms, 2**40, now_ms - oldest_allowed_ms)
     (theirs,) = lab.select(log.source, [case])
-    _, _, regions = seen(log, case)
+    _, _, regions = tierfold_selects(log, case)
     assert theirs["cleanableBytes"] == 0
     assert theirs["maxCompactionDelayMs"] > 0
     assert regions.first_uncleanable == log.view.segments[2].start_offset < regions.next_offset
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
-def test_what_only_a_local_marker_decides_is_undecided_here(
+def test_a_transaction_whose_marker_is_not_uploaded_yet_is_undecided(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
-    # The active segment holds data. The tier ends below it, and so do its snapshots.
+    # The active segment has data. The tier ends below it, and so do the producer snapshots.
     options = recipe(seed) | {"roll_end": False, "txn": 3, "segment_bytes": "8k"}
-    log = subject(lab, tmp_path, seed, options)
+    log = uploaded_log(lab, tmp_path, seed, options)
     case = SelectionCase(-1, log.made["lastTimestamp"], 0, LONG_MAX)
     (theirs,) = lab.select(log.source, [case])
-    _, _, regions = seen(log, case)
+    _, _, regions = tierfold_selects(log, case)
     assert theirs["activeSegmentBase"] == regions.next_offset
     assert regions.first_uncleanable <= theirs["firstUncleanableOffset"] <= regions.next_offset

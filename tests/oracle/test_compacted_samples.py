@@ -1,4 +1,4 @@
-"""Compacting what a broker wrote with Aiven's plugin keeps what Kafka's own cleaner keeps."""
+"""Of segments that a broker uploaded with Aiven's plugin, tierfold keeps what Kafka keeps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_MS: Final = 1_795_250_000_000
 DAY_MS: Final = 86_400_000
 SEGMENT_BYTES: Final = 2**30
 CHUNK_BYTES: Final = 997
-"""Most batches have several chunks. Those of the cases are a tenth of this, for short logs."""
+"""So small that most batches have several chunks; in `CASES`, for short logs, it is a tenth."""
 
 
 def arguments(sample: Sample) -> tuple[str, ...]:
@@ -39,18 +39,18 @@ def ran(*words: str | Path) -> Ran:
     return found
 
 
-def compacted(tier: Path, *say: str) -> list[dict[str, Any]]:
-    """Compact; return the live segments as `status` lists them."""
+def compacted(tier: Path, *options: str) -> list[dict[str, Any]]:
+    """Compact and verify; return the live segments as `status` lists them."""
     now = ("--now", str(NOW_MS))
-    done = ran("compact", tier, *ALWAYS, *now, *say, "--json")
+    done = ran("compact", tier, *ALWAYS, *now, *options, "--json")
     assert [entry["outcome"] for entry in done.entries] == ["compacted"]
-    assert "agree with the originals" in ran("verify", tier, *say).stdout
-    live: list[dict[str, Any]] = ran("status", tier, *say, "--json").entries[0]["segments"]
+    assert "agree with the originals" in ran("verify", tier, *options).stdout
+    live: list[dict[str, Any]] = ran("status", tier, *options, "--json").entries[0]["segments"]
     return live
 
 
 def local_view(segments: Sequence[PlainSegment], ends: Sequence[int], folder: Path) -> Path:
-    """The segments under local names; `ends` are their last offsets."""
+    """A folder with the segments under local names; `ends` are their last offsets."""
     tier = write_local(folder / "tier", segments)
     logs = [next(tier.rglob(f"*-{segment.segment_id}.log")) for segment in segments]
     remote = [
@@ -61,7 +61,7 @@ def local_view(segments: Sequence[PlainSegment], ends: Sequence[int], folder: Pa
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_a_compacted_sample_is_what_kafka_leaves(
+def test_a_compacted_sample_has_what_kafka_leaves(
     lab: KafkaLab, sample: Sample, tmp_path: Path
 ) -> None:
     tier = Path(shutil.copytree(sample.bucket, tmp_path / "tier"))
@@ -89,7 +89,7 @@ def test_a_compacted_sample_is_what_kafka_leaves(
     assert unequal_indexes(batches, lab.side_files(view)) == []
 
 
-def test_every_variant_of_a_sample_gets_the_same_log(tmp_path: Path) -> None:
+def test_all_variants_of_a_sample_get_the_same_log(tmp_path: Path) -> None:
     logs = []
     for case in CASES:
         variant = replace(case.variant, chunk_bytes=CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""The comparators accept Kafka's own result and report every single change to it."""
+"""The comparators accept Kafka's own result, and report each single change to it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def source(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cleaned(lab: KafkaLab, source: Path) -> Path:
-    """The same log, cleaned into small segments; tombstones and markers have delete horizons."""
+    """The log cleaned into small segments; tombstones and markers have delete horizons."""
     out = source.parents[1] / "small" / "t-0"
     lab.clean(source, out, now_ms=NOW_MS, segment_bytes="8k")
     return out
@@ -57,7 +57,7 @@ def expected(lab: KafkaLab, cleaned: Path) -> list[Batch]:
     return lab.batches(cleaned)
 
 
-def test_grouping_alone_is_no_difference(lab: KafkaLab, source: Path, cleaned: Path) -> None:
+def test_other_borders_are_no_difference(lab: KafkaLab, source: Path, cleaned: Path) -> None:
     large = source.parents[1] / "large" / "t-0"
     lab.clean(source, large, now_ms=NOW_MS, segment_bytes="1m")
     small_logs, large_logs = sorted(cleaned.glob("*.log")), sorted(large.glob("*.log"))
@@ -69,7 +69,7 @@ def test_grouping_alone_is_no_difference(lab: KafkaLab, source: Path, cleaned: P
     assert unequal_txnindexes(lab.side_files(cleaned), lab.side_files(large), segments) == []
 
 
-def test_a_later_clock_is_a_difference(lab: KafkaLab, source: Path, cleaned: Path) -> None:
+def test_other_delete_horizons_are_reported(lab: KafkaLab, source: Path, cleaned: Path) -> None:
     later = source.parents[1] / "later" / "t-0"
     lab.clean(source, later, now_ms=NOW_MS + 1, segment_bytes="8k")
     differences = equal_logs(lab.batches(cleaned), lab.batches(later))
@@ -93,7 +93,7 @@ RECORD_FIELDS = ("offset", "timestamp", "sequence", "key", "valueLen", "valueCrc
 
 
 @pytest.mark.parametrize("field", BATCH_FIELDS)
-def test_every_batch_field_counts(expected: list[Batch], field: str) -> None:
+def test_a_change_of_any_batch_field_is_reported(expected: list[Batch], field: str) -> None:
     assert {*expected[0]} == {*BATCH_FIELDS, "file", "pos", "records", "size", "crc"}
     found = copy.deepcopy(expected)
     middle = found[len(found) // 2]
@@ -104,29 +104,29 @@ def test_every_batch_field_counts(expected: list[Batch], field: str) -> None:
 
 
 @pytest.mark.parametrize("field", RECORD_FIELDS)
-def test_every_record_field_counts(expected: list[Batch], field: str) -> None:
+def test_a_change_of_any_record_field_is_reported(expected: list[Batch], field: str) -> None:
     found = copy.deepcopy(expected)
     with_records = [batch for batch in found if batch["records"]]
     with_records[-1]["records"][-1][field] = "changed"
     assert len(equal_logs(expected, found)) == 1
 
 
-def test_missing_and_unexpected_batches_and_records_are_named(expected: list[Batch]) -> None:
-    gone = expected[3]
-    name = f"batch {gone['baseOffset']}..{gone['lastOffset']} is "
-    assert equal_logs(expected, expected[:3] + expected[4:]) == [name + "missing"]
-    assert equal_logs(expected[:3] + expected[4:], expected) == [name + "unexpected"]
+def test_missing_and_unexpected_batches_and_records_are_reported(expected: list[Batch]) -> None:
+    shorter = expected[:3] + expected[4:]
+    name = f"batch {expected[3]['baseOffset']}..{expected[3]['lastOffset']} is "
+    assert equal_logs(expected, shorter) == [name + "missing"]
+    assert equal_logs(shorter, expected) == [name + "unexpected"]
     found = copy.deepcopy(expected)
     batch = next(batch for batch in found if len(batch["records"]) > 1)
     lost = batch["records"].pop()
     assert equal_logs(expected, found)[0].endswith(f"offset {lost['offset']} is missing")
 
 
-def test_batches_out_of_order_are_a_difference(expected: list[Batch]) -> None:
+def test_batches_out_of_order_are_reported(expected: list[Batch]) -> None:
     assert equal_logs(expected, [expected[1], expected[0], *expected[2:]]) != []
 
 
-def test_a_changed_byte_of_a_value_is_seen(
+def test_a_changed_byte_of_a_value_is_reported(
     lab: KafkaLab, cleaned: Path, expected: list[Batch], tmp_path: Path
 ) -> None:
     batch = next(
@@ -140,7 +140,7 @@ def test_a_changed_byte_of_a_value_is_seen(
     assert any("valid is False, expected True" in line for line in differences)
 
 
-def test_a_compressed_batch_must_be_copied_if_kafka_copied_it(
+def test_a_compressed_batch_that_kafka_copied_must_have_the_same_bytes(
     lab: KafkaLab, source: Path, expected: list[Batch]
 ) -> None:
     originals = lab.batches(source)
@@ -155,7 +155,7 @@ def test_a_compressed_batch_must_be_copied_if_kafka_copied_it(
     assert len(equal_logs(expected, found, originals)) == 1
 
 
-def test_a_moved_index_entry_is_seen(lab: KafkaLab, source: Path) -> None:
+def test_a_wrong_or_missing_index_entry_is_reported(lab: KafkaLab, source: Path) -> None:
     batches, side_files = lab.batches(source), lab.side_files(source)
     for kind, field in (("index", "position"), ("timeindex", "timestamp"), ("index", "offset")):
         changed = copy.deepcopy(side_files)
@@ -166,7 +166,7 @@ def test_a_moved_index_entry_is_seen(lab: KafkaLab, source: Path) -> None:
     assert len(unequal_indexes(batches, changed)) == 1
 
 
-def test_an_index_entry_is_due_before_the_batch_that_follows_the_interval() -> None:
+def test_an_index_entry_comes_before_the_first_batch_after_the_interval() -> None:
     batches: list[Any] = [
         {"maxTimestamp": 5, "lastOffset": 9, "pos": 0, "size": 60},
         {"maxTimestamp": 3, "lastOffset": 19, "pos": 60, "size": 60},
@@ -181,7 +181,7 @@ def test_an_index_entry_is_due_before_the_batch_that_follows_the_interval() -> N
     assert expected_indexes([]) == ([], [])
 
 
-def test_a_txnindex_entry_in_the_wrong_segment_is_seen(
+def test_a_txnindex_entry_in_the_wrong_segment_and_a_missing_one_are_reported(
     lab: KafkaLab, source: Path, tmp_path: Path
 ) -> None:
     end = max(batch["lastOffset"] for batch in lab.batches(source))

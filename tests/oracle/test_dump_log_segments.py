@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_100_000
 
 @pytest.fixture(scope="module")
 def cleaned(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log that Kafka wrote and cleaned: uncompressed batches, several index entries."""
+    """A log that Kafka wrote and cleaned, with uncompressed batches and several index entries."""
     folder = tmp_path_factory.mktemp("dumped")
     source = folder / "source" / "t-0"
     lab.make(source, seed=21, records=3000, keys=900, txn=2, abort=0.5, segment_bytes="60k")
@@ -32,11 +32,11 @@ def _files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def folder(cleaned: Path, tmp_path: Path) -> Path:
-    """A copy of the log for a test to damage."""
+    """A copy of the log that a test may damage."""
     return Path(shutil.copytree(cleaned, tmp_path / "t-0"))
 
 
-def test_a_log_of_kafka_has_no_findings(lab: KafkaLab, cleaned: Path) -> None:
+def test_a_log_that_kafka_cleaned_has_no_findings(lab: KafkaLab, cleaned: Path) -> None:
     dumped = lab.dump_log_segments(_files(cleaned))
     assert dumped.findings == ()
     batches = lab.batches(cleaned)
@@ -102,7 +102,9 @@ def test_a_broken_snapshot_is_reported(lab: KafkaLab, folder: Path) -> None:
     assert "Snapshot is corrupt" in findings[0].detail
 
 
-def test_a_log_of_tierfold_has_no_findings(lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]) -> None:
+def test_a_log_that_tierfold_compacted_has_no_findings(
+    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]
+) -> None:
     for topic in fuzzed.values():
         for done in (topic.passes[0], topic.passes[-1]):  # The tool is slow.
             dumped = lab.dump_log_segments(_files(done.view))
@@ -110,10 +112,10 @@ def test_a_log_of_tierfold_has_no_findings(lab: KafkaLab, fuzzed: dict[int, Fuzz
 
 
 def _empty_batch_times(lab: KafkaLab, folder: Path) -> set[Finding]:
-    """The wrong findings that the tool also has for Kafka's own cleaned logs.
+    """The false findings that the tool also has for Kafka's own cleaned logs.
 
-    It takes a batch's largest timestamp from its records, and an emptied batch has none. But the
-    header keeps the source's, and the time index has that one (Kafka `LogSegment.append`).
+    It takes a batch's largest timestamp from its records, but an emptied batch has none. The header
+    and the time index keep the largest timestamp of the source (Kafka `LogSegment.append`).
     """
     return {
         Finding(
@@ -126,7 +128,7 @@ def _empty_batch_times(lab: KafkaLab, folder: Path) -> set[Finding]:
     }
 
 
-def test_falling_offsets_are_a_finding_and_gaps_are_none() -> None:
+def test_falling_offsets_are_findings_and_gaps_are_not() -> None:
     err = "Non-consecutive offsets in /x/0.log\n  -1 is followed by 7\n  9 is followed by 12\n"
     dumped = parse_dump("", err)
     assert dumped.gaps == ((9, 12),)
@@ -144,7 +146,7 @@ def test_unknown_lines_are_findings() -> None:
     assert dumped.findings == (expected,)
 
 
-def test_an_offset_that_the_log_lacks_is_reported() -> None:
+def test_an_index_entry_for_a_missing_offset_is_reported() -> None:
     err = (
         "The following indexed offsets are not found in :/x/0.timeindex\n"
         "Indexed offset: 5, found log offset: 9\n"

@@ -1,4 +1,4 @@
-"""The seeds together reach every outcome of a batch, a record and a marker."""
+"""All seeds together reach every outcome of a batch, a record and a marker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tests.oracle.kafka_lab import Batch, KafkaLab
 from tests.oracle.recipes import LEGACY_FROM
 
 OUTCOMES = {
-    *("compressed batch copied", "compressed batch rewritten", "batch emptied", "batch gone"),
-    *("horizon set", "tombstone gone", "marker gone", "marker stays", "aborted transaction listed"),
-    *("undecided batch untouched", "nothing cleaned", "producer forgotten"),
+    *("compressed batch copied", "compressed batch rewritten", "batch emptied", "batch removed"),
+    *("horizon set", "tombstone removed", "marker removed", "marker stays"),
+    *("aborted transaction listed", "undecided batch untouched", "nothing cleaned"),
+    "producer expired",
 }
 
 CODECS = ("none", "gzip", "snappy", "lz4")
@@ -30,11 +31,11 @@ def test_all_seeds_together_reach_each_outcome(
             met["aborted transaction listed"] += len(lab.side_files(done.oracle)["txnindex"])
             source = found
         for one, two in pairwise(topic.passes):
-            met["producer forgotten"] += len(one.producers - two.producers)
+            met["producer expired"] += len(one.producers - two.producers)
     assert {outcome for outcome in OUTCOMES if met[outcome] < 3} == set(), met
 
 
-def test_legacy_seeds_together_meet_both_ends_of_a_tombstone(
+def test_legacy_seeds_together_convert_every_codec_and_reach_both_outcomes_of_a_tombstone(
     lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]
 ) -> None:
     met: Counter[str] = Counter()
@@ -43,7 +44,7 @@ def test_legacy_seeds_together_meet_both_ends_of_a_tombstone(
             cleaned = lab.batches(topic.passes[0].oracle)
             met.update(_legacy_outcomes(lab.batches(topic.before), cleaned))
     wanted = {f"magic {magic} {codec} converted" for magic in (0, 1) for codec in CODECS}
-    wanted |= {"last tombstone gone at once", "last tombstone waits"}
+    wanted |= {"latest tombstone removed at once", "latest tombstone stays"}
     assert {outcome for outcome in wanted if met[outcome] < 3} == set(), met
 
 
@@ -58,7 +59,8 @@ def _legacy_outcomes(source: list[Batch], found: list[Batch]) -> Counter[str]:
             is_left = record["offset"] in left
             met[f"magic {batch['magic']} {batch['codec']} converted"] += is_left
             if record["key"] is not None and record["valueLen"] < 0:
-                met["last tombstone waits" if is_left else "last tombstone gone at once"] += 1
+                outcome = "stays" if is_left else "removed at once"
+                met[f"latest tombstone {outcome}"] += 1
     return met
 
 
@@ -69,8 +71,8 @@ def _outcomes(source: list[Batch], found: list[Batch], done: Pass) -> Counter[st
         after = kept.get(batch["baseOffset"])
         kind = "marker" if batch["isControl"] else "batch"
         if after is None:
-            met[f"{kind} gone"] += 1
-            met["tombstone gone"] += any(r["valueLen"] < 0 for r in batch["records"])
+            met[f"{kind} removed"] += 1
+            met["tombstone removed"] += any(r["valueLen"] < 0 for r in batch["records"])
         elif after["crc"] == batch["crc"]:
             met["marker stays"] += kind == "marker"
             met["compressed batch copied"] += batch["codec"] != "none"

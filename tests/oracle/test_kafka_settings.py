@@ -1,6 +1,6 @@
-"""tierfold's settings equal Kafka's, and both resolve alike.
+"""tierfold's settings equal Kafka's, and tierfold resolves them as Kafka does.
 
-Kafka's side is `KafkaConfig` and `LogConfig`, with which a broker resolves a topic's settings.
+Kafka's side is `KafkaConfig` and `LogConfig`, by which a broker resolves a topic's settings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONF: Final = ROOT / "conf"
 CASES: Final = 300
 # With these lags the maximum is below the minimum in a third of the cases.
 TEXTS: Final = {
-    # Not delete alone: tierfold leaves such a topic alone, and so does not refuse it as Kafka does.
+    # Not `delete`: tierfold skips such a topic, so it does not refuse what Kafka refuses.
     "cleanup.policy": ("compact", "compact,delete"),
     "min.cleanable.dirty.ratio": ("0", "0.25", "1"),
     "min.compaction.lag.ms": ("0", "10", "20"),
@@ -41,13 +41,13 @@ TEXTS: Final = {
     "retention.ms": ("-1", "1", "9223372036854775807"),
     "retention.bytes": ("-1", "0", "9223372036854775807"),
 }
-BY_BROKERS: Final = {
+BROKER_TEXTS: Final = {
     "log.retention.ms": ("-7", "-1", "1", "9223372036854775807"),
     "log.retention.minutes": ("-7", "-1", "1", "2147483647"),
     "log.retention.hours": ("-7", "-1", "1", "2147483647"),
 }
 NUMBERS: Final = ("4", "5", "2147483647")
-# Too low, no number, not a whole number, or too high; for some settings.
+# Each is wrong for some settings: too low, no number, not a whole number, too high.
 WRONG: Final = ("-1", "x", "1.5", "2147483648")
 
 
@@ -64,7 +64,7 @@ def test_defaults_are_kafkas(known: dict[str, dict[str, Any]], setting: Setting)
 
 
 @pytest.mark.parametrize("setting", OF_TOPICS, ids=lambda setting: setting.name)
-def test_brokers_names_are_kafkas_in_kafkas_order(
+def test_broker_names_and_their_order_are_kafkas(
     known: dict[str, dict[str, Any]], setting: Setting
 ) -> None:
     broker = known[setting.name]["broker"]
@@ -77,14 +77,14 @@ def test_brokers_names_are_kafkas_in_kafkas_order(
 
 
 @pytest.mark.parametrize("setting", OF_KAFKA, ids=lambda setting: setting.name)
-def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -> None:
+def test_bounds_are_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -> None:
     theirs = known[setting.name]["allowed"]
     ours = {
         "cleanup.policy": "[compact, delete]",
         "min.cleanable.dirty.ratio": "[0,...,1]",
         # Less than Kafka's 1 MiB, deliberately: docs/settings.md.
         "segment.bytes": "[1048576,...]",
-        # In Kafka any negative number means no limit; tierfold reads all of them as -1.
+        # To Kafka any negative number means no limit; tierfold turns all of them into -1.
         "retention.bytes": None,
     }
     bounds = re.fullmatch(r"a whole number from (-?\d+) to (\d+)(, or .*)?", setting.kind.allowed)
@@ -96,13 +96,13 @@ def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Se
         assert most == largest
 
 
-def test_the_names_that_only_brokers_use_are_all_of_kafkas(lab: KafkaLab) -> None:
-    theirs = set(lab.names_of_brokers())
+def test_the_file_of_broker_names_has_all_of_kafkas(lab: KafkaLab) -> None:
+    theirs = set(lab.broker_setting_names())
     assert len(theirs) > 300
     now, gone = (CONF / "broker_names.txt").read_text(encoding="utf-8").split("# In Kafka 3.9")
     names = [line for line in now.splitlines() if line and not line.startswith("#")]
     assert names == sorted(theirs)
-    # Older files may have these names, so Kafka must not use one of them again.
+    # tierfold accepts these for older files, so Kafka must not use one of them again.
     assert theirs.isdisjoint(gone.splitlines())
     assert broker_names() == theirs.union(gone.splitlines()[1:])
 
@@ -112,7 +112,7 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
 ) -> None:
     rng = random.Random(280)
     cases = [_case(rng) for _ in range(CASES)]
-    # A file is also refused if a topic without settings of its own would be: another case.
+    # tierfold also refuses a file if a topic without own settings would be refused: another case.
     others = [{"broker": case["broker"], "topic": {}} for case in cases]
     answers = zip(lab.resolved_settings(cases), lab.resolved_settings(others), strict=True)
     refused = 0
@@ -122,14 +122,14 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
         refused += ours is None
         for value in ours or ():
             if value.setting in OF_TOPICS:
-                assert _as_kafka_says_it(value) == theirs["values"][value.setting.name], case
+                assert _as_kafka_prints(value) == theirs["values"][value.setting.name], case
     assert CASES / 10 < refused < CASES / 2
 
 
 def _case(rng: random.Random) -> dict[str, dict[str, str]]:
-    """Draw settings of a broker and a topic; always with a policy, which has no default."""
+    """Draw settings of a broker and a topic; with a policy, since tierfold has no default."""
     broker = {
-        name: _text(rng, setting, BY_BROKERS.get(name, ()))
+        name: _text(rng, setting, BROKER_TEXTS.get(name, ()))
         for setting in OF_TOPICS
         for name in setting.broker_names
         if rng.random() < 0.4
@@ -138,9 +138,9 @@ def _case(rng: random.Random) -> dict[str, dict[str, str]]:
     return {"broker": {"log.cleanup.policy": "compact"} | broker, "topic": topic}
 
 
-def _text(rng: random.Random, setting: Setting, by_broker: Sequence[str] = ()) -> str:
+def _text(rng: random.Random, setting: Setting, broker_texts: Sequence[str] = ()) -> str:
     wrong = rng.random() < 0.02
-    return rng.choice(WRONG if wrong else by_broker or TEXTS.get(setting.name, NUMBERS))
+    return rng.choice(WRONG if wrong else broker_texts or TEXTS.get(setting.name, NUMBERS))
 
 
 def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[EffectiveSetting] | None:
@@ -153,7 +153,7 @@ def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[EffectiveSe
         return None
 
 
-def _as_kafka_says_it(effective: EffectiveSetting) -> str:
+def _as_kafka_prints(effective: EffectiveSetting) -> str:
     match effective.setting.name:
         case "cleanup.policy":
             return f"[{', '.join(sorted(effective.value))}]"
@@ -163,6 +163,6 @@ def _as_kafka_says_it(effective: EffectiveSetting) -> str:
             return effective.text
 
 
-def test_no_name_is_both_a_topics_and_a_brokers_for_another_setting() -> None:
+def test_no_name_means_one_setting_for_topics_and_another_for_brokers() -> None:
     for name in BY_TOPIC_NAME.keys() & BY_BROKER_NAME.keys():
         assert BY_TOPIC_NAME[name].setting is BY_BROKER_NAME[name].setting

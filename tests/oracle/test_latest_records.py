@@ -1,7 +1,7 @@
 """The newest record of each key is what Kafka's cleaner leaves, and what Kafka's reader finds.
 
-No broker has the strategy `timestamp` (KIP-280). There, a dictionary of the records that Kafka's
-reader finds decides.
+No broker has the strategy `timestamp` (KIP-280). For it, the expected records come from a
+dictionary of all records that Kafka's reader finds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tierfold
-from tests.oracle.fuzz_run import (
-    DELETE_RETENTION_MS,
-    PASSES_MS,
-    PRODUCER_EXPIRATION_MS,
-    SEGMENT_BYTES,
-)
+from tests.oracle.fuzz_run import kafka_cleans
 from tests.oracle.kafka_lab import Batch, KafkaLab, Record, is_aborted
 from tests.oracle.recipes import LEGACY_FROM, recipe
 from tests.oracle.remote_views import to_remote
@@ -41,19 +36,11 @@ class Log:
         stable = lab.make(source, **recipe(seed))["lastStableOffset"]
         starts = sorted(int(log.stem) for log in source.glob("*.log"))
         to_remote(source, tier, seed)
-        self.end = min(starts[-1], stable)  # The last segment is active, and not uploaded.
+        self.end = min(starts[-1], stable)  # The active segment is not uploaded.
         aborted = lab.side_files(source)["txnindex"]
         self.before = self._committed(lab.batches(source), aborted)
         cleaned = folder / "cleaned" / source.name
-        lab.clean(
-            source,
-            cleaned,
-            now_ms=PASSES_MS[0],
-            first_dirty=0,
-            delete_retention_ms=DELETE_RETENTION_MS,
-            segment_bytes=SEGMENT_BYTES,
-            producer_expiration_ms=PRODUCER_EXPIRATION_MS,
-        )
+        kafka_cleans(lab, source, cleaned, number=0, first_dirty=0)
         left = lab.side_files(cleaned)["txnindex"]
         self.cleaned = self._committed(lab.batches(cleaned), left)
 
@@ -67,7 +54,7 @@ class Log:
         ]
 
     def rows(self, records: Iterable[Record], by: str) -> Iterator[Row]:
-        """The rows of the newest records, ordered by the field `by`, then by offset."""
+        """The newest record of each key, by the field `by` and then by offset, as rows."""
         newest: dict[str, Record] = {}
         for record in sorted(records, key=lambda record: (record[by], record["offset"])):
             if record["key"] is not None:
@@ -79,7 +66,7 @@ class Log:
 
 @pytest.fixture(scope="module")
 def quick(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, with few tasks per shuffle."""
+    """The session with few tasks per shuffle."""
     before = spark.conf.get(SHUFFLE)
     spark.conf.set(SHUFFLE, "2")
     yield spark

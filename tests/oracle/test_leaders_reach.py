@@ -1,30 +1,30 @@
-"""The seeds together reach every kind of overlap and every outcome of overlapping records."""
+"""All seeds together reach every kind of overlap and every outcome of overlapping records."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
-from tests.oracle.leaders_run import Led, Step
+from tests.oracle.leaders_run import LeadersRun, Step
 
 KINDS = {
-    *("chained", "nested", "same start", "same end", "the same twice"),
-    *("before what it follows", "over compacted ones", "late and superseded"),
+    *("chained", "nested", "same start", "same end", "identical"),
+    *("ahead of its predecessor", "over compacted segments", "late and redundant"),
 }
 OUTCOMES = {
     *("record superseded", "aborted transaction listed", "delete horizon set"),
-    *("undecided at first", "live, cut and unchanged"),
+    *("undecided end of the log", "effective start above its own"),
 }
 
 
-def test_all_seeds_together_meet_every_kind_of_overlap(led: Led) -> None:
-    met = Counter(kind for topic in led.topics.values() for kind in topic.layout.kinds)
+def test_all_seeds_together_reach_every_kind_of_overlap(leaders: LeadersRun) -> None:
+    met = Counter(kind for topic in leaders.topics.values() for kind in topic.layout.kinds)
     assert set(met) == KINDS, met
 
 
-def test_all_seeds_together_meet_every_outcome(led: Led) -> None:
+def test_all_seeds_together_reach_every_outcome(leaders: LeadersRun) -> None:
     met: Counter[str] = Counter()
-    for topic in led.topics.values():
+    for topic in leaders.topics.values():
         for step in topic.steps:
             met.update(_outcomes(step))
     assert set(+met) == OUTCOMES, met
@@ -40,8 +40,8 @@ def _outcomes(step: Step) -> Counter[str]:
             "record superseded": before - after,
             "aborted transaction listed": len(step.aborted),
             "delete horizon set": sum(b["deleteHorizonMs"] is not None for b in step.found),
-            "undecided at first": 0 < step.oracle_end <= segments[-1]["end_offset"],
-            "live, cut and unchanged": sum(
+            "undecided end of the log": 0 < step.oracle_end <= segments[-1]["end_offset"],
+            "effective start above its own": sum(
                 int(Path(segment["log"]).name[:20]) != segment["start_offset"]
                 for segment in segments
             ),

@@ -1,10 +1,10 @@
-"""Forty seeds reach every feature, and a seed always gives the same options."""
+"""Forty seeds reach every feature; a seed always gives the same options."""
 
 from __future__ import annotations
 
 from tests.oracle.recipes import (
     LEGACY_FROM,
-    RECORDS_MOST,
+    RECORDS_MAX,
     features,
     recipe,
     uploads_below_stable,
@@ -37,12 +37,12 @@ def test_fifteen_legacy_seeds_reach_every_magic_codec_and_shape() -> None:
     assert {one["ts_type"] for one in options} == {"CreateTime", "LogAppendTime"}
 
 
-def test_undecided_transactions_are_uploaded_by_some_seeds_and_held_back_by_others() -> None:
+def test_some_seeds_upload_undecided_transactions_and_others_do_not() -> None:
     both = {uploads_below_stable(seed) for seed in range(40) if "open_txn" in recipe(seed)}
     assert both == {True, False}
 
 
-def test_a_seed_always_means_the_same_log() -> None:
+def test_a_seed_always_gives_the_same_options() -> None:
     assert [recipe(seed) for seed in range(9)] == [recipe(seed) for seed in range(9)]
     assert len({str(recipe(seed)) for seed in range(40)}) == 40
-    assert all(int(recipe(seed)["records"]) <= RECORDS_MOST for seed in range(40))
+    assert all(int(recipe(seed)["records"]) <= RECORDS_MAX for seed in range(40))

@@ -1,4 +1,4 @@
-"""Kafka's own classes read the same log after its copy to a tier and back."""
+"""Kafka's own classes read the same log after it was copied to a tier and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracle.remote_views import all_segments, to_local, to_remote, topic_i
 NOW_MS = 1_700_000_100_000
 
 
-def test_there_and_back_again(lab: KafkaLab, tmp_path: Path) -> None:
+def test_a_log_survives_the_copy_to_a_tier_and_back(lab: KafkaLab, tmp_path: Path) -> None:
     source = tmp_path / "source" / "t-0"
     made = lab.make(source, seed=3, records=900, txn=3, abort=0.5, epochs=3, segment_bytes="20k")
     folder = to_remote(source, tmp_path, seed=3)
@@ -20,7 +20,7 @@ def test_there_and_back_again(lab: KafkaLab, tmp_path: Path) -> None:
     assert len(segments) == made["segments"] - 1 > 3
     view = to_local(segments, tmp_path / "view" / "t-0")
     for part in (*source.glob("*.log"), *source.glob("*index"), source / "leader-epoch-checkpoint"):
-        if part.stat().st_size:  # empty transaction indexes are not uploaded
+        if part.stat().st_size:  # An empty transaction index is not uploaded.
             assert (view / part.name).read_bytes() == part.read_bytes()
     ends = {f"{segment.end_offset + 1:020d}.snapshot" for segment in segments}
     assert {path.name for path in view.glob("*.snapshot")} == ends
@@ -33,7 +33,7 @@ def test_there_and_back_again(lab: KafkaLab, tmp_path: Path) -> None:
         assert from_source[field] == from_view[field]
 
 
-def test_only_what_lies_below_an_offset_is_uploaded(lab: KafkaLab, tmp_path: Path) -> None:
+def test_only_segments_below_the_given_offset_are_uploaded(lab: KafkaLab, tmp_path: Path) -> None:
     source = tmp_path / "source" / "t-0"
     lab.make(source, seed=4, records=600, txn=1, open_txn=True, open_txn_at=0.5, segment_bytes="9k")
     stable = lab.clean(source, tmp_path / "c" / "t-0", now_ms=NOW_MS)["lastStableOffset"]
@@ -46,7 +46,7 @@ def test_only_what_lies_below_an_offset_is_uploaded(lab: KafkaLab, tmp_path: Pat
     assert int(every[len(held)][:20]) <= stable
 
 
-def test_an_epoch_checkpoint_names_only_epochs_that_began(lab: KafkaLab, tmp_path: Path) -> None:
+def test_an_epoch_checkpoint_has_only_started_epochs(lab: KafkaLab, tmp_path: Path) -> None:
     source = tmp_path / "source" / "t-0"
     lab.make(source, seed=5, records=600, epochs=4, segment_bytes="12k")
     folder = to_remote(source, tmp_path, seed=5)

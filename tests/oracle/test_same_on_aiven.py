@@ -1,7 +1,7 @@
-"""A tier in Aiven's layout becomes what the same tier of LocalTieredStorage becomes, part by part.
+"""tierfold writes the same segment parts in Aiven's layout as in that of LocalTieredStorage.
 
-The second reader of the layout decodes it. Seeds take turns with the variants: plain, zstd,
-encrypted, both. `TIERFOLD_AIVEN_SEEDS=0:40` runs these seeds instead of ten; so does `make soak`.
+The second reader of the layout decodes them. The variants take turns: plain, zstd, encrypted, both.
+`TIERFOLD_AIVEN_SEEDS=0:40` runs these seeds instead of ten, as `make soak` does.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.jobs.aiven import CASES, AivenCase
-from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, aiven_seeds, checkpoint, compacted
-from tests.oracle.test_same_on_spark import FIELDS
+from tests.oracle.fuzz_run import (
+    PASSES_MS,
+    Entries,
+    FuzzedTopic,
+    aiven_seeds,
+    checkpoint,
+    compacted,
+    result_of,
+)
 from tests.storage.tiers.aiven_samples import KEY_FILE
 from tests.storage.tiers.aiven_tiers import local_segments_in, write_aiven
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
-
-Done = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""A topic's entries of `compact` and `status`."""
 
 CHUNK_BYTES: Final = 4099
 LARGE: Final = {
@@ -35,7 +39,7 @@ def case_of(seed: int) -> AivenCase:
 
 
 def options_of(case: AivenCase) -> LayoutOptions:
-    """What `AivenCase.arguments` say."""
+    """The case's `arguments` as options."""
     keys = tuple(KeyFile(key_id=key.key_id, path=str(KEY_FILE)) for key in case.keys)
     prefix = case.variant.key_prefix
     return LayoutOptions(layout=Layout.AIVEN, key_prefix=prefix, key_files=keys)
@@ -45,7 +49,7 @@ def options_of(case: AivenCase) -> LayoutOptions:
 def tiers(
     fuzzed: dict[int, FuzzedTopic], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """A tier for each variant, with the uploads of its seeds."""
+    """One tier per variant, with the uploads of its seeds."""
     found: dict[str, Path] = {}
     local = local_segments_in(next(iter(fuzzed.values())).tier)
     for seed in aiven_seeds():
@@ -59,8 +63,8 @@ def tiers(
 
 
 @pytest.fixture(scope="module")
-def passes(tiers: dict[str, Path]) -> list[dict[str, Done]]:
-    """The entries of all topics, by pass."""
+def passes(tiers: dict[str, Path]) -> list[dict[str, Entries]]:
+    """Each pass's entries, by topic."""
     for name, tier in tiers.items():
         checkpoint(tier, options_of(LARGE[name]))
     return [
@@ -77,9 +81,9 @@ def passes(tiers: dict[str, Path]) -> list[dict[str, Done]]:
 
 @pytest.fixture(scope="module")
 def decoded(
-    tiers: dict[str, Path], passes: list[dict[str, Done]]
+    tiers: dict[str, Path], passes: list[dict[str, Entries]]
 ) -> dict[str, Mapping[str, bytes]]:
-    """The parts of every segment after all passes, by id: nothing was deleted."""
+    """The parts of every segment after all passes, by id; no pass deletes any."""
     assert passes
     return {
         segment_id: segment.parts
@@ -91,16 +95,14 @@ def decoded(
 @pytest.mark.parametrize("seed", aiven_seeds())
 def test_the_parts_are_those_of_local_tiered_storage(
     fuzzed: dict[int, FuzzedTopic],
-    passes: list[dict[str, Done]],
+    passes: list[dict[str, Entries]],
     decoded: dict[str, Mapping[str, bytes]],
     seed: int,
 ) -> None:
     assert len(fuzzed[seed].passes) == len(passes) > 1
     for here, there in zip(fuzzed[seed].passes, passes, strict=True):
         report, status = there[f"t{seed}"]
-        assert {name: here.report[name] for name in FIELDS} == {
-            name: report[name] for name in FIELDS
-        }
+        assert result_of(here.report) == result_of(report)
         assert len(here.segments) == len(status["segments"])
         for segment, stored in zip(here.segments, status["segments"], strict=True):
             assert decoded[Path(stored["log"]).stem[21:]] == segment.content()

@@ -1,22 +1,26 @@
-"""A tier in a bucket becomes what the same tier in a folder becomes, object by object.
+"""tierfold writes the same objects to a bucket as to a folder.
 
-`TIERFOLD_S3_SEEDS=0:40` runs these seeds instead of ten; so does `make soak`.
+`TIERFOLD_S3_SEEDS=0:40` runs these seeds instead of ten, as `make soak` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from tests.oracle.fuzz_run import PASSES_MS, FuzzedTopic, checkpoint, compacted, s3_seeds
-from tests.oracle.test_same_on_spark import FIELDS
+from tests.oracle.fuzz_run import (
+    PASSES_MS,
+    Entries,
+    FuzzedTopic,
+    checkpoint,
+    compacted,
+    result_of,
+    s3_seeds,
+)
 from tests.storage.emulators import new_bucket, s3, s3_client, s3_environment
-
-Done = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""A topic's entries of `compact` and `status`."""
 
 PREFIX: Final = "a/tier"
 
@@ -34,8 +38,8 @@ def bucket(fuzzed: dict[int, FuzzedTopic]) -> str:
 
 
 @pytest.fixture(scope="module")
-def passes(bucket: str) -> Iterator[list[dict[str, Done]]]:
-    """The entries of all topics, by pass."""
+def passes(bucket: str) -> Iterator[list[dict[str, Entries]]]:
+    """Each pass's entries, by topic."""
     uri = f"s3://{bucket}/{PREFIX}"
     with pytest.MonkeyPatch.context() as patch:
         for name, value in s3_environment(s3()).items():
@@ -48,14 +52,12 @@ def passes(bucket: str) -> Iterator[list[dict[str, Done]]]:
 
 @pytest.mark.parametrize("seed", s3_seeds())
 def test_a_bucket_gets_the_objects_that_a_folder_gets(
-    fuzzed: dict[int, FuzzedTopic], passes: list[dict[str, Done]], bucket: str, seed: int
+    fuzzed: dict[int, FuzzedTopic], passes: list[dict[str, Entries]], bucket: str, seed: int
 ) -> None:
     assert len(fuzzed[seed].passes) == len(passes) > 1
     for here, there in zip(fuzzed[seed].passes, passes, strict=True):
         report, status = there[f"t{seed}"]
-        assert {name: here.report[name] for name in FIELDS} == {
-            name: report[name] for name in FIELDS
-        }
+        assert result_of(here.report) == result_of(report)
         assert len(here.segments) == len(status["segments"])
         for segment, stored in zip(here.segments, status["segments"], strict=True):
             assert segment.content() == _stored(bucket, stored["log"])

@@ -1,29 +1,25 @@
-"""Spark and one process write the same objects of every live segment, pass by pass.
+"""Both engines, Spark and one process, write the same objects of every live segment.
 
-`TIERFOLD_SPARK_SEEDS=0:40` runs these seeds instead of a few; so does `make soak`.
+`TIERFOLD_SPARK_SEEDS=0:40` runs these seeds instead of six, as `make soak` does.
 """
 
 from __future__ import annotations
 
 import filecmp
-from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ON_SPARK
-from tests.oracle.fuzz_run import FuzzedTopic, Pass, run_passes, spark_seeds
+from tests.oracle.fuzz_run import FuzzedTopic, Pass, result_of, run_passes, spark_seeds
 from tests.oracle.kafka_lab import KafkaLab
-
-FIELDS: Final = ("outcome", "reason", "next_offset", "bytes_out", "segments_out", "counts", "notes")
-"""The fields of a report that describe the result."""
 
 
 @pytest.fixture(scope="module")
 def topics(
     lab: KafkaLab, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[int, tuple[FuzzedTopic, FuzzedTopic]]:
-    """Each seed's log after four passes in this process, and after four on Spark."""
+    """Each seed's log after four passes in this process and after four on Spark."""
     assert spark.range(1).count() == 1  # `ON_SPARK` uses this session.
     folders = (tmp_path_factory.mktemp("local"), tmp_path_factory.mktemp("spark"))
     local = run_passes(lab, folders[0], spark_seeds())
@@ -38,9 +34,7 @@ def test_both_engines_write_the_same(
     local, on_spark = topics[seed]
     assert len(local.passes) == len(on_spark.passes) > 1
     for here, there in zip(local.passes, on_spark.passes, strict=True):
-        assert {name: here.report[name] for name in FIELDS} == {
-            name: there.report[name] for name in FIELDS
-        }
+        assert result_of(here.report) == result_of(there.report)
         assert _files(here) == _files(there)
         names = sorted(_files(here))
         _, different, unread = filecmp.cmpfiles(here.view, there.view, names, shallow=False)

@@ -1,4 +1,4 @@
-"""Rounds that leave clean segments unread equal Kafka's, and those that read them all.
+"""Rounds that skip clean segments leave what Kafka leaves, and what rounds without skipping leave.
 
 `TIERFOLD_GROWTH_SEEDS=17:18` replays seed 17 alone (README.md).
 """
@@ -10,16 +10,23 @@ from itertools import pairwise
 
 import pytest
 
-from tests.oracle.comparators import equal_logs, unequal_indexes, unequal_txnindexes
-from tests.oracle.growing_run import ROUNDS_MS, Grown, GrownRound, seeds
+from tests.oracle.comparators import (
+    equal_logs,
+    explained,
+    gaps_and_overlaps,
+    unequal_indexes,
+    unequal_txnindexes,
+)
+from tests.oracle.growing_run import ROUNDS_MS, GrowingRound, GrowingRun, seeds
 from tests.oracle.kafka_lab import KafkaLab
 
 REACHED = {
-    *("skipped by Bloom filter", "skipped by key index", "read as superseded", "segment skipped"),
-    *("clean record superseded", "tombstone gone", "marker gone", "aborted data gone"),
-    *("horizon set", "empty batch gone", "producer forgotten"),
+    *("skipped by Bloom filter", "skipped by key index"),
+    *("read because superseded", "segment skipped"),
+    *("clean record superseded", "tombstone removed", "marker removed", "aborted data removed"),
+    *("horizon set", "empty batch removed", "producer expired"),
     *("known key arrives", "new key arrives", "tombstone arrives", "marker arrives"),
-    "horizon waits beside a skipped segment",
+    "horizon stays beside a skipped segment",
 }
 
 ANSWERS = ("by_bloom_filter", "by_key_index", "by_small_gain", "superseded", "no_index")
@@ -28,51 +35,48 @@ by_seed = pytest.mark.parametrize("seed", seeds())
 
 
 @by_seed
-def test_every_batch_and_record_is_what_kafka_leaves(grown: Grown, seed: int) -> None:
+def test_every_batch_and_record_is_what_kafka_leaves(grown: GrowingRun, seed: int) -> None:
     for number, done in enumerate(grown.topics[seed].rounds):
         assert all(batch["valid"] for batch in done.indexed.found)
         differences = equal_logs(done.expected, done.indexed.found, done.source)
-        assert _explained(differences, done, number) == ""
+        assert explained(differences, _where(done, number)) == ""
         assert done.indexed.status["cleaner_offset"] == done.oracle_end
 
 
 @by_seed
-def test_a_round_without_key_indexes_leaves_the_same_bytes(grown: Grown, seed: int) -> None:
+def test_a_round_without_key_indexes_leaves_the_same_bytes(grown: GrowingRun, seed: int) -> None:
     for number, done in enumerate(grown.topics[seed].rounds):
         expected = done.unindexed.found
         differences = equal_logs(expected, done.indexed.found, expected)
-        assert _explained(differences, done, number) == ""
+        assert explained(differences, _where(done, number)) == ""
         assert done.indexed.report["counts"] == done.unindexed.report["counts"]
 
 
 @by_seed
 def test_every_index_has_the_entries_that_its_log_needs(
-    lab: KafkaLab, grown: Grown, seed: int
+    lab: KafkaLab, grown: GrowingRun, seed: int
 ) -> None:
     for number, done in enumerate(grown.topics[seed].rounds):
         side_files = lab.side_files(done.indexed.view)
         expected = lab.side_files(done.oracle)
         differences = unequal_indexes(done.indexed.found, side_files)
         differences += unequal_txnindexes(expected, side_files, done.indexed.segments)
-        assert _explained(differences, done, number) == ""
+        assert explained(differences, _where(done, number)) == ""
 
 
 @by_seed
-def test_live_segments_cover_the_log_after_each_round(grown: Grown, seed: int) -> None:
+def test_live_segments_cover_the_log_after_each_round(grown: GrowingRun, seed: int) -> None:
     topic = grown.topics[seed]
     for done, borders in zip(topic.rounds, topic.borders, strict=True):
-        segments = done.indexed.segments
-        assert (segments[0].start_offset, segments[-1].end_offset) == (0, borders[-1] - 1)
-        for one, two in pairwise(segments):
-            assert two.start_offset == one.end_offset + 1
+        assert gaps_and_overlaps(done.indexed.segments, borders[-1]) == []
 
 
-def test_verify_finds_no_fault_after_the_last_round(grown: Grown) -> None:
+def test_verify_passes_after_the_last_round(grown: GrowingRun) -> None:
     assert grown.verified.code == 0, grown.verified.stdout + grown.verified.stderr
     assert len(grown.verified.entries) == len(grown.topics)
 
 
-def test_no_key_index_is_unsound_and_without_indexes_nothing_is_skipped(grown: Grown) -> None:
+def test_no_key_index_is_unsound_and_nothing_is_skipped_without_indexes(grown: GrowingRun) -> None:
     for topic in grown.topics.values():
         assert len(topic.rounds) == len(ROUNDS_MS)
         for done in topic.rounds:
@@ -83,14 +87,16 @@ def test_no_key_index_is_unsound_and_without_indexes_nothing_is_skipped(grown: G
 
 
 @by_seed
-def test_each_later_round_asks_the_index_of_every_clean_segment(grown: Grown, seed: int) -> None:
+def test_a_later_round_checks_the_index_of_every_clean_segment(
+    grown: GrowingRun, seed: int
+) -> None:
     for before, done in pairwise(grown.topics[seed].rounds):
         clean = [s for s in before.indexed.segments if s.end_offset < before.oracle_end]
         asked = done.indexed.report["key_indexes"]
         assert sum(asked[answer] for answer in ANSWERS) == len(clean)
 
 
-def test_all_seeds_together_skip_segments_and_reach_each_outcome(grown: Grown) -> None:
+def test_all_seeds_together_skip_segments_and_reach_each_outcome(grown: GrowingRun) -> None:
     met: Counter[str] = Counter()
     for topic in grown.topics.values():
         for done in topic.rounds:
@@ -101,19 +107,21 @@ def test_all_seeds_together_skip_segments_and_reach_each_outcome(grown: Grown) -
     assert {name for name in REACHED if met[name] < 3} == set(), met
 
 
-def _asked(done: GrownRound) -> Counter[str]:
+def _asked(done: GrowingRound) -> Counter[str]:
     report = done.indexed.report
-    asked, skipped = report["key_indexes"], report["segments_skipped"]
-    met: Counter[str] = Counter()
-    met["skipped by Bloom filter"] = asked["by_bloom_filter"]
-    met["skipped by key index"] = asked["by_key_index"]
-    met["read as superseded"] = asked["superseded"]
-    met["segment skipped"] = skipped
-    return met
+    asked = report["key_indexes"]
+    return Counter(
+        {
+            "skipped by Bloom filter": asked["by_bloom_filter"],
+            "skipped by key index": asked["by_key_index"],
+            "read because superseded": asked["superseded"],
+            "segment skipped": report["segments_skipped"],
+        }
+    )
 
 
-def _arrived(before: GrownRound, done: GrownRound) -> Counter[str]:
-    """What the uploads of a later round hold."""
+def _arrived(before: GrowingRound, done: GrowingRound) -> Counter[str]:
+    """What the uploads of a later round contain."""
     met: Counter[str] = Counter()
     old = {batch["baseOffset"] for batch in before.indexed.found}
     known = {record["key"] for batch in before.indexed.found for record in batch["records"]}
@@ -127,30 +135,27 @@ def _arrived(before: GrownRound, done: GrownRound) -> Counter[str]:
     return met
 
 
-def _changed(before: GrownRound, done: GrownRound) -> Counter[str]:
-    """What a later round changed of what was clean, by Kafka's result."""
+def _changed(before: GrowingRound, done: GrowingRound) -> Counter[str]:
+    """What a later round changed in the clean region, by Kafka's result."""
     met: Counter[str] = Counter()
     skips = done.indexed.report["segments_skipped"] > 0
     after = {batch["baseOffset"]: batch for batch in done.expected}
     for batch in before.expected:
         if batch["baseOffset"] not in after:
-            met["marker gone"] += batch["isControl"]
-            met["empty batch gone"] += batch["count"] == 0
-            met["tombstone gone"] += any(r["valueLen"] < 0 for r in batch["records"])
+            met["marker removed"] += batch["isControl"]
+            met["empty batch removed"] += batch["count"] == 0
+            met["tombstone removed"] += any(r["valueLen"] < 0 for r in batch["records"])
             continue
         left = after[batch["baseOffset"]]
         met["clean record superseded"] += len(left["records"]) < len(batch["records"])
         met["horizon set"] += left["deleteHorizonMs"] != batch["deleteHorizonMs"]
-        waits = left["crc"] == batch["crc"] and batch["deleteHorizonMs"] is not None
-        met["horizon waits beside a skipped segment"] += waits and skips
-    met["producer forgotten"] = len(before.producers - done.producers)
-    met["aborted data gone"] = done.indexed.report["counts"]["aborted"]
+        stays = left["crc"] == batch["crc"] and batch["deleteHorizonMs"] is not None
+        met["horizon stays beside a skipped segment"] += stays and skips
+    met["producer expired"] = len(before.producers - done.producers)
+    met["aborted data removed"] = done.indexed.report["counts"]["aborted"]
     return met
 
 
-def _explained(differences: list[str], done: GrownRound, number: int) -> str:
-    """The differences and the folders to look at; empty: there are none."""
-    if not differences:
-        return ""
+def _where(done: GrowingRound, number: int) -> str:
     views = f"{done.indexed.view}, {done.unindexed.view}, {done.oracle}"
-    return "\n  ".join([f"after round {number + 1}: {views}", *differences])
+    return f"after round {number + 1}: {views}"

@@ -1,4 +1,4 @@
-"""Layouts of several leaders' uploads have no gap, and Kafka's replicas hold the same batches."""
+"""Layouts of several leaders' uploads end without a gap; Kafka's replicas hold the same batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def drawn(seed: int) -> Layout:
     return next(drawn_layouts(BOUNDARIES, seed))
 
 
-def laid(*uploads: tuple[int, int, int]) -> Layout:
+def layout_of(*uploads: tuple[int, int, int]) -> Layout:
     """Uploads given as start, end and phase."""
     made = (Upload(leader=0, start=start, end=end, phase=phase) for start, end, phase in uploads)
     return Layout(borders=((0, 30),), uploads=tuple(made))
 
 
-def test_every_layout_is_read_to_its_end_and_begins_without_a_gap() -> None:
+def test_every_layout_is_readable_to_its_end_and_has_no_gap_at_first() -> None:
     for seed in range(100):
         layout = drawn(seed)
         covered = layout.covered
@@ -37,13 +37,14 @@ def test_every_layout_is_read_to_its_end_and_begins_without_a_gap() -> None:
             assert (upload.start, upload.end) in pairwise(layout.borders[upload.leader])
 
 
-def test_a_seed_always_means_the_same_layout() -> None:
+def test_a_seed_always_gives_the_same_layout() -> None:
     assert drawn(7) == drawn(7)
     assert len({drawn(seed).uploads for seed in range(40)}) == 40
 
 
-def test_an_upload_counts_from_where_those_before_it_end() -> None:
-    covered = laid((0, 10, 0), (8, 9, 0), (8, 16, 0), (8, 12, 1), (20, 30, 1), (16, 21, 2)).covered
+def test_an_upload_starts_effectively_where_those_before_it_end() -> None:
+    uploads = ((0, 10, 0), (8, 9, 0), (8, 16, 0), (8, 12, 1), (20, 30, 1), (16, 21, 2))
+    covered = layout_of(*uploads).covered
     assert covered.borders == (0, 10, 16, 21, 30)
     assert covered.ends == (16, 16, 30)
     assert covered.waiting == (0, 1, 0)
@@ -56,19 +57,19 @@ def test_an_upload_counts_from_where_those_before_it_end() -> None:
         ((2, 8, 0), "nested"),
         ((0, 12, 0), "same start"),
         ((2, 10, 0), "same end"),
-        ((0, 10, 0), "the same twice"),
-        ((20, 30, 0), "before what it follows"),
-        ((8, 14, 1), "over compacted ones"),
-        ((2, 8, 1), "late and superseded"),
+        ((0, 10, 0), "identical"),
+        ((20, 30, 0), "ahead of its predecessor"),
+        ((8, 14, 1), "over compacted segments"),
+        ((2, 8, 1), "late and redundant"),
     ],
 )
-def test_kinds_of_overlap_are_distinguished(other: tuple[int, int, int], kind: str) -> None:
-    assert kind in laid((0, 10, 0), other).kinds
-    assert laid((0, 10, 0), (10, 14, 0)).kinds == set()
+def test_each_kind_of_overlap_is_recognized(other: tuple[int, int, int], kind: str) -> None:
+    assert kind in layout_of((0, 10, 0), other).kinds
+    assert layout_of((0, 10, 0), (10, 14, 0)).kinds == set()
 
 
 @pytest.mark.parametrize("seed", [1, 7, LEGACY_FROM])
-def test_a_replica_with_the_same_borders_is_the_same_log_in_every_file(
+def test_a_replica_with_the_same_borders_has_the_same_files(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
     source, replica = tmp_path / "source" / "t-0", tmp_path / "replica" / "t-0"

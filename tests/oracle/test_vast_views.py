@@ -1,4 +1,4 @@
-"""Kafka's own classes read a segment of one empty batch and the segments on both sides."""
+"""Kafka's own classes read a segment with one empty batch, and the segments on both sides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_MS: Final = 1_700_000_100_000
 
 
 def view_of(log: Log, folder: Path) -> Path:
-    """The live segments under their local names."""
+    """A folder with the live segments under local names."""
     segments = [
         RemoteSegment(
             start_offset=segment.start_offset,
@@ -47,13 +47,13 @@ def test_kafka_reads_and_cleans_a_compacted_vast_log(lab: KafkaLab, tmp_path: Pa
     records = [record["offset"] for batch in batches for record in batch["records"]]
     assert records == [2 * M, 2 * M + 1]
     files = [path for path in after.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
-    # An emptied batch keeps the time of its records, as in Kafka's cleaner, but the tool looks for
-    # the time in records.
+    # An emptied batch keeps its largest timestamp, as after Kafka's cleaner, but the tool looks for
+    # timestamps in records.
     findings = lab.dump_log_segments(files).findings
     assert [(Path(finding.file).name, finding.detail) for finding in findings] == [
         (f"{0:020d}.timeindex", "Index timestamp: 0, log timestamp: -1")
     ]
-    # Kafka cleans both logs to the same records, so it finds nothing else to keep in ours.
+    # Kafka's cleaner keeps the same records of both logs.
     for name, source in (("a", before), ("b", after)):
         out = tmp_path / name / "pictures-0"
         done = lab.clean(source, out, now_ms=NOW_MS)

@@ -1,12 +1,12 @@
-"""One log that several leaders upload, each in segments with borders of its own, which overlap.
+"""One log that several leaders upload, each with segment borders of its own, so that they overlap.
 
     batch borders ── drawn_layouts(seed) ── Layout: each leader's borders, and all uploads in order
     Layout.covered ── the borders of the log without overlap, and the end of each phase
 
-A new leader starts with the segment of its own log that has the next offset, or with an earlier
-one if it does not know how far its predecessor came (Kafka
-`RemoteLogManager.candidateLogSegments`). Some uploads end late. So uploads overlap, enclose each
-other, share a start or an end, arrive twice, or arrive before the uploads that they follow.
+A new leader starts with the segment of its own log that holds the next offset, or with an earlier
+one if it does not know how far its predecessor got (Kafka
+`RemoteLogManager.candidateLogSegments`). Some uploads finish late. So uploads overlap, enclose each
+other, share a start or an end, arrive twice, or arrive ahead of the uploads that they follow.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from typing import Final
 PHASES: Final = 3
 """Uploads arrive before each of the first three passes."""
 BATCHES_LEAST: Final = 12
-"""The least number of borders that leaves every leader a choice."""
+"""The fewest borders that leave every leader a choice."""
 _LEADERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A whole segment that a leader uploads; `end` is the offset after it."""
+    """A segment that a leader uploads; `end` is the offset after it."""
 
     leader: int
     start: int
     end: int
     phase: int = 0
-    """The number of the pass before which it arrives."""
+    """The number of the pass before which it arrives, from 0 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """The same log without overlap."""
+    """The log without overlap."""
 
     borders: tuple[int, ...]
-    """The effective start of each upload that is taken, and the end."""
+    """The effective start of each upload that adds offsets, and the end of the log."""
     ends: tuple[int, ...]
     """The end of the readable log in each phase, exclusive."""
     waiting: tuple[int, ...]
@@ -50,15 +50,16 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """All uploads, in the order of arrival."""
+    """The uploads of all leaders."""
 
     borders: tuple[tuple[int, ...], ...]
     """The segment borders of each leader's log, both ends included."""
     uploads: tuple[Upload, ...]
+    """In the order of arrival."""
 
     @property
     def covered(self) -> Covered:
-        """The log after each phase: an upload is taken if it reaches further than those before."""
+        """The log after each phase; an upload adds the offsets above the end of those before it."""
         borders, ends, waiting = [0], [], []
         known: list[Upload] = []
         for phase in range(PHASES):
@@ -78,19 +79,20 @@ class Layout:
             for other in self.uploads[:number]:
                 found |= _kinds(one, other)
         if any(covered.waiting):
-            found.add("before what it follows")
+            found.add("ahead of its predecessor")
         ends = (0, *covered.ends)
         if any(upload.start < ends[upload.phase] < upload.end for upload in self.uploads):
-            found.add("over compacted ones")
+            found.add("over compacted segments")
         if any(upload.end <= ends[upload.phase] for upload in self.uploads):
-            found.add("late and superseded")
+            found.add("late and redundant")
         return found
 
 
 def drawn_layouts(boundaries: Sequence[int], seed: int) -> Iterator[Layout]:
-    """Endless layouts of a seed for a log that may be cut at `boundaries`, both ends included.
+    """Yield a seed's layouts without end, for a log that may be split at `boundaries`.
 
-    All of the log is readable in the end, and the first phase has no gap.
+    These include both ends of the log. At the end the whole log is readable; the first phase has no
+    gap.
     """
     rnd = random.Random(f"leaders {seed}")
     while True:
@@ -106,7 +108,7 @@ def drawn_layouts(boundaries: Sequence[int], seed: int) -> Iterator[Layout]:
 
 
 def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple[int, ...], ...]:
-    """Draw each leader's borders; others share some of the first leader's."""
+    """Draw each leader's borders; the others share some with the first leader."""
     drawn: list[tuple[int, ...]] = []
     for leader in range(_LEADERS):
         inner = set(rnd.sample(boundaries[1:-1], rnd.randint(3, 8)))
@@ -117,7 +119,7 @@ def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple
 
 
 def _drawn_uploads(borders: Sequence[Sequence[int]], rnd: random.Random) -> list[Upload]:
-    """Draw uploads of leaders in turn, up to the log's end."""
+    """Draw the uploads of changing leaders, up to the log's end."""
     uploads: list[Upload] = []
     reached, leader = borders[0][0], 0
     while reached < borders[0][-1]:
@@ -137,9 +139,9 @@ def _drawn_uploads(borders: Sequence[Sequence[int]], rnd: random.Random) -> list
 
 
 def _phased(uploads: Sequence[Upload], rnd: random.Random) -> tuple[Upload, ...] | None:
-    """Draw phases, each of which reaches further; some uploads arrive a phase late.
+    """Draw each upload's phase; every phase extends the log, and some uploads are a phase late.
 
-    None: too few uploads reach further than those before them.
+    None: too few uploads extend the log.
     """
     reached, steps = 0, []
     for number, upload in enumerate(uploads):
@@ -162,7 +164,7 @@ def _kinds(one: Upload, other: Upload) -> set[str]:
     if one.start >= other.end or other.start >= one.end:
         return set()
     if (one.start, one.end) == (other.start, other.end):
-        return {"the same twice"}
+        return {"identical"}
     if one.start == other.start:
         return {"same start"}
     if one.end == other.end:

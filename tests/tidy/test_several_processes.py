@@ -15,7 +15,7 @@ from tests.tidy import source_tree
         ("archive: Path", {"archive"}),
         ("unpacked: Path", {"archive"}),
         ("lab: KafkaLab", {"Kafka", "Spark"}),
-        ("led: Led", {"Spark"}),
+        ("leaders: LeadersRun", {"Spark"}),
         ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),
     ],
 )

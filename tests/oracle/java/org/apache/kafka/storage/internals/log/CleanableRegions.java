@@ -9,8 +9,8 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * Asks Kafka's LogCleanerManager where a log is dirty, how much of it is dirty, and how overdue it is.
- * Each case is [checkpoint, now, minimum lag, maximum lag]; checkpoint -1 is none. The log is not copied.
+ * Asks Kafka's LogCleanerManager where a log is dirty, how many bytes are, and how overdue they are. Reads the log in place.
+ * Each case is [checkpoint, now, minimum lag, maximum lag]; a checkpoint of -1 means none.
  */
 final class CleanableRegions {
     private CleanableRegions() { }

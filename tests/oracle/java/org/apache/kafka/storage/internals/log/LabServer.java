@@ -15,12 +15,12 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One JVM for many calls. Reads a JSON line {"tool": .., "options": {..}} from standard input, runs the tool, and answers with
- * a JSON line {"result": .., "out": .., "err": .., "failure": null or a stack trace}; `out` and `err` are what it printed.
- * Ends when its input ends.
+ * Serves many calls from one JVM. Reads a JSON line {"tool": .., "options": {..}} from standard input, runs the tool, and
+ * answers with a JSON line {"result": .., "out": .., "err": .., "failure": null or a stack trace}; `out` and `err` have what
+ * the tool printed. Ends when its input ends.
  */
 public final class LabServer {
-    /** A tool called System.exit. */
+    /** Thrown in place of System.exit. */
     private static final class Exited extends RuntimeException {
         Exited(int status, String message) {
             super("the tool asked to exit with status " + status + (message == null ? "" : ": " + message));
@@ -82,7 +82,7 @@ public final class LabServer {
             case "fetch" -> TierReader.fetch(a);
             case "select" -> CleanableRegions.select(a);
             case "known-settings" -> SettingsReader.known();
-            case "broker-names" -> SettingsReader.namesOfBrokers();
+            case "broker-names" -> SettingsReader.brokerNames();
             case "resolve-settings" -> SettingsReader.resolved(a);
             default -> throw new IllegalArgumentException("unknown tool " + tool);
         };

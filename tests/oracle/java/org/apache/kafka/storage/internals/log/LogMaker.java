@@ -27,7 +27,7 @@ import java.util.SplittableRandom;
 import java.util.TreeMap;
 
 /**
- * Writes a partition's log from a seed and options (README.md), without a broker. Kafka's UnifiedLog writes every file:
+ * Makes a partition's log from a seed and options (README.md), without a broker. Kafka's UnifiedLog writes all files:
  * segments, indexes, snapshots, checkpoints. The same seed and options give the same bytes.
  */
 final class LogMaker {
@@ -122,7 +122,7 @@ final class LogMaker {
         var config = LabUtil.topicConfig(a.num("segment_bytes", 1L << 30), 86_400_000L, !content.hasNullKeys(), tsType.name);
         SplittableRandom idRnd = new SplittableRandom(a.num("seed", 1) ^ 0x5eedL);
         a.finish();
-        // Producers never expire while the log is written: the clock may jump by any amount.
+        // Producers never expire while the log is written, however far the clock jumps.
         log = LabUtil.open(out.toFile(), config, time, scheduler, 0, Integer.MAX_VALUE,
             Optional.of(new Uuid(idRnd.nextLong(), idRnd.nextLong())));
     }
@@ -163,14 +163,14 @@ final class LogMaker {
         return j;
     }
 
-    /** The timestamp of a batch's n-th record. */
+    /** The timestamp of the n-th record of the next batch. */
     private long nextTimestamp(int n) {
         if (tsNone > 0 && rnd.nextDouble() < tsNone) return RecordBatch.NO_TIMESTAMP;
         long ts = (long) (tsStart + (written + n) * tsStep);
         return tsJitter > 0 ? ts + rnd.nextLong(-tsJitter, tsJitter + 1) : ts;
     }
 
-    /** Draws a producer, which may have no id. */
+    /** Draws a producer, possibly one without an id. */
     private Producer pick() {
         if (opener != null && rnd.nextInt(20) == 0) return opener;
         if (opener != null && !opener.inTxn) return opener;
@@ -182,7 +182,7 @@ final class LogMaker {
         return producers.get(rnd.nextInt(producers.size()));
     }
 
-    /** Restores the leader epochs, which Kafka forgets at an append of magic 0 or 1; segments in a tier need them. */
+    /** Restores the leader epochs, which an append of magic 0 or 1 clears; segments in a tier need them. */
     private void restoreEpochs() {
         if (Arrays.equals(magics, new byte[] {2})) return;
         log.leaderEpochCache().clearAndFlush();
@@ -190,8 +190,8 @@ final class LogMaker {
     }
 
     /**
-     * Appends a batch of magic 2, or messages of magic 0 or 1. A share of legacy_holes of the latter has holes between the
-     * offsets, as an older cleaner left them; a follower appends these.
+     * Appends a batch of magic 2, or messages of magic 0 or 1. Of the latter, a share of legacy_holes has holes between the
+     * offsets, as an older cleaner left them. Those are appended as by a follower.
      */
     private void appendData(Producer p, boolean isTxn, int leaderEpoch) throws Exception {
         byte magic = p.pid >= 0 ? RecordBatch.MAGIC_VALUE_V2 : magics.length == 1 ? magics[0] : magics[rnd.nextInt(magics.length)];
@@ -231,7 +231,7 @@ final class LogMaker {
     }
 
     private void endTxn(Producer p, boolean doAbort, int leaderEpoch) throws Exception {
-        // In transaction version 2 every transaction raises the epoch; the marker has the new one.
+        // In transaction version 2 every transaction raises the producer epoch; the marker has the new one.
         if (txnVersion >= 2) {
             p.epoch++;
             p.seq = 0;
@@ -244,7 +244,7 @@ final class LogMaker {
         if (doAbort) aborted++;
     }
 
-    /** Appends an empty batch, as cleaners leave them; a follower appends it, since a leader refuses empty batches. */
+    /** Appends an empty batch, as the cleaner leaves them. It is appended as by a follower, since a leader refuses it. */
     private void appendEmpty(int leaderEpoch) throws Exception {
         Producer p = pick();
         if (p.isTransactional() && !p.inTxn) p = new Producer(RecordBatch.NO_PRODUCER_ID);

@@ -16,9 +16,9 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * Copies a log as a follower does, with other segment borders: the same batches, and the indexes, transaction indexes and
- * producer snapshots that Kafka writes for them. roll_at has the borders, each the base offset of a batch or the end of
- * the log. Returns the base offsets of the segments.
+ * Copies a log as a follower does, with other segment borders: the batches are the same, and Kafka writes the indexes,
+ * transaction indexes and producer snapshots that belong to them. roll_at has the borders, each the base offset of a batch
+ * or the end of the log. Returns the base offsets of the segments.
  */
 final class LogReplica {
     private LogReplica() { }
@@ -60,7 +60,7 @@ final class LogReplica {
         if (log.activeSegment().size() > 0 && borders.contains(log.logEndOffset())) log.roll();
     }
 
-    /** Restores the leader epochs, which Kafka forgets at an append of magic 0 or 1, from the source. */
+    /** Copies the leader epochs from the source, since an append of magic 0 or 1 clears them. */
     private static void restoreEpochs(UnifiedLog log, Path checkpoint) throws Exception {
         log.leaderEpochCache().clearAndFlush();
         List<String> lines = Files.readAllLines(checkpoint);

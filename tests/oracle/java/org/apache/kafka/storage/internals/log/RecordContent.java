@@ -7,7 +7,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.SplittableRandom;
 
-/** Keys, values and headers of LogMaker's records, drawn from the log's random numbers. */
+/** Draws the keys, values and headers of LogMaker's records. */
 final class RecordContent {
     static final Header[] NO_HEADERS = new Header[0];
     private static final int POOL = 1 << 20;
@@ -45,20 +45,20 @@ final class RecordContent {
         return nullKeys > 0;
     }
 
-    /** The key of the next record; null for a share of null_keys. */
+    /** The key of the next record; a share of null_keys is null. */
     ByteBuffer nextKey() {
         long id = nextId();
         return nullKeys > 0 && rnd.nextDouble() < nullKeys ? null : key(id);
     }
 
-    /** The value of the next record; null, a tombstone, for a share of tombstones. */
+    /** The value of the next record; a share of tombstones is null. */
     ByteBuffer nextValue() {
         if (tombstones > 0 && rnd.nextDouble() < tombstones) return null;
         int len = valueSize.draw(rnd);
         return ByteBuffer.wrap(pool, rnd.nextInt(POOL), len).slice();   // The legacy format reads limit() as the size.
     }
 
-    /** "N", "A:B" (uniform), "exp:MEAN". */
+    /** A distribution of whole numbers: "N", "A:B" (uniform) or "exp:MEAN". */
     static final class Dist {
         private final boolean isExponential;
         private final long least;
@@ -111,14 +111,14 @@ final class RecordContent {
         return drawn;
     }
 
-    /** Values are slices of one pool (POOL + MAX_VALUE bytes, so that no slice wraps). */
+    /** The bytes of which values are slices: POOL + MAX_VALUE of them, so that no slice wraps. */
     private byte[] makePool(String kind) {
         byte[] p = new byte[POOL + MAX_VALUE];
         SplittableRandom r = rnd.split();
         if (kind.equals("random")) {
             r.nextBytes(p);
         } else if (kind.equals("text")) {
-            // Like JSON: few field names, words of a small vocabulary, numbers.
+            // Like JSON: few field names, words from a small vocabulary, numbers.
             String[] words = new String[2000];
             for (int i = 0; i < words.length; i++) {
                 StringBuilder sb = new StringBuilder();

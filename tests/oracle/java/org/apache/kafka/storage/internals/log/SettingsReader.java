@@ -22,15 +22,15 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.TreeSet;
 
-/** Kafka's own settings. */
+/** Reads and resolves settings with Kafka's own classes. */
 final class SettingsReader {
-    private static final Map<String, String> LEAST = Map.of("process.roles", "broker,controller", "node.id", "1",
+    private static final Map<String, String> REQUIRED = Map.of("process.roles", "broker,controller", "node.id", "1",
         "controller.quorum.voters", "1@localhost:9093", "listeners", "PLAINTEXT://:9092,CONTROLLER://:9093",
         "controller.listener.names", "CONTROLLER");
 
     private SettingsReader() { }
 
-    /** Every topic setting with its default, its bounds and the broker's names for it. */
+    /** Every topic setting with its type, default and bounds, and the names that brokers use for it. */
     static ObjectNode known() {
         ObjectNode all = LabUtil.MAPPER.createObjectNode();
         for (ConfigKey key : LogConfig.configKeys().values()) {
@@ -42,13 +42,13 @@ final class SettingsReader {
                 described(synonym, AbstractKafkaConfig.CONFIG_DEF.configKeys().get(known.name()));
             }
         }
-        String ofBrokersAlone = "producer.id.expiration.ms";
-        described(all.putObject(ofBrokersAlone), AbstractKafkaConfig.CONFIG_DEF.configKeys().get(ofBrokersAlone));
+        String brokerOnly = "producer.id.expiration.ms";
+        described(all.putObject(brokerOnly), AbstractKafkaConfig.CONFIG_DEF.configKeys().get(brokerOnly));
         return all;
     }
 
-    /** Every name that a server.properties may have; a prefix ends in *. */
-    static ArrayNode namesOfBrokers() {
+    /** Every name that server.properties may have; a prefix ends in *. */
+    static ArrayNode brokerNames() {
         TreeSet<String> names = new TreeSet<>(AbstractKafkaConfig.CONFIG_DEF.names());
         names.add(StandardAuthorizer.SUPER_USERS_CONFIG);
         names.add(StandardAuthorizer.ALLOW_EVERYONE_IF_NO_ACL_IS_FOUND_CONFIG);
@@ -66,13 +66,13 @@ final class SettingsReader {
             .put("allowed", key.validator == null ? null : key.validator.toString());
     }
 
-    /** Per {"broker": {..}, "topic": {..}} of the cases: the values of the topic on that broker, or why Kafka refuses them. */
+    /** For each case {"broker": {..}, "topic": {..}}: the values of that topic on that broker, or why Kafka refuses them. */
     static ArrayNode resolved(LabUtil.Args a) throws Exception {
         ArrayNode answers = LabUtil.MAPPER.createArrayNode();
         for (JsonNode asked : a.get("cases")) {
             ObjectNode answer = answers.addObject();
             try {
-                Map<String, Object> broker = new HashMap<>(LEAST);
+                Map<String, Object> broker = new HashMap<>(REQUIRED);
                 broker.putAll(texts(asked.get("broker")));
                 Properties topic = new Properties();
                 topic.putAll(texts(asked.get("topic")));

@@ -19,7 +19,7 @@ import java.util.Map;
 
 /**
  * Fetches a segment's objects from a tier as a broker does: Kafka's own LocalTieredStorage finds them by topic id,
- * partition, start offset and segment id. Each object is written to the folder out under its suffix.
+ * partition, start offset and segment id. Writes each object to the folder out, with its suffix as the name.
  */
 final class TierReader {
     private static final Map<IndexType, String> SUFFIXES = Map.of(IndexType.OFFSET, "index", IndexType.TIMESTAMP, "timeindex",
@@ -48,7 +48,7 @@ final class TierReader {
         return null;
     }
 
-    /** The metadata of a segment, as `tierfold status` prints it with its partition. */
+    /** The metadata of a segment, from the entry of its partition in `tierfold status` and its own. */
     private static RemoteLogSegmentMetadata metadata(JsonNode of, JsonNode segment) {
         Map<Integer, Long> epochs = new HashMap<>();
         for (JsonNode epoch : segment.get("leader_epochs")) epochs.put(epoch.get("epoch").asInt(), epoch.get("start_offset").asLong());
