@@ -18,7 +18,7 @@ NOW: Final = ("--now", "1800000000000")
 
 WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
     "tierfold": (script("tierfold"), "compact"),
-    "python -m tierfold": (sys.executable, "-m", "tierfold", "compact"),
+    "python -m tierfold": (sys.executable, "-m", "tierfold", "compact", "--engine", "local"),
     "spark-submit": (script("spark-submit"), "--master", "local[2,4]", "jobs/compact_job.py"),
 }
 

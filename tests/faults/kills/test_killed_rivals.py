@@ -62,7 +62,7 @@ def test_of_two_runs_begun_at_once_each_chunk_is_committed_by_one(
     runs: list[Application],
     tmp_path: Path,
 ) -> None:
-    runs += [started_run(tmp_path, written.path) for _ in range(2)]
+    runs += [started_run(tmp_path, written.path, "--engine", "local") for _ in range(2)]
     ended = [run.ended() for run in runs]
     for ran in ended:
         outcomes = set(ran.outcomes.values())
