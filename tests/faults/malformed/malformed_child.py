@@ -63,12 +63,12 @@ def tried(parser: Parser, seed: int, span: range, file: Path) -> Findings:
         for number in span:
             NUMBER.pack_into(shared, 0, number)
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
-            begun = time.process_time()
+            began = time.process_time()
             try:
                 outcomes[parser.tried(seed, number)] += 1
             except Exception:  # noqa: BLE001 - whatever else a parser raises is a failure
                 found.failures.append(f"{replay(parser.name, seed, number)}\n{_short_trace()}")
-            took = time.process_time() - begun
+            took = time.process_time() - began
             if took > found.slowest_s:
                 found.slowest_s, found.slowest = took, number
             found.inputs += 1

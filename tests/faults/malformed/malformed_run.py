@@ -51,13 +51,13 @@ def run(part: ParserRun) -> Findings:
         file = Path(folder) / "number"
         while first < part.inputs and len(whole.failures) < FAILURES_MOST:
             file.write_bytes(NUMBER.pack(first))
-            found, died = _child(part, first, file)
+            found, cause = _child(part, first, file)
             _add(whole, found)
-            if not died:
+            if not cause:
                 break
             (number,) = NUMBER.unpack(file.read_bytes())
             whole.inputs += number + 1 - first
-            whole.failures.append(f"{replay(part.name, part.seed, number)}\n{died}")
+            whole.failures.append(f"{replay(part.name, part.seed, number)}\n{cause}")
             first = number + 1
     return whole
 
