@@ -1,6 +1,6 @@
-"""A home of Airflow for these tests: sqlite in a temporary folder, and the DAGs to run.
+"""Airflow's home for these tests: SQLite in a temporary folder, and the DAGs to run.
 
-Airflow reads its settings as it is imported, so they are set as this file is.
+Airflow reads its settings when it is imported, so they are set when this file is.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from airflow.utils.db import initdb  # noqa: E402  (its settings are above)
 
 @pytest.fixture(scope="session", autouse=True)
 def airflow_home() -> Iterator[Path]:
-    """Make Airflow's database, and delete the home after the tests."""
+    """Create Airflow's database, and delete the home after the tests."""
     initdb()
-    # Py4J logs as the process ends, when pytest has closed the stream.
+    # Py4J logs while the process ends, after pytest has closed the stream.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     yield HOME
     shutil.rmtree(HOME)

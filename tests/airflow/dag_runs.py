@@ -1,4 +1,4 @@
-"""Runs DAGs in this process, as `airflow dags test` does, and returns what became of the tasks."""
+"""Runs DAGs in this process, as `airflow dags test` does, and returns how their tasks ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from airflow.utils.session import create_session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
-    """A task that has ended, or was never begun."""
+    """A task that has ended, or was never started."""
 
     state: str
     tries: int
     document: dict[str, Any] | None
     """Its XCom."""
+
+    def of_document(self, name: str) -> Any:
+        """A field of its document, which must exist."""
+        assert self.document is not None
+        return self.document[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,7 @@ class DagRun:
 
 def ran(dag: DAG, **conf: Any) -> DagRun:
     """Run a DAG with these parameters to its end."""
-    # In one process, a run would take over the parameters of the one before it.
+    # Runs in one process inherit the parameters of the run before, so every run sets all of them.
     run = dag.test(run_conf={"settings": {}, "options": {}, "submit": None} | conf)
     with create_session() as session:
         rows = session.scalars(XComModel.get_many(run_id=run.run_id, key="return_value")).all()

@@ -1,10 +1,11 @@
 """Runs the example DAG once in `airflow standalone`: scheduler, API server, a process per task.
 
-`make soak` calls it, in Airflow's environment. It needs a minute and a free port.
+`make soak` runs it in Airflow's environment. It takes a minute and needs a free port.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -42,14 +43,14 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def rows(home: Path, query: str) -> list[tuple[str, ...]]:
-    """Return what Airflow's database says; nothing while it is being made."""
+    """Return the rows that Airflow's database returns; none while it is being created."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(home / "airflow.db")) as database:
         return database.execute(query).fetchall()
     return []
 
 
 def awaited(what: str, look: Callable[[], bool]) -> None:
-    """Wait until it is so; raises TimeoutError."""
+    """Wait until `look` returns True; raises TimeoutError."""
     deadline = time.monotonic() + PATIENCE_S
     while not look():
         if time.monotonic() > deadline:
@@ -58,12 +59,12 @@ def awaited(what: str, look: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def standalone(home: Path, given: Mapping[str, str]) -> Iterator[None]:
-    """Run `airflow standalone` meanwhile; afterwards no process of it is left."""
+def standalone(home: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """Run `airflow standalone` until the block ends, then end all its processes."""
     with (home / "standalone.log").open("wb") as log:
         airflow = subprocess.Popen(
             ["airflow", "standalone"],
-            env=given,
+            env=settings,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -85,18 +86,18 @@ def main() -> None:
     tier = sample_copy(home / "tier")
     (home / "dags").mkdir()
     example = (ROOT / "conf" / "airflow" / "compact_tier.py").read_text(encoding="utf-8")
-    # Otherwise the scheduler begins a run of its own, with the tier of the example.
+    # With the schedule, the scheduler would start a run of its own on the example's tier.
     copy = example.replace('schedule="@daily"', "schedule=None")
     (home / "dags" / "compact_tier.py").write_text(copy, encoding="utf-8")
-    given = environment(home)
-    conf = f'{{"tier": "{tier}"}}'  # Spark runs in the processes of the tasks.
+    settings = environment(home)
+    conf = json.dumps({"tier": str(tier)})  # Spark runs in the processes of the tasks.
     trigger = ["airflow", "dags", "trigger", DAG, "--run-id", RUN, "--conf", conf]
     states = f"SELECT state FROM dag_run WHERE run_id = '{RUN}'"
     began = time.monotonic()
-    with standalone(home, given):
+    with standalone(home, settings):
         known = f"SELECT dag_id FROM serialized_dag WHERE dag_id = '{DAG}'"
         awaited("the DAG is parsed", lambda: bool(rows(home, known)))
-        subprocess.run(trigger, env=given, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(trigger, env=settings, check=True, stdout=subprocess.DEVNULL)
         awaited("the run ends", lambda: bool(ENDED & {state for (state,) in rows(home, states)}))
     (state,) = (state for (state,) in rows(home, states))
     tasks = "SELECT task_id || ' ' || map_index, state FROM task_instance"

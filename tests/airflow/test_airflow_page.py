@@ -1,4 +1,4 @@
-"""The Python of docs/airflow.md runs as it is written."""
+"""The Python code of docs/airflow.md runs as written."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def test_its_imports_succeed() -> None:
     assert page_links.wrong_imports(PAGE) == []
 
 
-def test_its_task_can_be_made() -> None:
+def test_its_code_creates_a_task() -> None:
     (block,) = page_links.python_blocks(PAGE)
-    made: dict[str, Any] = {}
-    exec(block.replace("TierfoldOperator(\n", "task = TierfoldOperator(\n"), made)
-    assert isinstance(made["task"], TierfoldOperator)
+    variables: dict[str, Any] = {}
+    exec(block.replace("TierfoldOperator(\n", "task = TierfoldOperator(\n"), variables)
+    assert isinstance(variables["task"], TierfoldOperator)

@@ -1,4 +1,4 @@
-"""The example DAGs run: to success, and around a partition that is corrupt."""
+"""The example DAGs succeed on a sound tier, and leave out only a corrupt partition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_sample_is_planned_compacted_verified_and_vacuumed(tmp_path: Path) -
     assert run.tasks["report_failure", -1].state == "skipped"
 
 
-def test_a_corrupt_partition_fails_the_run_and_only_it_is_left_out(tier: Path) -> None:
+def test_a_corrupt_partition_fails_the_run_and_only_that_partition_is_left_out(tier: Path) -> None:
     flip_last_byte(next((tier / "kafka-tiered-storage").glob("orders-0-*/0*.log")))
     run = ran(compact_tier.dag, tier=str(tier), settings=ALWAYS, engine="local", groups=2)
     assert run.state == "failed"

@@ -1,4 +1,4 @@
-"""A task that is killed ends spark-submit and its driver, and lets the driver clean up first."""
+"""Killing a task ends spark-submit and its driver, and lets the driver clean up first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
@@ -20,10 +21,10 @@ from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
 WAITING = Path(__file__).with_name("waiting_driver.py")
 
 
-def awaited(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, path
+def awaited(look: Callable[[], bool], patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while not look():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
@@ -32,7 +33,7 @@ def hook() -> SubmitHook:
     return SubmitHook(conn_id="spark_default", conf={})
 
 
-def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Path) -> None:
+def test_a_killed_task_lets_the_driver_end_by_itself(hook: SubmitHook, tmp_path: Path) -> None:
     errors: list[Exception] = []
 
     def run() -> None:
@@ -43,7 +44,7 @@ def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Pa
 
     thread = threading.Thread(target=run)
     thread.start()
-    awaited(tmp_path / "pid")
+    awaited((tmp_path / "pid").exists)
     driver = Path("/proc") / (tmp_path / "pid").read_text(encoding="utf-8")
     assert driver.exists()
     hook.on_kill()
@@ -51,15 +52,12 @@ def test_a_killed_task_lets_the_driver_end_itself(hook: SubmitHook, tmp_path: Pa
     assert not thread.is_alive()
     assert len(errors) == 1
     assert (tmp_path / "stopped").read_text(encoding="utf-8") == "SIGTERM"
-    deadline = time.monotonic() + 10
-    while driver.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    awaited(lambda: not driver.exists(), patience_s=10)
 
 
 def test_a_signal_to_the_task_ends_the_driver(tmp_path: Path) -> None:
     def stop() -> None:
-        awaited(tmp_path / "pid")
+        awaited((tmp_path / "pid").exists)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop)
@@ -74,7 +72,7 @@ def test_a_signal_to_the_task_ends_the_driver(tmp_path: Path) -> None:
 def test_the_driver_runs_with_the_python_of_the_worker(
     hook: SubmitHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Spark elsewhere, and a PATH without this environment: a worker that is not activated."""
+    """The worker did not activate this environment: it is not on the PATH, and Spark is named."""
     spark = Path(pyspark.__file__).parent
     monkeypatch.setenv("SPARK_HOME", str(spark))
     monkeypatch.setenv("PATH", f"{spark / 'bin'}:/usr/bin:/bin")
@@ -101,5 +99,5 @@ def test_where_spark_is_not_installed_the_error_says_so(
         ({"conf": {"spark.submit.deployMode": "cluster"}}, True),
     ],
 )
-def test_the_mode_is_known(arguments: dict[str, object], is_cluster: bool) -> None:
+def test_the_hook_knows_its_deploy_mode(arguments: dict[str, object], is_cluster: bool) -> None:
     assert SubmitHook(conn_id="spark_default", **arguments).is_cluster is is_cluster

@@ -1,4 +1,4 @@
-"""What the parts of a task decide: groups of a plan, words for spark-submit, short documents."""
+"""A task's parts: groups of a plan, arguments for spark-submit, shortened documents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def numbers(names: list[dict[str, Any]]) -> list[int]:
     return [name["partition"] for name in names]
 
 
-def test_groups_share_the_bytes_and_then_the_partitions() -> None:
+def test_groups_balance_the_bytes_and_then_the_partitions() -> None:
     plan = document(entry(0, bytes_in=5), entry(1, bytes_in=9), entry(2, bytes_in=4))
     plan["partitions"] += [entry(3, "nothing_to_do"), entry(4, "nothing_to_do")]
     first, second = partition_groups(plan, 2)
@@ -56,7 +56,7 @@ def test_groups_share_the_bytes_and_then_the_partitions() -> None:
     assert (numbers(first["every"]), numbers(second["every"])) == ([1, 3, 4], [0, 2])
 
 
-def test_partitions_for_a_person_are_in_no_group() -> None:
+def test_partitions_that_need_a_person_are_in_no_group() -> None:
     plan = document(entry(0, "refused"), entry(1, "failed"), entry(2, "unknown"), entry(3))
     (group,) = partition_groups(plan, 4)
     assert numbers(group["every"]) == numbers(group["due"]) == [3]
@@ -97,7 +97,10 @@ def words(folder: Path, **keywords: Any) -> list[str]:
         ({}, []),
         ({"topics": ["a", "b*"]}, ["--topic", "a", "--topic", "b*"]),
         ({"partitions": [0, "1?"]}, ["--partition", "0", "--partition", "1?"]),
-        ({"settings": {"a": True, "b": [1, 2], "c": 0.5}}, None),
+        (
+            {"settings": {"a": True, "b": [1, 2], "c": 0.5}},
+            ["--set", "a=true", "--set", "b=1,2", "--set", "c=0.5"],
+        ),
         ({"settings": ["a=1"]}, ["--set", "a=1"]),
         ({"encryption_keys": {"k": "/f"}}, ["--encryption-key", "k=/f"]),
         ({"dry_run": True, "diverged": False, "catalog": None}, ["--dry-run"]),
@@ -108,14 +111,12 @@ def words(folder: Path, **keywords: Any) -> list[str]:
     ],
 )
 def test_keywords_become_options(
-    tmp_path: Path, keywords: dict[str, Any], expected: list[str] | None
+    tmp_path: Path, keywords: dict[str, Any], expected: list[str]
 ) -> None:
-    if expected is None:
-        expected = ["--set", "a=true", "--set", "b=1,2", "--set", "c=0.5"]
     assert words(tmp_path, **keywords) == ["/t", *expected]
 
 
-def test_a_partition_is_an_argument_behind_the_tier(tmp_path: Path) -> None:
+def test_a_partition_is_an_argument_after_the_tier(tmp_path: Path) -> None:
     assert words(tmp_path, to="now", partition="orders-0") == ["/t", "orders-0", "--to", "now"]
 
 
@@ -127,13 +128,13 @@ def test_a_list_of_partitions_is_written_for_the_driver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["spark", "progress", "check"])
-def test_what_needs_this_process_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_option_that_needs_this_process_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadSettings, match=f"{name} works only in this process"):
         words(tmp_path, **{name: True})
     assert words(tmp_path, **{name: None}) == ["/t"]
 
 
-def test_there_is_no_task_for_another_verb() -> None:
+def test_there_is_no_task_for_an_unknown_verb() -> None:
     with pytest.raises(ValueError, match="no task 'shrink'"):
         TierfoldOperator(task_id="verb", verb="shrink", tier="/t")
 

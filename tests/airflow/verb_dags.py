@@ -1,4 +1,4 @@
-"""DAGs of one task each, for the tests: a verb with the parameters of the run."""
+"""DAGs for tests, each with one task: a verb with the parameters of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.airflow_tasks.tierfold_operator import VERBS, TierfoldOperator
 
 FENCING: dict[str, Any] = {"runs": 0, "tier": ""}
-"""How many runs are to be fenced by another, and on which tier."""
+"""How many runs another run fences, and on which tier."""
 
 
 def fence(_progress: object) -> None:
@@ -25,20 +25,21 @@ def fence(_progress: object) -> None:
 
 
 def stop(_progress: object) -> None:
-    """Send this process the signal with which Airflow stops a task."""
+    """Send this process the signal by which Airflow stops a task."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def verb_dag(name: str, verb: str, **arguments: Any) -> DAG:
+def verb_dag(dag_id: str, verb: str, **arguments: Any) -> DAG:
     """Return a DAG whose one task runs a verb."""
-    given = {one: f"{{{{ params.{one} }}}}" for one in ("tier", "settings", "options", "submit")}
+    names = ("tier", "settings", "options", "submit")
+    templates = {name: f"{{{{ params.{name} }}}}" for name in names}
     with DAG(
-        dag_id=name,
+        dag_id=dag_id,
         schedule=None,
         render_template_as_native_obj=True,
         params={"tier": "", "settings": {}, "options": {}, "submit": None},
     ) as dag:
-        TierfoldOperator(task_id="verb", verb=verb, **(given | arguments))
+        TierfoldOperator(task_id="verb", verb=verb, **(templates | arguments))
     return dag
 
 
@@ -50,4 +51,4 @@ DAGS["fenced"] = verb_dag("run_fenced", "compact", **FENCED)
 DAGS["fenced, no retries"] = verb_dag("run_fenced_no_retries", "compact", retries=0, **FENCED)
 STOPPED = {"engine": "local", "progress": stop}
 DAGS["stopped"] = verb_dag("run_stopped", "compact", retries=0, options=STOPPED)
-globals().update(DAGS)  # Airflow finds DAGs among the names of a module.
+globals().update(DAGS)  # Airflow finds the DAGs among a module's globals.

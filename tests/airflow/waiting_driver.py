@@ -1,4 +1,4 @@
-"""A driver for spark-submit that waits until it is stopped, and says by what."""
+"""A driver for spark-submit that waits until it is stopped, and records by what."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""For spark-submit: `tierfold compact` of a folder, then of a bucket, on one session.
+"""For spark-submit: `tierfold compact` of a folder, then of a bucket, in one session.
 
     compact_twice.py ANSWERS FOLDER BUCKET OPTIONS…
 
-Writes into the folder ANSWERS: the documents of both (folder.json, bucket.json), what the kernels
-of the Python workers did (kernels.json), what `kafka-segments` reads in the bucket (read.json), and
-everything that this process pickles (read.pickles).
+Writes into the folder ANSWERS: the documents of both (folder.json, bucket.json), which kernels the
+Python workers loaded and compiled (kernels.json), what `kafka-segments` reads from the bucket
+(read.json), and everything that this process pickles (read.pickles).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS = 8
 
 
 def record_pickles(file: Path) -> None:
-    """Append all that is pickled for Spark's workers to the file."""
+    """Append everything that is pickled for Spark's workers to the file."""
     dumps = CPickleSerializer.dumps
 
     def recorded(self: CPickleSerializer, obj: Any) -> bytes:
@@ -51,8 +51,8 @@ def compact(tier: str, document: Path, options: list[str]) -> None:
             raise
 
 
-def kernels_told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One row: where the executor runs, and which kernels were loaded, which compiled."""
+def kernel_report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One row: where the executor runs, and which kernels it loaded and compiled."""
     for _ in batches:
         time.sleep(0.2)  # So that no executor takes all the tasks.
     names = [name for name in list(sys.modules) if name.partition(".")[0] == "tierfold"]
@@ -72,13 +72,13 @@ def kernels_told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
 
 
-def ask(spark: SparkSession, answers: Path) -> None:
-    """Write one answer for each task."""
-    asked = spark.range(0, TASKS, 1, TASKS).mapInArrow(kernels_told, "answer string")
-    answers.write_text(json.dumps([json.loads(row.answer) for row in asked.collect()]))
+def write_kernels(spark: SparkSession, answers: Path) -> None:
+    """Write one `kernel_report` for each task."""
+    reports = spark.range(0, TASKS, 1, TASKS).mapInArrow(kernel_report, "answer string")
+    answers.write_text(json.dumps([json.loads(row.answer) for row in reports.collect()]))
 
 
-def read(spark: SparkSession, answers: Path, tier: str) -> None:
+def write_offsets(spark: SparkSession, answers: Path, tier: str) -> None:
     """Write topic, partition and offset of each live record, sorted."""
     register(spark)
     found = spark.read.format(FORMAT).load(tier).select("topic", "partition", "offset").collect()
@@ -86,14 +86,14 @@ def read(spark: SparkSession, answers: Path, tier: str) -> None:
 
 
 def run(answers: Path, folder: str, bucket: str, options: list[str]) -> None:
-    """Compact both; then ask and read."""
+    """Compact both tiers, then write the reports."""
     record_pickles(answers / "read.pickles")
     compact(folder, answers / "folder.json", options)
     compact(bucket, answers / "bucket.json", options)
     spark = SparkSession.getActiveSession()
     assert spark is not None
-    ask(spark, answers / "kernels.json")
-    read(spark, answers / "read.json", bucket)
+    write_kernels(spark, answers / "kernels.json")
+    write_offsets(spark, answers / "read.json", bucket)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def archive() -> Path:
 
 @pytest.fixture(scope="session")
 def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the archive holds."""
+    """The folder into which the archive is unpacked."""
     folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")

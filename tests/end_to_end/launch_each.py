@@ -3,8 +3,8 @@
     python tests/end_to_end/launch_each.py COMMANDS.json RESULTS.json
 
 COMMANDS.json holds a list of command lines, `[["jobs/plan_job.py", "TIER", …], …]`. RESULTS.json
-gets one entry for each: its exit code and all that it printed. spark-submit starts a
-script the same way: with the same Python, and with its own environment variables.
+gets one entry for each: its exit code and all that it printed. spark-submit starts a script the
+same way: with the same Python, and with its own environment variables.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def modules_of_verbs() -> list[str]:
 
 def launched(command: list[str]) -> dict[str, Any]:
     """Run `python COMMAND…` in a child of this process."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         child = os.fork()
         if child == 0:
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
             os._exit(_code_of(command))
         _, status = os.waitpid(child, 0)
-        said.seek(0)
-        return {"code": os.waitstatus_to_exitcode(status), "said": said.read()}
+        output.seek(0)
+        return {"code": os.waitstatus_to_exitcode(status), "output": output.read()}
 
 
 def _code_of(command: list[str]) -> int:
@@ -60,7 +60,7 @@ def _code_of(command: list[str]) -> int:
 
 if __name__ == "__main__":
     commands = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    # Everything that the launchers and verbs import is imported once, before the first child.
+    # Import everything that the launchers and verbs import once, before the first child starts.
     for module in ("tierfold.jobs.cli.commands", *modules_of_verbs()):
         importlib.import_module(module)
     found = [launched(command) for command in commands]

@@ -1,11 +1,10 @@
-"""Secrets that a test plants, and where they may have got to: files, objects, command lines."""
+"""Finds planted secrets in the places that they could leak to: files, objects, command lines."""
 
 from __future__ import annotations
 
 import base64
 import io
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,13 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from tests.end_to_end.processes import text_of, with_descendants
+from tests.end_to_end.processes import repeated, text_of, with_descendants
 
 _LOOK_EVERY_S: Final = 0.05
 
 
 def holding(contents: Mapping[str, bytes], secrets: Iterable[str]) -> list[str]:
-    """The names of the contents that hold a secret: plain, in a URL, or in base64."""
+    """The names of the contents that hold a secret: plain, URL-encoded, or in base64."""
     forms = [
         form.encode()
         for secret in secrets
@@ -30,7 +29,7 @@ def holding(contents: Mapping[str, bytes], secrets: Iterable[str]) -> list[str]:
 
 
 def files_below(folder: Path, *names: str) -> dict[str, bytes]:
-    """Every file below a folder whose name is like one of these."""
+    """Every file below a folder whose name matches one of the patterns `names`."""
     paths = (path for name in names for path in folder.rglob(name) if path.is_file())
     return {str(path): path.read_bytes() for path in paths}
 
@@ -50,18 +49,11 @@ def objects_in(s3: Any, bucket: str) -> dict[str, bytes]:
 
 @contextmanager
 def command_lines() -> Iterator[set[str]]:
-    """The command lines of this process's descendants, looked at again and again meanwhile."""
+    """The command lines of this process's descendants, collected until the block ends."""
     seen: set[str] = set()
-    ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(_LOOK_EVERY_S):
-            seen.update(text_of(pid, "cmdline") for pid in with_descendants(os.getpid()))
+        seen.update(text_of(pid, "cmdline") for pid in with_descendants(os.getpid()))
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
+    with repeated(look, _LOOK_EVERY_S):
         yield seen
-    finally:
-        ended.set()
-        looking.join()

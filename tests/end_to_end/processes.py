@@ -1,7 +1,7 @@
-"""The processes of this machine as the kernel lists them, and commands in a session of their own.
+"""The processes that the kernel lists, and commands in sessions of their own.
 
 Every descendant of a session's first process stays in the session, even if it forms another group
-or its parent dies: Spark's Python workers leave the driver's process group, not its session.
+or its parent dies: Spark's Python workers leave the driver's process group, but not its session.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from tests.jobs.commands import ROOT, Ran
 from tierfold.jobs.spark import worker_daemon
@@ -22,14 +24,12 @@ PATIENCE_S: Final = 240.0
 APPLICATION_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.05
 PYTHON_WORKERS: Final = f"\0{worker_daemon.__name__}\0"
-"""What the command line of Spark's Python workers, and of the daemon that forks them, holds."""
+"""A part of the command line of Spark's Python workers and of the daemon that forks them."""
 
 _T = TypeVar("_T")
 
 
-def awaited(
-    what: str, look: Callable[[], _T | None], every_s: float = LOOK_EVERY_S
-) -> _T:
+def awaited(what: str, look: Callable[[], _T | None], every_s: float = LOOK_EVERY_S) -> _T:
     """Call `look` until it finds something, and return that."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -40,15 +40,42 @@ def awaited(
     raise TimeoutError(f"{what}: not within {PATIENCE_S:.0f} s")
 
 
+@contextmanager
+def repeated(action: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Call `action` in a thread, repeatedly until the block ends."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        while not is_over.wait(every_s):
+            action()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """A command that was started; its streams go to files, so that no pipe fills up unread."""
+    """A command that was started; its streams go to files, so that no pipe fills up unread.
+
+    As a context manager, it kills what is left of the command.
+    """
 
     process: subprocess.Popen[bytes]
     stdout: Path
     stderr: Path
     began_s: float = field(default_factory=time.monotonic)
     """By the monotonic clock."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def session(self) -> set[int]:
@@ -57,14 +84,14 @@ class Application:
 
     @property
     def jvm(self) -> set[int]:
-        """The one process of Java, once it runs."""
-        return {pid for pid in self.session if text_of(pid, "comm") == "java\n"}
+        """The JVM's process, once it runs."""
+        return java_in(self.process.pid)
 
     def ended(self) -> Ran:
         """Wait for its end, and return the outcome."""
         self.process.wait(APPLICATION_S)
-        said = (path.read_text(encoding="utf-8") for path in (self.stdout, self.stderr))
-        return Ran(code=self.process.returncode, stdout=next(said), stderr=next(said))
+        stdout, stderr = (path.read_text(encoding="utf-8") for path in (self.stdout, self.stderr))
+        return Ran(code=self.process.returncode, stdout=stdout, stderr=stderr)
 
     def stop(self) -> None:
         """Kill it and everything that it started."""
@@ -92,8 +119,14 @@ def started(
     return Application(process=process, stdout=stdout, stderr=stderr)
 
 
+def bare_environment() -> dict[str, str]:
+    """This process's environment without the variables of Python, Numba and Spark."""
+    ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
+    return {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+
+
 def living() -> set[int]:
-    """The processes that run; zombies do not."""
+    """The running processes, without zombies."""
     return set(_stats())
 
 
@@ -113,8 +146,13 @@ def in_session(leader: int) -> set[int]:
     return {pid for pid, stat in _stats().items() if int(stat[3]) == leader}
 
 
+def java_in(leader: int) -> set[int]:
+    """The Java processes of the session that `leader` started."""
+    return {pid for pid in in_session(leader) if text_of(pid, "comm") == "java\n"}
+
+
 def parent_of(pid: int) -> int:
-    """The process's parent; −1: it has ended."""
+    """The process's parent; −1: the process has ended."""
     stat = _stat_of(pid)
     return int(stat[1]) if stat else -1
 
@@ -132,11 +170,11 @@ def python_workers(pids: set[int]) -> set[int]:
 
 
 def reading(pids: set[int], folder: Path) -> set[int]:
-    """Those of the processes that have a file below `folder` mapped into their memory."""
+    """The processes, among `pids`, that have a file below `folder` mapped into their memory."""
     return {pid for pid in pids if str(folder) in text_of(pid, "maps")}
 
 
-def in_hand(pid: int, folder: Path) -> set[Path]:
+def unfinished_objects(pid: int, folder: Path) -> set[Path]:
     """The hidden files below `folder` that the process has open: objects that it is writing."""
     return {
         file
@@ -146,8 +184,8 @@ def in_hand(pid: int, folder: Path) -> set[Path]:
 
 
 def writing(pids: set[int], folder: Path) -> set[int]:
-    """Those of the processes that are writing an object below `folder`."""
-    return {pid for pid in pids if in_hand(pid, folder)}
+    """The processes, among `pids`, that are writing an object below `folder`."""
+    return {pid for pid in pids if unfinished_objects(pid, folder)}
 
 
 def signalled(pid: int, which: signal.Signals) -> bool:
@@ -160,7 +198,7 @@ def signalled(pid: int, which: signal.Signals) -> bool:
 
 
 def text_of(pid: int, file: str) -> str:
-    """A file of the process in /proc; empty: it has ended."""
+    """The text of a file of the process in /proc; empty: the process has ended."""
     try:
         return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -175,12 +213,12 @@ def _open_files(pid: int) -> list[Path]:
 
 
 def _stats() -> dict[int, list[str]]:
-    """`_stat_of` each living process; many times a second, so it reads one file of each."""
+    """`_stat_of` each living process; called many times a second, so it reads one file of each."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     found = {pid: _stat_of(pid) for pid in pids}
     return {pid: stat for pid, stat in found.items() if stat and stat[0] != "Z"}
 
 
 def _stat_of(pid: int) -> list[str]:
-    """Its `stat` from the state on, which follows the name: parent, group, session; empty: none."""
+    """Its state, parent, group, session and so on, the fields after the name; empty: it ended."""
     return text_of(pid, "stat").rpartition(") ")[2].split()

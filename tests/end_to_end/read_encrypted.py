@@ -2,7 +2,7 @@
 
     python -m tests.end_to_end.read_encrypted TIER KEY_FILE
 
-Prints the number of records and a SHA-256 over them, as `consumed.json` of the sample has it.
+Prints the number of records and their SHA-256, computed as in the sample's `consumed.json`.
 """
 
 from __future__ import annotations

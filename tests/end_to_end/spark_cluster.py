@@ -1,6 +1,6 @@
 """A real standalone Spark cluster on this machine: a master and workers of one core each.
 
-It writes to one folder only. When its context ends, it ends every process that it started.
+It writes to one folder only, and ends every process that it started.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.end_to_end.processes import (
     PATIENCE_S,
     Application,
     awaited,
+    bare_environment,
     living,
     signalled,
     started,
@@ -37,9 +38,9 @@ WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 PAGE: Final = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 SHOWN: Final = dict(re.findall(r"--conf (\S+?)=(\S+)", PAGE))
 SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", PAGE))
-"""Where the page has the archive unpacked."""
+"""The name of the folder into which the page's command unpacks the archive."""
 PYTHON: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
-"""As the page has it: a name, which is the driver's interpreter there and the bare one elsewhere.
+"""A name, as on the page: the driver finds its own interpreter by it, and workers the bare one.
 
 Spark plans a Python data source on the driver with the interpreter of that name.
 """
@@ -56,15 +57,15 @@ class Daemon:
         """Wait for the first line that matches, and return the match."""
 
         def look() -> re.Match[str] | None:
-            said = self.log.read_text(encoding="utf-8", errors="replace")
+            text = self.log.read_text(encoding="utf-8", errors="replace")
             if self.process.poll() is not None:
-                raise RuntimeError(f"it has ended:\n{said}")
-            return re.search(pattern, said)
+                raise RuntimeError(f"it has ended:\n{text}")
+            return re.search(pattern, text)
 
         return awaited(pattern, look)
 
     def family(self) -> set[int]:
-        """Its process and all that descend from it: executors, their Python workers."""
+        """Its process and all descendants: executors and their Python workers."""
         return with_descendants(self.process.pid)
 
     def kill(self) -> None:
@@ -76,7 +77,7 @@ class Daemon:
         awaited("the killed processes", lambda: None if family & living() else True)
 
     def stop(self) -> None:
-        """Terminate the daemon; kill what does not end."""
+        """Terminate the daemon; kill the processes that do not end."""
         family = self.family()
         self.process.terminate()
         try:
@@ -108,7 +109,7 @@ class Cluster:
 
     @property
     def workers(self) -> list[Daemon]:
-        """The workers that run."""
+        """The running workers."""
         return [daemon for daemon in self._daemons[1:] if daemon.process.poll() is None]
 
     def add_worker(self) -> Daemon:
@@ -124,7 +125,7 @@ class Cluster:
         return worker
 
     def submitted(self, archive: Path, *application: str | Path) -> Application:
-        """Run the `spark-submit` of docs/cluster.md, with the places and addresses filled in."""
+        """Run the `spark-submit` of docs/cluster.md, with paths and addresses filled in."""
         options = SHOWN | {
             "spark.pyspark.python": PYTHON,
             "spark.pyspark.driver.python": sys.executable,
@@ -162,7 +163,7 @@ class Cluster:
 
 @contextmanager
 def spark_cluster(folder: Path, bare_python: Path) -> Iterator[Cluster]:
-    """A master with two workers, whose executors run `bare_python`."""
+    """A running master with two workers, whose executors use `bare_python`."""
     cluster = Cluster(folder, bare_python)
     try:
         cluster.start()
@@ -185,12 +186,10 @@ def bare_python(folder: Path) -> Path:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Environment variables without those of this session's Spark; all writes go to `folder`."""
-    ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+    """The cluster's environment variables, which direct all writes to `folder`."""
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    return kept | {
+    return bare_environment() | {
         "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_DIRS": str(scratch),
         "SPARK_LOCAL_IP": "127.0.0.1",

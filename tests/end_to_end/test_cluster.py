@@ -14,19 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.planted_secrets import (
-    command_lines,
-    files_below,
-    holding,
-    objects_in,
-)
+from tests.end_to_end.planted_secrets import command_lines, files_below, holding, objects_in
 from tests.end_to_end.processes import (
     Application,
     awaited,
-    in_hand,
     python_workers,
     reading,
     signalled,
+    unfinished_objects,
     writing,
 )
 from tests.end_to_end.spark_cluster import Cluster, Daemon, bare_python, spark_cluster
@@ -43,15 +38,12 @@ from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 NOW = ("--now", "1800000000000")
 LARGE_SEGMENTS = 12
 ONE_GROUP_EACH = ("--set", "segment.bytes=1")
-SPECULATING = (
-    "--conf=spark.speculation=true",
-    "--conf=spark.speculation.quantile=0.5",
-)
-"""Once half of a stage's tasks are done, those that take long are begun elsewhere too."""
+SPECULATING = ("--conf=spark.speculation=true", "--conf=spark.speculation.quantile=0.5")
+"""Once half of a stage's tasks are done, Spark starts a second attempt of each slow one."""
 
-OF_PROFILE = "AKIAPLANTEDINPROFILE"
-HIDDEN = "a-planted/secret+of-a-file"
-WITHOUT_SECRET = {
+PLANTED_KEY_ID = "AKIAPLANTEDINPROFILE"
+PLANTED_SECRET = "a-planted/secret+of-a-file"
+SEARCHED = {
     "read.pickles": b"http://127.0.0.1",  # The endpoint travels.
     "events_": b"SparkListenerTaskEnd",
     "/stderr": b"Spark",
@@ -62,14 +54,14 @@ WITHOUT_SECRET = {
     "command lines": b"compact_twice.py",
     "output 2": b"nothing_to_do",
 }
-"""By place where a secret is searched: what is found there."""
+"""By place that is searched for secrets, a text that must be found there."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     python = bare_python(tmp_path_factory.mktemp("bare") / "python")
     with pytest.MonkeyPatch.context() as patch:
-        # Credentials reach executors in no other way than in their own environment.
+        # Executors get their credentials only from their own environment.
         for name, value in s3_environment(moto()).items():
             patch.setenv(name, value)
         with spark_cluster(tmp_path_factory.mktemp("cluster"), python) as running:
@@ -78,9 +70,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def linked(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of links to what `archive` holds, which costs nothing to send and unpack.
+    """An archive of links to the content of `archive`, cheap to send and unpack.
 
-    The links lead to a copy, so that no kernel that an executor compiles gets into `unpacked`.
+    The links lead to a copy, so that an executor that compiles a kernel does not change `unpacked`.
     """
     folder = tmp_path_factory.mktemp("linked")
     copy = Path(shutil.copytree(unpacked, folder / "content", copy_function=os.link))
@@ -121,7 +113,7 @@ def _live(tier: Path) -> dict[tuple[str, int], list[tuple[int, list[Batch]]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """A tier in a folder and the same in a bucket, compacted on the cluster by one application."""
+    """A tier in a folder and a copy in a bucket, compacted on the cluster by one application."""
 
     folder: Path
     uri: str
@@ -130,9 +122,9 @@ class Compacted:
     answers: Path
     """What `compact_twice.py` wrote, and Spark's event log."""
     planned: bytes
-    """What Spark sends to its workers to read the bucket."""
+    """What Spark sends to its workers so that they read the bucket."""
     commands: set[str]
-    """The command lines of all processes meanwhile."""
+    """The command lines of all processes during the run."""
     local: Ran
     """A run of the same tier without Spark."""
     here: Path
@@ -153,12 +145,9 @@ def compacted(
         f"--conf=spark.eventLog.dir=file://{answers}",
     ]
     job = ROOT / "tests" / "end_to_end" / "compact_twice.py"
-    with command_lines() as commands:
-        submitted = cluster.submitted(archive, *logged, job, answers, folder, uri, *options)
-        try:
-            done = submitted.ended()
-        finally:
-            submitted.stop()
+    application = (*logged, job, answers, folder, uri, *options)
+    with command_lines() as commands, cluster.submitted(archive, *application) as submitted:
+        done = submitted.ended()
     assert done.code == 0, done.stderr
     documents = ((answers / f"{name}.json").read_text() for name in ("folder", "bucket"))
     in_folder, in_bucket = (replace(done, stdout=document) for document in documents)
@@ -176,7 +165,7 @@ def compacted(
     )
 
 
-def test_the_result_is_that_of_a_local_run(compacted: Compacted) -> None:
+def test_the_result_equals_that_of_a_local_run(compacted: Compacted) -> None:
     outcomes = compacted.local.outcomes
     assert compacted.in_folder.outcomes == outcomes
     assert set(outcomes.values()) == {"compacted"}
@@ -206,13 +195,15 @@ def test_a_bucket_needs_no_shared_folder(compacted: Compacted) -> None:
 def test_planted_secrets_appear_nowhere(
     cluster: Cluster, compacted: Compacted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the environment on Spark; in a profile, the settings file and the URI without Spark."""
+    """On Spark they are in the environment; without it in a profile, a settings file and a URI."""
     tier = compacted.uri
     bucket = tier.removeprefix("s3://").partition("/")[0]
     profile, config = tmp_path / "credentials", tmp_path / "tierfold.toml"
-    lines = ("[planted]", f"aws_access_key_id = {OF_PROFILE}", f"aws_secret_access_key = {HIDDEN}")
-    profile.write_text("\n".join(lines))
-    config.write_text(f'[store]\n"secret.access.key" = "{HIDDEN}"\n')
+    profile.write_text(
+        f"[planted]\naws_access_key_id = {PLANTED_KEY_ID}\n"
+        f"aws_secret_access_key = {PLANTED_SECRET}"
+    )
+    config.write_text(f'[store]\n"secret.access.key" = "{PLANTED_SECRET}"\n')
     for name in IDENTITY.keys() - {"AWS_REGION"}:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_PROFILE", "planted")
@@ -224,7 +215,8 @@ def test_planted_secrets_appear_nowhere(
     assert (local.code, set(local.outcomes.values())) == (0, {"nothing_to_do"})
     refused = tierfold("compact", tier, *options, "--config", config)
     refused.refuses("there is no option")
-    in_uri = tierfold("compact", f"s3://{OF_PROFILE}:{HIDDEN}@{bucket}/tier", *options)
+    with_secret = f"s3://{PLANTED_KEY_ID}:{PLANTED_SECRET}@{bucket}/tier"
+    in_uri = tierfold("compact", with_secret, *options)
     in_uri.refuses("credentials come from the environment")
     found = {
         **files_below(cluster.folder, "*.log", "*.out", "*.err", "stdout", "stderr"),
@@ -233,14 +225,14 @@ def test_planted_secrets_appear_nowhere(
         "a planned read": compacted.planned,
         "command lines": "\n".join(compacted.commands | commands).encode(),
     }
-    all_ran = (compacted.in_folder, compacted.in_bucket, local, refused, in_uri)
-    for number, ran in enumerate(all_ran):
+    runs = (compacted.in_folder, compacted.in_bucket, local, refused, in_uri)
+    for number, ran in enumerate(runs):
         found[f"output {number}"] = f"{ran.stdout}{ran.stderr}".encode()
-    assert len(holding(files_below(tmp_path, "*"), (HIDDEN,))) == 2
-    for where, text in WITHOUT_SECRET.items():
+    assert len(holding(files_below(tmp_path, "*"), (PLANTED_SECRET,))) == 2
+    for where, text in SEARCHED.items():
         assert any(text in found[name] for name in found if where in name), where
     keys = (value for name, value in IDENTITY.items() if name != "AWS_REGION")
-    assert holding(found, (OF_PROFILE, HIDDEN, *keys)) == []
+    assert holding(found, (PLANTED_KEY_ID, PLANTED_SECRET, *keys)) == []
 
 
 def test_no_executor_compiled_a_kernel(compacted: Compacted) -> None:
@@ -252,7 +244,7 @@ def test_no_executor_compiled_a_kernel(compacted: Compacted) -> None:
         assert answer["compiled"] == []
 
 
-def test_a_worker_killed_in_mid_run_costs_time_only(
+def test_a_worker_that_is_killed_during_a_run_costs_only_time(
     cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
@@ -260,14 +252,13 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
     here = _copied(made)
     options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
     victim = cluster.workers[0]
-    submitted = cluster.submitted(linked, "jobs/compact_job.py", made, *options)
     try:
-        awaited("a Python worker", lambda: python_workers(victim.family()) or None)
-        awaited("a task of it", lambda: _reading(victim, submitted, made), 0.002)
-        victim.kill()
-        done = submitted.ended()
+        with cluster.submitted(linked, "jobs/compact_job.py", made, *options) as submitted:
+            awaited("a Python worker", lambda: python_workers(victim.family()) or None)
+            awaited("a task that reads", lambda: _reading(victim, submitted, made), 0.002)
+            victim.kill()
+            done = submitted.ended()
     finally:
-        submitted.stop()
         cluster.add_worker()
     assert done.code == 0, done.stderr
     assert tierfold("compact", here, *options).outcomes == done.outcomes
@@ -275,7 +266,7 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
     assert tierfold("verify", made).code == 0
 
 
-def test_a_task_that_runs_twice_publishes_once(
+def test_a_task_that_runs_twice_is_committed_once(
     cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
@@ -283,19 +274,16 @@ def test_a_task_that_runs_twice_publishes_once(
     here = _copied(made)
     options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
     job = (*SPECULATING, "jobs/compact_job.py", made, *options)
-    submitted = cluster.submitted(linked, *job)
-    try:
+    with cluster.submitted(linked, *job) as submitted:
         awaited("a Python worker", lambda: _working(cluster) or None)
-        # Not a key index, of which the twin writes another one for its own segment.
+        # Not a key index: each attempt writes its own one for its own segment.
         tier = made / TIER_FOLDER
         slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, tier), 0.002)
         signalled(slow, signal.SIGSTOP)
-        held = in_hand(slow, tier)
-        awaited("another that writes the same", lambda: _has_twin(made, held), 0.002)
+        unfinished = unfinished_objects(slow, tier)
+        awaited("a second attempt", lambda: _has_twin(made, unfinished), 0.002)
         signalled(slow, signal.SIGCONT)
         done = submitted.ended()
-    finally:
-        submitted.stop()
     assert done.code == 0, done.stderr
     local = tierfold("compact", here, *options)
     report, expected = done.partitions["large", 0], local.partitions["large", 0]
@@ -314,7 +302,7 @@ def _working(cluster: Cluster) -> set[int]:
 
 
 def _reading(worker: Daemon, submitted: Application, tier: Path) -> set[int] | None:
-    """Processes of the worker that read the tier."""
+    """The worker's processes that read the tier."""
     assert submitted.process.poll() is None, submitted.stderr.read_text()
     return reading(worker.family(), tier) or None
 
@@ -325,8 +313,8 @@ def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None
     return min(writing(_working(cluster), tier), default=None)
 
 
-def _has_twin(tier: Path, held: set[Path]) -> bool | None:
-    """Whether another worker writes a segment that starts at the same offset as a held one."""
-    starts = {path.name[:21] for path in held}
-    others = {path.name[:21] for path in hidden_files(tier) if path not in held}
+def _has_twin(tier: Path, unfinished: set[Path]) -> bool | None:
+    """Whether another worker writes a segment with the start offset of an unfinished one."""
+    starts = {path.name[:21] for path in unfinished}
+    others = {path.name[:21] for path in hidden_files(tier) if path not in unfinished}
     return bool(starts & others) or None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.end_to_end.processes import bare_environment
 from tests.jobs.commands import ALWAYS
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
 from tests.storage.legacy_messages import message, wrapper
@@ -35,17 +35,18 @@ print(json.dumps({
     for kernel in kernels
 }))
 """
-"""What each kernel has on disk: where, how many compiled forms; inlined ones have none."""
+"""By kernel: its cache's path, how many compiled forms that has, and whether it is inlined.
+
+Inlined kernels have no compiled form.
+"""
 
 
-def said_by(unpacked: Path, *arguments: str | Path) -> str:
-    """Run Python in the archive, as an executor does, without our checkout on its path."""
-    ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+def output_of(unpacked: Path, *arguments: str | Path) -> str:
+    """Run Python in the archive, as an executor does, without this checkout on its path."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=unpacked,
-        env=kept | ANY_CPU | {"PYTHONPATH": str(unpacked)},
+        env=bare_environment() | ANY_CPU | {"PYTHONPATH": str(unpacked)},
         capture_output=True,
         text=True,
         check=False,
@@ -55,12 +56,12 @@ def said_by(unpacked: Path, *arguments: str | Path) -> str:
 
 
 def machine_code(unpacked: Path) -> dict[str, int]:
-    """Each file of compiled kernels, with its modification time."""
+    """The modification time of each file of compiled kernels."""
     return {str(path): path.stat().st_mtime_ns for path in unpacked.rglob("*.nb[ci]")}
 
 
 def test_every_kernel_is_compiled(unpacked: Path) -> None:
-    kernels = json.loads(said_by(unpacked, "-c", KERNELS))
+    kernels = json.loads(output_of(unpacked, "-c", KERNELS))
     assert "tierfold.storage.kafka.records._decode" in kernels
     for name, (folder, forms, is_inlined) in kernels.items():
         package = unpacked.joinpath(*name.split(".")[:-2])
@@ -68,7 +69,7 @@ def test_every_kernel_is_compiled(unpacked: Path) -> None:
         assert forms > 0 or is_inlined, name
 
 
-def test_the_jobs_need_no_kernel_but_those(unpacked: Path, tmp_path: Path) -> None:
+def test_the_jobs_compile_no_other_kernel(unpacked: Path, tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     for number in range(2):
         put_updates(tier, key_of("updates"), number)
@@ -78,17 +79,17 @@ def test_the_jobs_need_no_kernel_but_those(unpacked: Path, tmp_path: Path) -> No
     put_segment(tier, key_of("legacy"), [legacy], start_offset=0)
     before = machine_code(unpacked)
     in_process = ("--engine", "local")
-    said_by(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS, *in_process)
-    # The second run makes key indexes of what the first one left, and the third asks them.
+    output_of(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS, *in_process)
+    # The second run writes key indexes for the first one's segments, and the third reads them.
     for number in (2, 3):
         put_updates(tier, key_of("updates"), number)
-        said_by(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS, *in_process)
-    said_by(unpacked, "-m", "tierfold", "verify", tier, *in_process)
+        output_of(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS, *in_process)
+    output_of(unpacked, "-m", "tierfold", "verify", tier, *in_process)
     assert len(before) > 40
     assert machine_code(unpacked) == before
 
 
-def test_what_only_the_driver_needs_is_left_out(unpacked: Path) -> None:
+def test_packages_that_only_the_driver_needs_are_left_out(unpacked: Path) -> None:
     tops = {path.name for path in unpacked.iterdir()}
     assert {"tierfold", "numba", "numpy", "pyarrow"} <= tops
     assert tops.isdisjoint({"click", "deltalake", "pandas", "pyspark", "rich", "tests"})

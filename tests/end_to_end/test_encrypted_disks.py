@@ -1,25 +1,24 @@
-"""No key or value of an encrypted tier reaches a disk in plain text, also if the run is killed.
+"""No key or value of an encrypted tier reaches a disk in plain text, even if the run is killed.
 
-A planted key and value are searched for in every file below Spark's folders, the temporary folders
-and the tier, again and again while the run is under way, and after SIGKILL. The same run on a tier
-without encryption leaves the key in Spark's shuffle files, so the search would find it.
+The tests search every file below Spark's folders, the temporary folders and the tier for a planted
+key and value, repeatedly during the run and after SIGKILL. The same run on a tier without
+encryption leaves the key in Spark's shuffle files, so the search would find it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.end_to_end.processes import Application, awaited, signalled, started
+from tests.end_to_end.processes import Application, awaited, repeated, signalled, started
 from tests.jobs.aiven import ENCRYPTED_CASE, PLAIN, AivenCase
 from tests.jobs.commands import ALWAYS, ON_SPARK, script, users_environment
 from tests.jobs.tiers import key_of, made_tier, put_segment
@@ -37,7 +36,7 @@ CHUNKS: Final = ("--set", "chunk.bytes=1", "--set", "segment.bytes=1")
 UNCOMPRESSED: Final = "-Dspark.shuffle.compress=false -Dspark.rdd.compress=false"
 """Compressed files would hide the key from the search.
 
-Not in a folder named by SPARK_CONF_DIR: with that a JVM cannot use the archive of Spark's classes.
+Options of the JVM, since with a SPARK_CONF_DIR it cannot use the archive of Spark's classes.
 """
 
 
@@ -54,16 +53,16 @@ def uploads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(kw_only=True)
 class Search:
-    """Searches all files below some folders, again and again."""
+    """Searches all files below some folders, repeatedly."""
 
     folders: tuple[Path, ...]
     found: set[tuple[str, bytes]] = field(default_factory=set)
     rounds: int = 0
     shuffled: set[str] = field(default_factory=set)
-    """Shuffle files that held bytes."""
+    """The shuffle files that were not empty."""
 
     def once(self) -> None:
-        """Read every file."""
+        """Search every file."""
         for folder in self.folders:
             for path in _files(folder):
                 content = _content(path)
@@ -78,30 +77,19 @@ class Search:
     @contextmanager
     def under_way(self) -> Iterator[None]:
         """Search until the block ends, and once more."""
-        is_over = threading.Event()
-
-        def repeat() -> None:
-            while not is_over.wait(0.02):
-                self.once()
-
-        searching = threading.Thread(target=repeat)
-        searching.start()
-        try:
+        with repeated(self.once, 0.02):
             yield
-        finally:
-            is_over.set()
-            searching.join()
         self.once()
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files below the folder; a folder that the run deletes meanwhile is passed over."""
+    """All files below the folder; skips folders that the run deletes meanwhile."""
     for parent, _, names in os.walk(folder):
         yield from (Path(parent, name) for name in names)
 
 
 def _content(path: Path) -> bytes:
-    """The file's bytes; none of a socket, or of a file that is gone."""
+    """The file's bytes; empty for a socket or a deleted file."""
     try:
         return path.read_bytes() if path.is_file() else b""
     except OSError:
@@ -110,7 +98,7 @@ def _content(path: Path) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A tier of a case, and folders of its own for everything that a run could write."""
+    """A tier of a case, and its own folders for everything that a run could write."""
 
     folder: Path
     case: AivenCase
@@ -145,16 +133,12 @@ def place(uploads: Path, folder: Path, case: AivenCase) -> Place:
 
 
 def killed_after_a_shuffle(at: Place, search: Search) -> None:
-    """Kill all processes of a run once shuffle files hold bytes, and search what is left."""
-    running = at.compact("killed")
-    try:
-        with search.under_way():
-            awaited("shuffled", lambda: len(search.shuffled) > 1 or running.process.poll())
-            for pid in running.session:
-                signalled(pid, signal.SIGKILL)
-            running.process.wait()
-    finally:
-        running.stop()
+    """Kill all processes of a run once it has shuffled, and search what they leave."""
+    with at.compact("killed") as running, search.under_way():
+        awaited("shuffle files", lambda: len(search.shuffled) > 1 or running.process.poll())
+        for pid in running.session:
+            signalled(pid, signal.SIGKILL)
+        running.process.wait()
     assert running.process.returncode == -signal.SIGKILL, running.stderr.read_text()
 
 
@@ -164,12 +148,8 @@ def test_an_encrypted_tiers_records_reach_no_disk(uploads: Path, tmp_path: Path)
     killed_after_a_shuffle(at, search)
     left = [path for path in (at.folder / "spark").rglob("*.data") if path.stat().st_size]
     assert left, "nothing was left to search"
-    running = at.compact("whole")
-    try:
-        with search.under_way():
-            done = running.ended()
-    finally:
-        running.stop()
+    with at.compact("whole") as running, search.under_way():
+        done = running.ended()
     assert done.code == 0, done
     assert done.entry["outcome"] == "compacted"
     assert search.rounds > 10
@@ -186,7 +166,5 @@ def test_the_same_search_finds_a_plain_tiers_key(uploads: Path, tmp_path: Path) 
     at = place(uploads, tmp_path / "plain", PLAIN)
     search = at.search()
     killed_after_a_shuffle(at, search)
-    places: dict[str, Any] = {name.partition("/")[0]: word for name, word in search.found}
-    assert {"tier", "spark"} <= places.keys()
-    in_spark = {word for name, word in search.found if name.startswith("spark/")}
-    assert PLANTED_KEY in in_spark
+    assert "tier" in {name.partition("/")[0] for name, _ in search.found}
+    assert PLANTED_KEY in {word for name, word in search.found if name.startswith("spark/")}

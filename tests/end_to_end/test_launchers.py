@@ -29,7 +29,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),
     "config": (("orders",), "settings of orders", 0),
 }
-"""What each is asked, what it says, and how it ends; none of these starts Spark's session."""
+"""The arguments of each, a part of its output, and its exit code; none starts a Spark session."""
 
 WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
     "python": (sys.executable,),
@@ -47,14 +47,14 @@ def found(
         "TIER": str(sample_copy(folder / "tier")),
         "SEGMENT": str(next(SAMPLE.glob("kafka-tiered-storage/*/00000000000000000000-*.log"))),
     }
-    commands = [
+    command_lines = [
         [f"jobs/{verb}_job.py", *(places.get(word, word) for word in words)]
         for verb, (words, _, _) in VERBS.items()
     ]
-    asked, results = folder / "commands.json", folder / "results.json"
-    asked.write_text(json.dumps(commands), encoding="utf-8")
+    commands, results = folder / "commands.json", folder / "results.json"
+    commands.write_text(json.dumps(command_lines), encoding="utf-8")
     script = "tests/end_to_end/launch_each.py"
-    ran = in_own_process(*WAYS[request.param], script, asked, results)
+    ran = in_own_process(*WAYS[request.param], script, commands, results)
     assert ran.code == 0, ran.stdout + ran.stderr
     return dict(zip(VERBS, json.loads(results.read_text(encoding="utf-8")), strict=True))
 
@@ -65,6 +65,6 @@ def test_every_verb_of_the_command_line_has_a_launcher() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_launcher_runs_its_verb(verb: str, found: dict[str, dict[str, Any]]) -> None:
-    _, says, code = VERBS[verb]
-    assert says in found[verb]["said"]
+    _, text, code = VERBS[verb]
+    assert text in found[verb]["output"]
     assert found[verb]["code"] == code

@@ -1,4 +1,4 @@
-"""The notebooks run in a new kernel from any folder, and show what they promise."""
+"""The notebooks run in a new kernel from any folder, and their output is right."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ while factories.hasNext():
     getattr(factory, "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers")()
 time.sleep(2)  # The workers' messages come through the JVM.
 """
-"""What Spark does where its Python workers have been idle for a minute: it hangs up on them."""
+"""Closes the connections to idle Python workers, as Spark does after a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ class Shown:
         return [int(number) for number in ([found] if isinstance(found, str) else found)]
 
     def is_quiet(self) -> bool:
-        """Nothing went wrong in silence."""
+        """Whether there is neither a traceback nor a warning."""
         return "Traceback" not in self.text and "WARN " not in self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """Where a notebook runs."""
+class Folders:
+    """The folders of a notebook's run."""
 
     working: Path
     temporary: Path
@@ -81,25 +81,25 @@ class Desk:
 
     @property
     def tier(self) -> Path:
-        """The copy of the sample that it made."""
+        """The notebook's copy of the sample."""
         (tier,) = self.temporary.glob("tierfold-*")
         return tier
 
     def run(self, cells: Any) -> None:
-        """Execute the notebook; a cell that fails is an error here."""
+        """Execute the notebook; a cell that fails raises an error."""
         folder = {"metadata": {"path": str(self.working)}}
         environment = {name: t for name, t in users_environment().items() if "PYTEST" not in name}
-        # The kernel uses this tree's code, folders that the test can read, and no user's settings.
+        # The kernel uses this checkout's code, folders that tests can read, and no user's settings.
         own = {"PYTHONPATH": ROOT, "TMPDIR": self.temporary, "IPYTHONDIR": self.home}
         own["MPLCONFIGDIR"] = self.home
         NotebookClient(cells, timeout=240, resources=folder).execute(
             env=environment | {name: str(path) for name, path in own.items()}
         )
-        assert list(self.working.iterdir()) == [], "a notebook leaves nothing where it was run"
+        assert list(self.working.iterdir()) == [], "the notebook left files in its working folder"
 
 
 def _text(output: Any) -> str:
-    """What a cell printed; of a result, its tables."""
+    """The text of a cell's output; a table has its text in HTML."""
     data = output.get("data", {})
     if data.get("text/html", "").startswith("<pre"):
         return html.unescape(re.sub(r"<[^>]*>", "", data["text/html"]))
@@ -110,11 +110,11 @@ def notebook(name: str) -> Any:
     return nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
 
 
-def desk(factory: pytest.TempPathFactory) -> Desk:
+def new_folders(factory: pytest.TempPathFactory) -> Folders:
     clone, temporary, home = map(factory.mktemp, ("clone", "temporary", "home"))
     (clone / "sample").symlink_to(ROOT / "sample")
     (clone / "notebooks").mkdir()
-    return Desk(working=clone / "notebooks", temporary=temporary, home=home)
+    return Folders(working=clone / "notebooks", temporary=temporary, home=home)
 
 
 def shown_by(cells: Iterable[Any]) -> Shown:
@@ -124,21 +124,21 @@ def shown_by(cells: Iterable[Any]) -> Shown:
 @pytest.fixture(scope="module")
 def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     found = notebook("a_segment_by_hand")
-    desk(tmp_path_factory).run(found)
+    new_folders(tmp_path_factory).run(found)
     return shown_by(found.cells)
 
 
 @pytest.fixture(scope="module")
 def round_(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, Path]:
-    """One round observed, and its tier."""
-    found, place = notebook("one_round_observed"), desk(tmp_path_factory)
-    place.run(found)
-    return shown_by(found.cells), place.tier
+    """The outputs of `one_round_observed`, and its tier."""
+    found, folders = notebook("one_round_observed"), new_folders(tmp_path_factory)
+    folders.run(found)
+    return shown_by(found.cells), folders.tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The topic as a table: in a folder, then once more in a bucket, on the same session."""
+    """The outputs for a tier in a folder, then for one in a bucket, in the same session."""
 
     shown: Shown
     tier: Path
@@ -147,7 +147,7 @@ class Table:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    found, place = notebook("a_topic_as_a_table"), desk(tmp_path_factory)
+    found, folders = notebook("a_topic_as_a_table"), new_folders(tmp_path_factory)
     (tier_cell,) = (cell for cell in found.cells if TIER_CELL in cell.source)
     first = found.cells.index(tier_cell) + 1
     again = [new_code_cell(f"tier = {uploaded(SAMPLE, s3())!r}")] + [
@@ -159,20 +159,20 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     with pytest.MonkeyPatch.context() as environment:
         for name, text in s3_environment(s3()).items():
             environment.setenv(name, text)
-        place.run(found)
+        folders.run(found)
     end = len(found.cells) - len(again) - 2
     return Table(
         shown=shown_by([*found.cells[:end], *found.cells[-2:]]),
-        tier=place.tier,
+        tier=folders.tier,
         on_s3=shown_by(found.cells[end:-2]),
     )
 
 
 def new_logs(tier: Path) -> list[Path]:
     """The logs that the notebook's runs wrote."""
-    brought = {path.name for path in LOGS}
+    originals = {path.name for path in LOGS}
     found = sorted(tier.glob("kafka-tiered-storage/*/*.log"))
-    return [path for path in found if path.name not in brought]
+    return [path for path in found if path.name not in originals]
 
 
 def committed(logs: list[Path]) -> list[tuple[Any, ...]]:
@@ -198,7 +198,7 @@ def test_the_segment_has_the_batches_and_records_that_the_reader_finds(by_hand: 
         )
 
 
-def test_it_says_which_records_are_committed(by_hand: Shown) -> None:
+def test_it_shows_which_records_are_committed(by_hand: Shown) -> None:
     # An abort's data and marker are in the same segment here.
     visible = committed(LOGS[-1:])
     keys = {bytes(row[KEY]) for row in visible}
@@ -209,7 +209,7 @@ def test_it_says_which_records_are_committed(by_hand: Shown) -> None:
     assert int(aborted) == sum(len(batch.records) for batch in data) - len(visible)
 
 
-def test_it_decodes_a_stored_segment_and_marks_a_spoilt_batch(by_hand: Shown) -> None:
+def test_it_decodes_a_stored_segment_and_marks_a_corrupt_batch(by_hand: Shown) -> None:
     first = ZSTD.segments()[0]
     log_bytes = by_hand.numbers(r"\d+ bytes are stored, the log has (\d+)")
     assert log_bytes == [len(first.parts["log"])]
@@ -219,7 +219,7 @@ def test_it_decodes_a_stored_segment_and_marks_a_spoilt_batch(by_hand: Shown) ->
     assert by_hand.is_quiet(), by_hand.text
 
 
-def test_the_round_shows_a_clean_and_dirty_segments(round_: tuple[Shown, Path]) -> None:
+def test_the_round_shows_clean_and_dirty_segments(round_: tuple[Shown, Path]) -> None:
     shown, _ = round_
     assert "Offsets: log start 0, first dirty 4437" in shown.text
     assert "the log is dirty from offset 4437 on" in shown.text
@@ -234,10 +234,10 @@ def test_its_counts_add_up_and_its_result_is_right(round_: tuple[Shown, Path]) -
     kept = sum(len(batch.records) for batch in read_segment(last).batches())
     (found,) = re.findall(r"^kept +(\d+)$", shown.text, re.MULTILINE)
     assert int(found) == kept
-    taken = [first, *LOGS[1:]]
-    read = sum(len(batch.records) for log in taken for batch in read_segment(log).batches())
+    sources = [first, *LOGS[1:]]
+    read = sum(len(batch.records) for log in sources for batch in read_segment(log).batches())
     assert shown.numbers(r"(\d+) records read, (\d+) with an outcome") == [read, read]
-    size = sum(log.stat().st_size for log in taken)
+    size = sum(log.stat().st_size for log in sources)
     done = {step: shown.numbers(rf"{step}: (\d+) of (\d+) bytes") for step in STEPS}
     assert done["rewrite"] == [size, size]
     dirty, clean = (done[step][0] for step in ("scan", "scan clean"))
@@ -268,8 +268,8 @@ def test_the_table_stays_the_same_in_a_folder_and_in_a_bucket(table: Table) -> N
         assert shown.is_quiet(), shown.text
     assert len(latest) > rows > 900
     assert [image[: len(PNG)] for image in table.shown.images] == [PNG]
-    stay = records_in(new_logs(table.tier))
-    assert {key: value for _, key, value in stay} == latest
+    records = records_in(new_logs(table.tier))
+    assert {key: value for _, key, value in records} == latest
 
 
 def test_the_functions_show_the_tier_before_and_after(table: Table) -> None:
@@ -278,7 +278,7 @@ def test_the_functions_show_the_tier_before_and_after(table: Table) -> None:
         rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in shown.text.splitlines()]
         assert ["tiered", "0", "planned", "3", "1", str(sizes[0]), "1.0"] in rows
         (after,) = (row for row in rows if row[:3] == ["tiered", "0", "1"])
-        # Delete horizons are counted from the time of the run, and may take a byte more or less.
+        # Delete horizons depend on the time of the run, and may take a byte more or less.
         assert int(after[3]) == pytest.approx(sizes[1], abs=100)
         assert after[4:] == ["12155", "0.0", str(sizes[0])]
     assert f"({spaced(sizes[0])} → {spaced(sizes[1])} bytes)" in table.shown.text

@@ -1,4 +1,4 @@
-"""A user's own session reads an encrypted tier as a consumer reads it from a broker."""
+"""A user's own Spark session reads from an encrypted tier what a consumer reads from a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.storage.tiers.aiven_samples import ENCRYPTED, KEY_FILE
 pytestmark = pytest.mark.jvm
 
 
-def test_the_records_of_the_encrypted_sample(tmp_path: Path) -> None:
+def test_a_session_reads_the_records_of_the_encrypted_sample(tmp_path: Path) -> None:
     tier = shutil.copytree(ENCRYPTED.bucket, tmp_path / "tier")
     done = in_own_process(sys.executable, "-m", "tests.end_to_end.read_encrypted", tier, KEY_FILE)
     assert done.code == 0, done

@@ -15,12 +15,12 @@ from tests.jobs.commands import ROOT
 PAGE: Final = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 SCRIPT: Final = re.findall(r"```sh\n(#!/bin/sh\n.*?)```", PAGE, re.DOTALL)[0]
 
-STAND_IN: Final = """#!/bin/sh
-echo "$1" >> asked
-echo "what $1 says" >&2
+FAKE_TIERFOLD: Final = """#!/bin/sh
+echo "$1" >> verbs
+echo "output of $1" >&2
 eval "exit \\${$1:-0}"
 """
-"""Replaces `tierfold`: records the verb, and exits with the code that the environment names."""
+"""Records the verb, and exits with the code that the environment has for it."""
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ eval "exit \\${$1:-0}"
         ({"verify": 2}, ["compact", "verify"], 2),
     ],
 )
-def test_nothing_is_deleted_after_verify_found_corruption(
+def test_the_script_deletes_nothing_after_verify_finds_corruption(
     codes: dict[str, int], steps: list[str], code: int, tmp_path: Path
 ) -> None:
-    for name, text in (("tierfold", STAND_IN), ("night.sh", SCRIPT)):
+    for name, text in (("tierfold", FAKE_TIERFOLD), ("night.sh", SCRIPT)):
         (tmp_path / name).write_text(text, encoding="utf-8")
         (tmp_path / name).chmod(0o755)
-    environment = {verb: str(ended) for verb, ended in codes.items()}
+    environment = {verb: str(exit_code) for verb, exit_code in codes.items()}
     environment["PATH"] = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
     done = subprocess.run(
         [tmp_path / "night.sh"],
@@ -51,7 +51,7 @@ def test_nothing_is_deleted_after_verify_found_corruption(
         text=True,
         check=False,
     )
-    assert (tmp_path / "asked").read_text(encoding="utf-8").split() == steps
+    assert (tmp_path / "verbs").read_text(encoding="utf-8").split() == steps
     assert done.returncode == code
     # Only the logs of failed steps are shown.
-    assert done.stderr == "".join(f"what {verb} says\n" for verb in steps if verb in codes)
+    assert done.stderr == "".join(f"output of {verb}\n" for verb in steps if verb in codes)

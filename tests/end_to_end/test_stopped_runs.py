@@ -21,7 +21,7 @@ from typing import Final
 
 import pytest
 
-from tests.end_to_end.processes import APPLICATION_S, awaited, in_session, text_of
+from tests.end_to_end.processes import APPLICATION_S, awaited, in_session, java_in, signalled
 from tests.jobs.commands import ALWAYS, ROOT, script, tierfold, users_environment
 from tests.jobs.tiers import key_of, latest_updates, live_values, updated_tier
 from tierfold.storage.catalog.catalog import Catalog
@@ -36,7 +36,7 @@ WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
 }
 
 ENVIRONMENTS: Final = {"tierfold": {}, "spark-submit": {"SPARK_CONF_DIR": str(ROOT / "conf")}}
-"""As docs/cluster.md has it. With that folder a JVM cannot use the archive of Spark's classes."""
+"""As in docs/cluster.md; only spark-submit needs it, and then cannot use Spark's class archive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Terminal:
         try:
             while text := os.read(screen, 65536):
                 self.shown.extend(text)
-        except OSError:  # A terminal ends like this on Linux.
+        except OSError:  # On Linux, this is the end of a terminal.
             return
 
 
@@ -77,7 +77,7 @@ def in_terminal(*command: str | Path, **environment: str) -> Iterator[Terminal]:
         process.wait(APPLICATION_S)
     finally:
         for pid in in_session(process.pid):
-            os.kill(pid, signal.SIGKILL)
+            signalled(pid, signal.SIGKILL)
         process.wait()
         reader.join()
         os.close(screen)
@@ -99,8 +99,8 @@ def test_a_run_that_is_stopped_releases_its_claims(
     shown = terminal.shown.decode()
     assert terminal.process.returncode == 128 + signum, shown
     assert owner_of(catalog) == ""
-    said = "Ctrl-C (SIGINT)" if signum == signal.SIGINT else "SIGTERM"
-    sentences = re.findall(rf"^\S+: stopped by {re.escape(said)}: ", shown, re.MULTILINE)
+    name = "Ctrl-C (SIGINT)" if signum == signal.SIGINT else "SIGTERM"
+    sentences = re.findall(rf"^\S+: stopped by {re.escape(name)}: ", shown, re.MULTILINE)
     assert len(sentences) == 1, shown
     assert not re.search("Traceback|Fatal|ERROR|Aborted|Exception", shown), shown
     # The first line, long before the first progress bar.
@@ -116,7 +116,7 @@ def test_a_run_that_is_stopped_while_spark_starts_leaves_no_process(tmp_path: Pa
     with in_terminal(script("tierfold"), "compact", tier, *OPTIONS) as terminal:
         leader = terminal.process.pid
         awaited("the JVM", lambda: java_in(leader) or None)
-        # Signals are repeated so quickly that one always arrives during the start.
+        # Signals follow each other so quickly that one always arrives during the start.
         while terminal.process.poll() is None:
             os.killpg(leader, signal.SIGINT)
             time.sleep(0.1)
@@ -126,10 +126,6 @@ def test_a_run_that_is_stopped_while_spark_starts_leaves_no_process(tmp_path: Pa
     assert not re.search("Traceback|Fatal|ERROR|Aborted|Exception", shown), shown
     assert not list(tier.glob("_tierfold"))
 
-
-def java_in(leader: int) -> set[int]:
-    """The processes of Java in a session."""
-    return {pid for pid in in_session(leader) if text_of(pid, "comm") == "java\n"}
 
 
 def owner_of(catalog: Catalog) -> str:

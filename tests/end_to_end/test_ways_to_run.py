@@ -14,7 +14,7 @@ from tests.jobs.commands import COMPACT, Ran, in_own_process, script, status_of,
 from tests.jobs.tiers import records_in, sample_copy
 
 NOW: Final = ("--now", "1800000000000")
-"""So that all of them set the same delete horizons."""
+"""So that all ways set the same delete horizons."""
 
 WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
     "tierfold": (script("tierfold"), "compact"),
@@ -42,7 +42,7 @@ def done(tier: Path, ran: Ran) -> Done:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """The result of the command within this process."""
+    """The result of the command in this process."""
     tier = sample_copy(tmp_path_factory.mktemp("within"))
     return done(tier, tierfold("compact", tier, *COMPACT, *NOW, "--json"))
 
@@ -66,11 +66,11 @@ def test_every_way_to_run_leaves_the_same_records(
 
 def test_a_wrong_setting_under_spark_submit_prints_no_traceback(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
-    # Another launcher than that of `compact`: each verb has its own.
+    # Not the launcher of `compact`, since each verb has its own.
     command = (*WAYS["spark-submit"][:-1], "jobs/verify_job.py")
     ran = in_own_process(*command, tier, "--set", "cleanup.polisy=compact")
     assert ran.code == 2
-    # spark-submit sends a script's stderr to its stdout; here no document is printed.
-    said = ran.stdout + ran.stderr
-    assert "Did you mean cleanup.policy" in said
-    assert "Traceback" not in said
+    # spark-submit sends a script's stderr to its stdout; this run prints no document.
+    printed = ran.stdout + ran.stderr
+    assert "Did you mean cleanup.policy" in printed
+    assert "Traceback" not in printed

@@ -1,13 +1,13 @@
-"""Invariants of a tier after a run on it was killed at any time; violations are sentences.
+"""Invariants of a tier after a run on it was killed; each violation is a sentence.
 
-The catalog is read version by version: each version was the state of the tier for a while, so it
-must name only complete objects, without gaps in the offsets.
+Every version of the catalog was the tier's state for a while, so each one must name only complete
+objects, without gaps in the offsets.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ from tests.jobs.commands import tierfold
 from tests.oracle.kafka_lab import KafkaLab, is_aborted
 from tests.oracle.remote_views import live_segments, to_local
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.jobs.pipeline.partition_report import COMPACTED
 from tierfold.storage.catalog.rows import rows_read
+from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_tiered_storage import NAMES, partition_folder
 from tierfold.storage.tiers.remote_tier import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class TierState:
     """The state of a tier after a kill."""
 
     versions: int
@@ -35,41 +37,41 @@ class Left:
     """Hidden files of unfinished objects."""
     orphans: int
     """Segments that the catalog does not name, complete or not."""
-    clean_until: tuple[int, ...]
+    cleaner_offsets: tuple[int, ...]
     """The partitions' cleaner offsets; 0: never compacted."""
-    faults: tuple[str, ...]
-    """Violations, a sentence each."""
+    violations: tuple[str, ...]
+    """A sentence each."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Examiner:
-    """Examines one tier repeatedly; every catalog version once."""
+    """Examines one tier repeatedly, and every version of its catalog once."""
 
     written: WrittenTier
     lab: KafkaLab
     scratch: Path
     versions_seen: int = 0
 
-    def examined(self) -> Left:
+    def examined(self) -> TierState:
         """Run all checks; changes nothing in the tier."""
         tier = self.written.path
-        faults = [*self._history(), *_verified(tier)]
+        violations = [*self._history(), *_verified(tier)]
         ran = tierfold("status", tier, "--json")
-        entries = {_key_of(entry): entry for entry in ran.entries}
-        faults += [
+        entries = {entry_key(entry): entry for entry in ran.entries}
+        violations += [
             f"{key}: {entry['reason']}" for key, entry in entries.items() if entry["reason"]
         ]
         if entries.keys() != self.written.truth.keys():
-            faults.append(f"status ended with {ran.code} and knows {entries.keys()}")
-        elif not faults:
+            violations.append(f"status ended with {ran.code} and lists {entries.keys()}")
+        elif not violations:
             for key, entry in entries.items():
-                faults += self._of_partition(key, entry)
-        return Left(
+                violations += self._of_partition(key, entry)
+        return TierState(
             versions=self.versions_seen,
             hidden=len(hidden_files(tier)),
             orphans=sum(len(entry["orphans"]) for entry in ran.entries),
-            clean_until=tuple(entry["cleaner_offset"] or 0 for entry in entries.values()),
-            faults=tuple(faults),
+            cleaner_offsets=tuple(entry["cleaner_offset"] or 0 for entry in entries.values()),
+            violations=tuple(violations),
         )
 
     def _history(self) -> Iterator[str]:
@@ -79,8 +81,8 @@ class Examiner:
         for version in range(self.versions_seen, versions):
             rows = pa.table(DeltaTable(uri, version=version).scan())
             for state in rows_read(rows, where=uri).trusted().states:
-                for fault in self._of_state(state):
-                    yield f"version {version}: {state.key}: {fault}"
+                for violation in self._of_state(state):
+                    yield f"version {version}: {state.key}: {violation}"
         self.versions_seen = versions
 
     def _of_state(self, state: PartitionState) -> Iterator[str]:
@@ -90,7 +92,7 @@ class Examiner:
                 yield f"a segment starts at {segment.start_offset}, not at {at}"
             at = segment.end_offset + 1
         if at != self.written.end_offsets[state.key]:
-            yield f"it ends at {at}, not at {self.written.end_offsets[state.key]}"
+            yield f"the log ends at {at}, not at {self.written.end_offsets[state.key]}"
         for segment in state.segments:
             yield from _incomplete(self.written.path, state.key, segment)
 
@@ -98,12 +100,12 @@ class Examiner:
         """Check the orphans that status lists, and the records that Kafka's reader finds."""
         left = unnamed(self.written.path, key, entry)
         if left != set(entry["orphans"]):
-            yield f"{key}: orphans are {left}, and status says {entry['orphans']}"
+            yield f"{key}: the orphans are {left}, but status lists {entry['orphans']}"
         found = self._newest(key, entry)
         expected = self.written.truth[key]
         for name in sorted(found.keys() | expected.keys()):
             if found.get(name) != expected.get(name):
-                yield f"{key}: {name!r} is {found.get(name)}, and was {expected.get(name)}"
+                yield f"{key}: {name!r} is {found.get(name)}, not {expected.get(name)}"
                 return
 
     def _newest(self, key: PartitionKey, entry: dict[str, Any]) -> dict[bytes, Newest]:
@@ -125,7 +127,7 @@ def catalog_versions(tier: Path) -> int:
 
 
 def hidden_files(tier: Path) -> list[Path]:
-    """Return the files of unfinished objects, whether their writer lives or died."""
+    """Return the files of unfinished objects, whether or not their writer is alive."""
     return list(tier.glob("kafka-tiered-storage/*/.*"))
 
 
@@ -144,15 +146,31 @@ def _verified(tier: Path) -> Iterator[str]:
     ran = tierfold("verify", tier, "--json")
     if ran.code != 0:
         yield f"verify ended with {ran.code}: {ran.stderr}"
-        yield from (fault for entry in ran.entries for fault in entry["corruptions"])
+        yield from (corruption for entry in ran.entries for corruption in entry["corruptions"])
 
 
-def _key_of(entry: dict[str, Any]) -> PartitionKey:
+def entry_key(entry: dict[str, Any]) -> PartitionKey:
+    """Return the key of the partition that an entry of a document describes."""
     return PartitionKey(**{name: entry[name] for name in ("topic", "partition", "topic_id")})
 
 
+def must_commit_each_offset_once(
+    catalog: Path, end_offsets: Mapping[PartitionKey, int]
+) -> None:
+    """Assert that the committed chunks of every partition follow one another, whichever run's."""
+    rows = RunsTable(str(catalog)).read()
+    for key, end_offset in end_offsets.items():
+        at = 0
+        own = [row for row in rows if (row.topic, row.partition) == (key.topic, key.partition)]
+        for row in sorted(own, key=lambda row: row.first_dirty):
+            if row.outcome == COMPACTED:
+                assert row.first_dirty == at, row
+                at = row.next_offset
+        assert at == end_offset
+
+
 def newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
-    """Read like a consumer of committed records: skip what the transaction indexes list."""
+    """Return each key's newest committed record, without those that transaction indexes list."""
     aborted = lab.side_files(view)["txnindex"]
     newest: dict[bytes, Newest] = {}
     for batch in lab.batches(view):
@@ -182,6 +200,6 @@ def _incomplete(tier: Path, key: PartitionKey, segment: Segment) -> Iterator[str
     for part, size in sizes.items():
         path = tier / partition_folder(key) / f"{stem}.{part.value}"
         if not path.exists():
-            yield f"{path.name} is not there"
+            yield f"{path.name} is missing"
         elif size is not None and path.stat().st_size != size:
             yield f"{path.name} has {path.stat().st_size} bytes, not {size}"

@@ -26,8 +26,8 @@ LARGE_RECORDS: Final = 16
 _LARGE_VALUE: Final = bytes(512 * 1024)
 """Large enough that a segment is memory-mapped and takes a while to write."""
 
-_PART_BYTES: Final = 640 * 1024
-"""Of such values, each group has more than the 5 MiB of a part of an upload."""
+_MULTIPART_VALUE_BYTES: Final = 640 * 1024
+"""Large enough that every group exceeds the 5 MiB of an upload's part."""
 
 PARTITIONS: Final = (("orders", 0), ("orders", 1), ("payments", 0))
 KEYS: Final = 400
@@ -65,7 +65,7 @@ class Author:
                 self._end(producer)
 
     def closed(self) -> None:
-        """End all transactions and roll an active segment, which is not uploaded."""
+        """End all transactions, and roll an empty active segment, which is not uploaded."""
         self.broker.roll()
         for producer in PRODUCERS:
             self._end(producer)
@@ -122,7 +122,7 @@ class WrittenTier:
 def put_large(tier: Path, segments: int) -> dict[bytes, int]:
     """Write a partition in which the last segment supersedes half the records of the others.
 
-    Returns the number of each key's newest segment, which is the last byte of its value.
+    Returns the number of the segment with each key's newest record: the last byte of its value.
     """
     newest: dict[bytes, int] = {}
     for number in range(segments):
@@ -136,12 +136,12 @@ def put_large(tier: Path, segments: int) -> dict[bytes, int]:
 
 
 def put_uploaded_in_parts(tier: Path, segments: int) -> list[tuple[bytes, bytes]]:
-    """Write a partition whose first segment is large, and loses a record to each later one.
+    """Write a partition whose first segment is large; each later one supersedes a record of it.
 
-    So every chunk rewrites what is left of it, and uploads that in several parts. Returns the key
-    and the value of each offset.
+    So every chunk rewrites the rest of the first segment and uploads it in several parts. Returns
+    the key and the value of each offset.
     """
-    large = [(b"%d" % i, bytes([i]) * _PART_BYTES) for i in range(LARGE_RECORDS)]
+    large = [(b"%d" % i, bytes([i]) * _MULTIPART_VALUE_BYTES) for i in range(LARGE_RECORDS)]
     found = [*large, large[0], *((b"%d" % i, b"small") for i in range(1, segments))]
     starts = (0, *range(len(large) + 1, len(found)))
     for start, end in zip(starts, (*starts[1:], len(found)), strict=True):
@@ -151,16 +151,16 @@ def put_uploaded_in_parts(tier: Path, segments: int) -> list[tuple[bytes, bytes]
 
 
 def large_newest(status_entry: dict[str, Any]) -> dict[bytes | None, int]:
-    """Return the live keys and segment numbers of such a partition, by its `status --json`."""
+    """Return what `put_large` returns, from the live records of an entry of `status --json`."""
     return {key: (value or b"")[-1] for key, value in live_values(status_entry).items()}
 
 
 def written_tier(
     folder: Path, seed: int, segments: int, *, large_segments: int = 0
 ) -> WrittenTier:
-    """Write all partitions, with `segments` segments and a closing one, in the new `folder`.
+    """Write a tier in the new `folder`; each partition has `segments` segments and a closing one.
 
-    With `large_segments`, there is one more, by `put_uploaded_in_parts`.
+    With `large_segments`, `put_uploaded_in_parts` writes one more partition.
     """
     rnd = random.Random(seed)
     made_tier(folder)

@@ -1,7 +1,7 @@
 """Where the tier of killed runs is: in a folder, or in a bucket of an S3 emulator.
 
-A bucket is examined in a copy of it: a folder that `Place.look` makes equal to the bucket, with an
-empty hidden file for each unfinished upload. So all checks are the same for both.
+The checks of a bucket read a copy: a folder that `Place.refresh` brings up to date, with an empty
+hidden file for each unfinished upload. So the checks are the same for both.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 from tierfold.storage.tiers.object_store import staged_name
 
 _PART_BYTES: Final = 5 << 20
-"""The least that S3 allows, so that large groups are uploaded in parts."""
+"""The smallest part that S3 allows, so that large groups are uploaded in several parts."""
 
 _PREFIX: Final = "tier"
 _LOG: Final = "_tierfold/partitions/_delta_log"
-_REPLACED: Final = "_last_checkpoint"
-"""The only object that is deleted and created again under its name."""
+_OVERWRITTEN: Final = "_last_checkpoint"
+"""The only object whose content changes under its name, so it is always copied."""
 
 
 class Place(Protocol):
@@ -30,14 +30,14 @@ class Place(Protocol):
     folder: Path
     """Where the tier is examined."""
     uri: str
-    """The tier as a run is given it."""
+    """The tier as an argument of a run."""
     in_bucket: bool
     options: tuple[str, ...]
     """Options of every run."""
     look_every_s: float
-    """How often to look for what a kill follows."""
+    """How often to look for a trigger."""
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Bring `folder` up to date."""
 
     def names(self) -> set[str]:
@@ -61,30 +61,27 @@ class FolderPlace(Place):
         self.folder = folder
         self.uri = str(folder)
 
-    def look(self) -> None:
-        """Nothing: the tier itself is examined."""
+    def refresh(self) -> None:
+        """Do nothing: the checks read the tier itself."""
 
     def names(self) -> set[str]:
-        """See `Place`."""
         return {path.name for path in self.folder.glob(f"{TIER_FOLDER}/*/*")}
 
     def uploads(self) -> set[str]:
-        """See `Place`: they are hidden files."""
         return {path.name for path in hidden_files(self.folder)}
 
     def versions(self) -> int:
-        """See `Place`."""
         return catalog_versions(self.folder)
 
 
 class BucketPlace(Place):
-    """A tier in a new bucket, uploaded from a folder, which then is the copy.
+    """A tier in a new bucket, uploaded from a folder, which becomes the copy.
 
     The environment names the endpoint for the runs.
     """
 
     in_bucket = True
-    look_every_s = 0.03  # A look is a request or two.
+    look_every_s = 0.03  # A look takes one or two requests.
 
     def __init__(self, folder: Path, endpoint: str) -> None:
         self.folder = folder
@@ -95,15 +92,12 @@ class BucketPlace(Place):
         config.write_text(f'[store]\n"part.bytes" = {_PART_BYTES}\n')
         self.options = ("--config", str(config))
 
-    def look(self) -> None:
-        """See `Place`."""
-        there = set(self._keys("")) | {
-            staged_name(key, "upload") for key in self._unfinished()
-        }
+    def refresh(self) -> None:
+        there = {*self._keys(""), *(staged_name(key, "upload") for key in self._unfinished())}
         here = {
             str(path.relative_to(self.folder))
             for path in self.folder.rglob("*")
-            if path.is_file() and path.name != _REPLACED
+            if path.is_file() and path.name != _OVERWRITTEN
         }
         for key in here - there:
             (self.folder / key).unlink()
@@ -113,15 +107,12 @@ class BucketPlace(Place):
             path.write_bytes(b"" if path.name.endswith(".staged") else self._read(key))
 
     def names(self) -> set[str]:
-        """See `Place`."""
         return {*self._keys(f"{TIER_FOLDER}/"), *self.uploads()}
 
     def uploads(self) -> set[str]:
-        """See `Place`: they are multipart uploads."""
         return set(self._unfinished())
 
     def versions(self) -> int:
-        """See `Place`."""
         return sum(key.endswith(".json") for key in self._keys(f"{_LOG}/"))
 
     def _read(self, key: str) -> bytes:
@@ -141,5 +132,5 @@ class BucketPlace(Place):
 
 
 def _within(entry: dict[str, Any]) -> str:
-    """The key of an object in the tier."""
+    """The key of an object, relative to the tier."""
     return str(entry["Key"]).removeprefix(f"{_PREFIX}/")

@@ -3,9 +3,9 @@
     python -m tests.faults.kills.killed_run --kills 50 --seed 1 --place s3
 
 The tier is in a folder, compacted on Spark, or in a bucket of an S3 emulator, compacted without
-Spark; tests may compact a tier with both in turn. After some kills an undisturbed run finishes the
+Spark; tests may use both engines on one tier. After some kills an undisturbed run finishes the
 tier. Its live records must equal those of a tier with a single undisturbed run. Then `vacuum` must
-delete what the dead runs left, and nothing live. New tiers follow until all kills are done. A
+delete what the killed runs left, and nothing live. New tiers follow until all kills are done. A
 failure prints how to replay its tier: the planned kills are the same, but what they hit depends on
 the machine.
 """
@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,13 +27,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.end_to_end.processes import Application, awaited, started
-from tests.faults.kills.killed_checks import Examiner, Left
+from tests.faults.kills.killed_checks import Examiner, TierState
 from tests.faults.kills.killed_logs import WrittenTier, written_tier
-from tests.faults.kills.killed_places import (
-    BucketPlace,
-    FolderPlace,
-    Place,
-)
+from tests.faults.kills.killed_places import BucketPlace, FolderPlace, Place
 from tests.faults.kills.planned_kills import (
     IN_ONE_PROCESS,
     KILLS_PER_ROUND,
@@ -57,7 +53,7 @@ SEGMENTS: Final = 12
 
 SEGMENTS_IN_BUCKET: Final = 6
 LARGE_SEGMENTS: Final = 4
-"""In a bucket, of one more partition, whose groups are uploaded in parts."""
+"""Of one more partition in a bucket, whose groups are uploaded in several parts."""
 
 OPTIONS: Final = (
     *ALWAYS,
@@ -70,7 +66,7 @@ DAY_MS: Final = 86_400_000
 DONE: Final = frozenset({0})
 KILLED: Final = frozenset({-9})
 REPORTED: Final = frozenset({2, 3})
-"""Exit codes of a driver without its JVM: nothing was begun, or the partitions failed."""
+"""Exit codes of a driver that lost its JVM: before it began any work, or its partitions failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +76,8 @@ class Kill:
     planned: PlannedKill
     code: int | None
     """The run's exit code, negative for a signal; None: the run went on."""
-    before: Left
-    after: Left
+    before: TierState
+    after: TierState
 
     @property
     def ended(self) -> str:
@@ -101,12 +97,12 @@ class Kill:
             str(after.versions - before.versions),
             str(after.hidden - before.hidden),
             str(after.orphans - before.orphans),
-            " ".join(map(str, after.clean_until)),
+            " ".join(map(str, after.cleaner_offsets)),
         )
 
 
-HEADINGS: Final = ("killed", "when", "the run", "commits", "hidden", "orphans", "clean until")
-"""Commits, hidden files and orphans are those since the previous kill."""
+HEADINGS: Final = ("killed", "when", "the run", "commits", "hidden", "orphans", "cleaner offsets")
+"""Commits, hidden files and orphans are counted since the previous kill."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,13 +115,13 @@ class KilledTier:
     examiner: Examiner
     folder: Path
     kinds: KillRound
-    last: Left
+    last: TierState
     run: Application | None = None
     kills: list[Kill] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
 
     def kill(self, planned: PlannedKill) -> Kill | None:
-        """Kill the current run, or a new one; None: it ended before."""
+        """Kill the current run, or a new one; None: it ended first."""
         run = self.run or self._started(on_spark=planned.on_spark)
         self.run = run
         if not carried_out(planned, run, self.place):
@@ -146,49 +142,45 @@ class KilledTier:
         run = self.run or self._started(on_spark=Target.ALL in self.kinds.on_spark)
         self._ended(run, expected=DONE)
         self.last = self._examined()
-        undone = {
-            end for end in zip(self.last.clean_until, self._ends, strict=True) if end[0] != end[1]
-        }
-        self.faults += [f"the last run cleaned until {at}, not {end}" for at, end in undone]
+        ends = self.written.end_offsets.values()
+        self.violations += [
+            f"the last run cleaned until {at}, not {end}"
+            for at, end in zip(self.last.cleaner_offsets, ends, strict=True)
+            if at != end
+        ]
         other = undisturbed(self.folder, self.seed, self.place)
-        self.faults += unlike(self.written.path, other)
-        self.faults += vacuumed(self.place)
-        self.place.look()
-        self.faults += unlike(self.written.path, other)
+        self.violations += differences(self.written.path, other)
+        self.violations += vacuumed(self.place)
+        self.place.refresh()
+        self.violations += differences(self.written.path, other)
 
     def _started(self, *, on_spark: bool) -> Application:
         engine = "spark" if on_spark else "local"
-        return started_run(
-            self.folder, self.place.uri, "--engine", engine, *self.place.options
-        )
-
-    @property
-    def _ends(self) -> Iterator[int]:
-        return iter(self.written.end_offsets.values())
+        return started_run(self.folder, self.place.uri, "--engine", engine, *self.place.options)
 
     def _ended(self, run: Application, *, expected: frozenset[int]) -> int:
         ran = run.ended()
-        # If only the driver died, the other processes notice and end.
+        # If only the driver died, the other processes notice that and end.
         awaited("the end of the run's other processes", lambda: None if run.session else True)
         self.run = None
         # PySpark itself prints a traceback if its JVM dies.
         is_clean = expected == REPORTED or "Traceback" not in ran.stderr
         if ran.code not in expected or not is_clean:
             codes = sorted(expected)
-            self.faults.append(f"the run ended with {ran.code}, not in {codes}: {ran.stderr}")
+            self.violations.append(f"the exit code is {ran.code}, not in {codes}: {ran.stderr}")
         return ran.code
 
-    def _examined(self) -> Left:
-        self.place.look()
-        left = self.examiner.examined()
-        self.faults += left.faults
-        return left
+    def _examined(self) -> TierState:
+        self.place.refresh()
+        found = self.examiner.examined()
+        self.violations += found.violations
+        return found
 
 
 def started_run(folder: Path, tier: str | Path, *options: str) -> Application:
     """Start `tierfold compact` on the tier; Spark's temporary files are in `folder`."""
     name = f"run-{len(list(folder.glob('run-*.out'))) + 1}"
-    # Longer than the path of a socket may be, so no socket can be there.
+    # Longer than the path of a socket may be, so no process can create a socket there.
     scratch = folder / f"scratch-{'long' * 20}"
     scratch.mkdir(exist_ok=True)
     environment = users_environment() | {
@@ -204,12 +196,14 @@ def started_run(folder: Path, tier: str | Path, *options: str) -> Application:
 def begun(
     folder: Path, seed: int, lab: KafkaLab, kinds: KillRound, endpoint: str | None
 ) -> KilledTier:
-    """Write a tier of this seed in the new folder; `endpoint`: and upload it there."""
+    """Write a tier of this seed in the new folder; with `endpoint`, also upload it there."""
     folder.mkdir()
     written = _written(folder / "tier", seed, in_bucket=endpoint is not None)
     place = FolderPlace(written.path) if endpoint is None else BucketPlace(written.path, endpoint)
     examiner = Examiner(written=written, lab=lab, scratch=folder)
-    none = Left(versions=0, hidden=0, orphans=0, clean_until=(0,) * len(written.truth), faults=())
+    untouched = TierState(
+        versions=0, hidden=0, orphans=0, cleaner_offsets=(0,) * len(written.truth), violations=()
+    )
     return KilledTier(
         seed=seed,
         written=written,
@@ -217,7 +211,7 @@ def begun(
         examiner=examiner,
         folder=folder,
         kinds=kinds,
-        last=none,
+        last=untouched,
     )
 
 
@@ -236,7 +230,7 @@ def undisturbed(folder: Path, seed: int, place: Place) -> Path:
 
 
 def vacuumed(place: Place) -> Iterator[str]:
-    """Vacuum a detached tier; yield what is wrong with the objects afterwards."""
+    """Vacuum a detached tier; yield the violations."""
     later = ("--now", str(now_ms() + 30 * DAY_MS), "--orphan-age", "0s")
     ran = tierfold("vacuum", place.uri, "--set", "tier.binding=detached", *later, "--json")
     if ran.code != 0:
@@ -246,13 +240,13 @@ def vacuumed(place: Place) -> Iterator[str]:
     found = {NAMES.parse(name.rpartition("/")[2]) for name in place.names()}
     there = {name[1] for name in found if name is not None}
     if there != live:
-        yield f"after vacuum there are the segments {there}, and live are {live}"
+        yield f"after vacuum the tier has the segments {there}, but the live ones are {live}"
     if left := place.uploads():
-        yield f"after vacuum there are the unfinished uploads {left}"
+        yield f"after vacuum the tier has the unfinished uploads {left}"
 
 
-def unlike(tier: Path, other: Path) -> list[str]:
-    """Return the topics whose live records differ from those of the other tier."""
+def differences(tier: Path, other: Path) -> list[str]:
+    """Return a sentence for each topic whose live records differ from those of the other tier."""
     found, expected = live_records(tier), live_records(other)
     differing = [topic for topic in expected if found[topic] != expected[topic]]
     return [f"{topic}: the live records differ" for topic in differing]
@@ -266,18 +260,18 @@ def killed(
     kinds: KillRound,
     endpoint: str | None = None,
 ) -> KilledTier:
-    """Apply at most `kills` kills to a tier of this seed and finish it; stops at a fault.
+    """Apply at most `kills` kills to a tier of this seed and finish it; stops at a violation.
 
-    `endpoint`: of the S3 emulator where the tier is; the environment names it, too.
+    `endpoint`: the S3 emulator that holds the tier; the environment names it, too.
     """
     killed_tier = begun(folder, seed, lab, kinds, endpoint)
     for planned in islice(planned_kills(seed, kinds), kills):
         kill = killed_tier.kill(planned)
         ended = "the run had ended" if kill is None else kill.ended
         click.echo(f"{planned.target}, {planned}: {ended}")
-        if kill is None or killed_tier.faults:
+        if kill is None or killed_tier.violations:
             break
-    if not killed_tier.faults:
+    if not killed_tier.violations:
         killed_tier.finish()
     return killed_tier
 
@@ -285,12 +279,12 @@ def killed(
 def killed_round(
     folder: Path, seed: int, lab: KafkaLab, kinds: KillRound, endpoint: str | None = None
 ) -> list[KilledTier]:
-    """A round of kills on one tier; if a run ends before its kill, the rest hit another tier."""
+    """Apply a round of kills to a tier; the kills after a run that ends first hit another tier."""
     found: list[KilledTier] = []
     while (left := KILLS_PER_ROUND - len(kills_of(found))) > 0:
         next_seed = seed + len(found)
         found.append(killed(folder / str(next_seed), next_seed, left, lab, kinds, endpoint))
-        if found[-1].faults:
+        if found[-1].violations:
             break
     return found
 
@@ -300,19 +294,13 @@ def kills_of(tiers: Iterable[KilledTier]) -> list[Kill]:
     return [kill for tier in tiers for kill in tier.kills]
 
 
-def _shown(console: Console, kills: Sequence[Kill]) -> None:
-    table = Table(*HEADINGS, title=f"{len(kills)} kills")
-    for kill in kills:
-        table.add_row(*kill.cells)
-    console.print(table)
-
 
 @click.command()
 @click.option("--kills", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the first tier.")
 @click.option("--place", type=click.Choice(["folder", "s3"]), default="folder", show_default=True)
 def soak(kills: int, seed: int, place: str) -> None:
-    """Kill `kills` runs; exit code 1 at the first fault."""
+    """Kill `kills` runs; exit code 1 at the first violation."""
     kinds, endpoint = (ON_SPARK, None) if place == "folder" else (IN_ONE_PROCESS, s3())
     os.environ.update({} if endpoint is None else s3_environment(endpoint))
     console = Console()
@@ -324,8 +312,8 @@ def soak(kills: int, seed: int, place: str) -> None:
             console.print(f"tier {seed}: {wanted} kills, {len(done)} done")
             killed_tier = killed(folder / str(seed), seed, wanted, lab, kinds, endpoint)
             done += killed_tier.kills
-            if killed_tier.faults:
-                console.print(*killed_tier.faults, sep="\n", style="red", markup=False)
+            if killed_tier.violations:
+                console.print(*killed_tier.violations, sep="\n", style="red", markup=False)
                 console.print(
                     f"The tier is {killed_tier.written.path}. To replay it:\n"
                     f"python -m tests.faults.kills.killed_run --kills {wanted} --seed {seed}"
@@ -334,7 +322,10 @@ def soak(kills: int, seed: int, place: str) -> None:
                 sys.exit(1)
             shutil.rmtree(killed_tier.folder)
             seed += 1
-    _shown(console, done)
+    table = Table(*HEADINGS, title=f"{len(done)} kills")
+    for kill in done:
+        table.add_row(*kill.cells)
+    console.print(table)
 
 
 if __name__ == "__main__":

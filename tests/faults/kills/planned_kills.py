@@ -1,8 +1,8 @@
 """Kills of a running `tierfold compact`: which process, and when.
 
-A run spends seconds until Spark is up, so a time drawn over the whole run seldom hits the work.
-Most kills follow a trigger that is visible from outside: a new name in the tier, an upload that has
-begun, or a new version of the catalog. A run without Spark is one process, which works soon.
+Spark takes seconds to start, so a kill at a random time seldom hits the work. Most kills follow a
+trigger that is visible from outside: a new name in the tier, an upload that has begun, or a new
+version of the catalog. A run without Spark is one process, and starts its work sooner.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trigger(StrEnum):
     """The event that a kill follows."""
 
     STARTED = "start"
-    """The start of the run's process; if its delay is over, the kill comes at once."""
+    """The start of the run's process; if the delay has already passed, the kill follows at once."""
     WRITTEN = "new name"
     """The `count`th new name in the tier, hidden files of unfinished objects included."""
     UPLOADING = "upload"
@@ -57,11 +57,11 @@ class PlannedKill:
     target: Target
     trigger: Trigger
     count: int
-    """The number of the trigger; 0 if there is only one."""
+    """How many such events make the trigger; 0: the first."""
     delay_s: float
     """Delay after the trigger."""
     on_spark: bool
-    """Whether the run uses Spark; a run that is under way is killed whatever it uses."""
+    """Whether a new run uses Spark; a run that is under way is killed whether or not it does."""
 
     def __str__(self) -> str:
         number = f" {self.count}" if self.count else ""
@@ -69,7 +69,7 @@ class PlannedKill:
 
 
 KILLS_PER_ROUND: Final = 8
-"""So many kills in a row cover every target and every trigger."""
+"""This many consecutive kills cover every target and every trigger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,7 @@ class KillRound:
     targets: tuple[Target, ...]
     triggers: tuple[Trigger, ...]
     on_spark: frozenset[Target]
-    """The targets in runs on Spark. The run that finishes a tier is of the same kind as a run that
-    is killed whole."""
+    """The targets whose runs use Spark. The run that finishes a tier uses it if ALL is here."""
 
 
 ON_SPARK: Final = KillRound(
@@ -89,7 +88,7 @@ ON_SPARK: Final = KillRound(
     on_spark=frozenset(Target),
 )
 ON_BOTH: Final = replace(ON_SPARK, on_spark=frozenset(Target) - {Target.ALL})
-"""Runs that are killed whole do without Spark, which only takes longer to reach the same work."""
+"""Runs that lose all processes do not use Spark: they reach the same work sooner without it."""
 
 IN_ONE_PROCESS: Final = KillRound(
     targets=8 * (Target.ALL,),
@@ -103,8 +102,8 @@ IN_ONE_PROCESS: Final = KillRound(
 )
 
 
-def _most_s(trigger: Trigger, *, on_spark: bool) -> float:
-    """How far apart trigger and kill are at most."""
+def _delay_max_s(trigger: Trigger, *, on_spark: bool) -> float:
+    """The longest delay between trigger and kill."""
     match trigger:
         case Trigger.STARTED:
             return 10.0 if on_spark else 3.0
@@ -115,7 +114,7 @@ def _most_s(trigger: Trigger, *, on_spark: bool) -> float:
 
 
 def planned_kills(seed: int, kinds: KillRound) -> Iterator[PlannedKill]:
-    """Yield kills without end; the same for the same seed."""
+    """Yield kills without end; the same seed yields the same kills."""
     rnd = random.Random(seed)
     while True:
         targets = rnd.sample(kinds.targets, KILLS_PER_ROUND)
@@ -124,17 +123,17 @@ def planned_kills(seed: int, kinds: KillRound) -> Iterator[PlannedKill]:
             written, committed = rnd.randint(1, 30), rnd.randint(1, 3)
             count = {Trigger.WRITTEN: written, Trigger.COMMITTED: committed}.get(trigger, 0)
             on_spark = target in kinds.on_spark
-            delay_s = rnd.uniform(0, _most_s(trigger, on_spark=on_spark))
+            delay_s = rnd.uniform(0, _delay_max_s(trigger, on_spark=on_spark))
             yield PlannedKill(
                 target=target, trigger=trigger, count=count, delay_s=delay_s, on_spark=on_spark
             )
 
 
 def carried_out(planned: PlannedKill, run: Application, place: Place) -> bool:
-    """Wait for the trigger and the delay, then kill; False: the run ended before."""
+    """Wait for the trigger and the delay, then kill; False: the run ended first."""
     names, uploads, versions = place.names(), place.uploads(), place.versions()
 
-    def is_time() -> bool | None:
+    def has_fired() -> bool | None:
         if run.process.poll() is not None:
             return False
         match planned.trigger:
@@ -147,7 +146,7 @@ def carried_out(planned: PlannedKill, run: Application, place: Place) -> bool:
             case Trigger.COMMITTED:
                 return place.versions() - versions >= planned.count or None
 
-    if not awaited(str(planned), is_time, place.look_every_s):
+    if not awaited(str(planned), has_fired, place.look_every_s):
         return False
     from_s = run.began_s if planned.trigger is Trigger.STARTED else time.monotonic()
     time.sleep(max(0, from_s + planned.delay_s - time.monotonic()))

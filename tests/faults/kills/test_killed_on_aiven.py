@@ -1,6 +1,6 @@
 """Runs on Aiven's layout, killed by SIGKILL while they write, or overtaken by a second run.
 
-After each kill the second reader of the layout reads every segment that has its manifest, and
+After each kill the tests' own reader of the layout reads every segment that has a manifest, and
 Kafka's own classes read the live ones.
 """
 
@@ -19,7 +19,11 @@ from typing import Any, Final
 import pytest
 
 from tests.end_to_end.processes import Application, awaited, signalled, started
-from tests.faults.kills.killed_checks import newest_of
+from tests.faults.kills.killed_checks import (
+    entry_key,
+    must_commit_each_offset_once,
+    newest_of,
+)
 from tests.faults.kills.killed_logs import WrittenTier, written_tier
 from tests.faults.kills.killed_run import OPTIONS
 from tests.jobs.aiven import BOTH, PREFIX, AivenCase
@@ -28,8 +32,6 @@ from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tests.storage.tiers.aiven_tiers import aiven_tier, write_local
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.jobs.pipeline.partition_report import COMPACTED
-from tierfold.storage.catalog.runs_table import RunsTable
 
 CASE: Final[AivenCase] = replace(BOTH, variant=replace(BOTH.variant, chunk_bytes=20_011))
 SEGMENTS: Final = 4
@@ -41,7 +43,7 @@ DETACHED: Final = ("--set", "tier.binding=detached")
 
 
 class Killed:
-    """A tier in Aiven's layout, and what must be true of it at any time."""
+    """A tier in Aiven's layout, and what must hold for it at any time."""
 
     def __init__(self, folder: Path, lab: KafkaLab) -> None:
         self.folder = folder
@@ -51,7 +53,7 @@ class Killed:
         self.runs: list[Application] = []
 
     def start(self) -> Application:
-        """Start a run without Spark in a process of its own."""
+        """Start a run without Spark, in a process of its own."""
         words = ("-m", "tierfold", "compact", self.tier, *OPTIONS, *LOCAL, *CASE.arguments)
         name = f"run-{len(self.runs)}"
         self.runs.append(started((sys.executable, *words), self.folder, name, users_environment()))
@@ -84,14 +86,14 @@ class Killed:
         return found
 
     def check(self) -> tuple[int, ...]:
-        """Check all that must hold after a kill; return the partitions' cleaner offsets."""
+        """Check everything that must hold after a kill; return the partitions' cleaner offsets."""
         self.ran("verify")
         readable = CASE.segments(self.tier)
         whole = {id_ for id_, found in self.segment_objects().items() if ".rsm-manifest" in found}
         assert readable.keys() == whole
         entries = self.ran("status").entries
         for entry in entries:
-            key = PartitionKey(**{name: entry[name] for name in ("topic", "partition", "topic_id")})
+            key = entry_key(entry)
             assert {segment["id"] for segment in entry["segments"]} <= whole
             assert self._newest(key, entry) == self.written.truth[key]
         return tuple(entry["cleaner_offset"] or 0 for entry in entries)
@@ -138,7 +140,7 @@ def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed) -> None:
         torn += not is_whole or any(name.startswith(".") for name in killed.objects())
         killed.check()
     assert hit >= KILLS - 1, "the runs ended before they were killed"
-    assert torn, "no kill met a write"
+    assert torn, "no kill hit a write"
     assert killed.start().ended().code == 0
     assert killed.is_finished()
     later = ("--now", "2030-01-01T00:00:00Z", "--orphan-age", "0s", *DETACHED)
@@ -150,21 +152,14 @@ def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed) -> None:
     assert killed.is_finished()
 
 
-def test_of_two_runs_each_chunk_is_committed_by_one(killed: Killed) -> None:
+def test_two_runs_commit_each_chunk_once(killed: Killed) -> None:
     runs = [killed.start(), killed.start()]
     codes = [run.ended().code for run in runs]
     assert set(codes) <= {0, 4}, [json.dumps(run.stderr.read_text()) for run in runs]
-    assert killed.ran("compact", *OPTIONS[:-1], *LOCAL)
+    killed.ran("compact", *OPTIONS[:-1], *LOCAL)
     assert killed.is_finished()
-    rows = RunsTable(str(killed.tier / f"{PREFIX}_tierfold")).read()
-    for key, end_offset in killed.written.end_offsets.items():
-        at = 0
-        own = [row for row in rows if (row.topic, row.partition) == (key.topic, key.partition)]
-        for row in sorted(own, key=lambda row: row.first_dirty):
-            if row.outcome == COMPACTED:
-                assert row.first_dirty == at, row
-                at = row.next_offset
-        assert at == end_offset
+    catalog = killed.tier / f"{PREFIX}_tierfold"
+    must_commit_each_offset_once(catalog, killed.written.end_offsets)
 
 
 def test_a_run_that_is_paused_and_overtaken_is_fenced(killed: Killed) -> None:

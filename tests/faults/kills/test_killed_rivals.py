@@ -10,13 +10,16 @@ from typing import Final
 import pytest
 
 from tests.end_to_end.processes import Application, awaited, signalled
-from tests.faults.kills.killed_checks import Examiner, catalog_versions
+from tests.faults.kills.killed_checks import (
+    Examiner,
+    catalog_versions,
+    must_commit_each_offset_once,
+)
 from tests.faults.kills.killed_logs import WrittenTier, written_tier
 from tests.faults.kills.killed_run import OPTIONS, started_run
 from tests.jobs.commands import status_of, tierfold
 from tests.oracle.kafka_lab import KafkaLab
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FENCED, LOST_RACE, NOTHING_TO_DO
-from tierfold.storage.catalog.runs_table import RunsTable
 
 SEGMENTS: Final = 3
 
@@ -35,28 +38,15 @@ def runs(tmp_path: Path) -> Iterator[list[Application]]:
         run.stop()
 
 
-def is_whole(written: WrittenTier, lab: KafkaLab, scratch: Path) -> bool:
-    """Check the tier; returns whether every partition is clean to its end."""
-    left = Examiner(written=written, lab=lab, scratch=scratch).examined()
-    assert left.faults == ()
-    return left.clean_until == tuple(written.end_offsets.values())
+def must_be_finished(written: WrittenTier, lab: KafkaLab, scratch: Path) -> None:
+    """Assert that the tier is sound and clean to its end, and each offset was committed once."""
+    found = Examiner(written=written, lab=lab, scratch=scratch).examined()
+    assert found.violations == ()
+    assert found.cleaner_offsets == tuple(written.end_offsets.values())
+    must_commit_each_offset_once(written.path / "_tierfold", written.end_offsets)
 
 
-def each_stretch_once(written: WrittenTier) -> bool:
-    """Check that the committed chunks of every partition follow one another, whichever run's."""
-    rows = RunsTable(str(written.path / "_tierfold")).read()
-    for key, end_offset in written.end_offsets.items():
-        at = 0
-        own = [row for row in rows if (row.topic, row.partition) == (key.topic, key.partition)]
-        for row in sorted(own, key=lambda row: row.first_dirty):
-            if row.outcome == COMPACTED:
-                assert row.first_dirty == at, row
-                at = row.next_offset
-        assert at == end_offset
-    return True
-
-
-def test_of_two_runs_begun_at_once_each_chunk_is_committed_by_one(
+def test_two_runs_started_together_commit_each_chunk_once(
     lab: KafkaLab,
     written: WrittenTier,
     runs: list[Application],
@@ -69,8 +59,7 @@ def test_of_two_runs_begun_at_once_each_chunk_is_committed_by_one(
         assert outcomes <= {COMPACTED, FENCED, LOST_RACE, NOTHING_TO_DO}, ran.stderr
         assert ran.code == (4 if outcomes & {FENCED, LOST_RACE} else 0)
     assert any(ran.code == 0 for ran in ended)
-    assert is_whole(written, lab, tmp_path)
-    assert each_stretch_once(written)
+    must_be_finished(written, lab, tmp_path)
 
 
 def live_ids(tier: Path) -> dict[tuple[str, int], list[str]]:
@@ -81,7 +70,7 @@ def live_ids(tier: Path) -> dict[tuple[str, int], list[str]]:
     }
 
 
-def test_a_run_that_was_paused_and_overtaken_is_fenced_and_publishes_nothing_more(
+def test_a_run_that_is_paused_and_overtaken_is_fenced_and_commits_nothing_more(
     lab: KafkaLab,
     written: WrittenTier,
     runs: list[Application],
@@ -106,5 +95,4 @@ def test_a_run_that_was_paused_and_overtaken_is_fenced_and_publishes_nothing_mor
         assert "epoch 2" in report["reason"]
         assert report["epoch"] == 1
     assert live_ids(written.path) == live
-    assert is_whole(written, lab, tmp_path)
-    assert each_stretch_once(written)
+    must_be_finished(written, lab, tmp_path)

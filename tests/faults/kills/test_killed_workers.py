@@ -1,4 +1,4 @@
-"""Python workers that die in mid-task: Spark retries, and what they left is never live."""
+"""Python workers die during a task: Spark retries it, and nothing that they left becomes live."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
 SEGMENTS: Final = 4
 ONE_EACH: Final = (*ALWAYS, "--set", "segment.bytes=1")
 STAGES: Final = {"scan": 0, "rewrite": 2}
-"""When a worker dies: as it begins the object of that number; 0: as it reads one."""
+"""By stage, how many objects a worker begins to write before it dies; 0: it dies as it reads."""
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twice(
+def test_spark_replaces_a_worker_that_dies_and_nothing_is_committed_twice(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:
     tier = made_tier(tmp_path / "tier")
@@ -46,7 +46,7 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     assert tierfold("verify", tier).code == 0
 
 
-def test_data_that_take_every_worker_down_stop_their_own_partition_alone(
+def test_data_that_kill_every_worker_fail_only_their_own_partition(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tier = made_tier(tmp_path / "tier")

@@ -1,4 +1,4 @@
-"""Kills Spark workers when they touch certain data: deterministic, unlike an outside killer."""
+"""Kills Spark workers when they open certain files: deterministic, unlike a kill from outside."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KILLER: Final = Path(__file__).parent / "killer"
 def workers_killed(
     spark: SparkSession, folder: Path, *, writes: int = 0, once: Path | None = None
 ) -> Iterator[None]:
-    """Kill every worker that opens a file below the folder, by SIGKILL.
+    """Kill every worker that reads a file below the folder, by SIGKILL.
 
-    With `writes`, a worker dies when it begins the object of that number there. With `once`, a file
-    that does not exist yet, only the first worker dies. Spark does not share workers between
-    environments, so workers of other tests are not affected.
+    With `writes`, a worker dies when it begins to write that many objects there. With `once`, a
+    file that does not exist yet, only the first worker dies. Spark does not share workers between
+    environments, so the workers of other tests live on.
     """
     environment = spark.sparkContext.environment
     before = dict(environment)

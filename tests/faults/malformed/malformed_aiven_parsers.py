@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.faults.malformed.malformed_bytes import corrupted, fields_of, interesting, overwritten
-from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
+from tests.faults.malformed.malformed_outcome import Parser, comparison
 from tests.faults.malformed.malformed_reference import LeftOpen, Meaningless, must_mean
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.tiers.aiven.chunk_index import decoded_sizes
@@ -73,10 +73,9 @@ def _changed_somewhere(fields: dict[str, Any], rng: Random) -> None:
 def _read_manifest(raw: bytes) -> dict[str, Any]:
     manifest = read_manifest(raw, _WHERE)
     chunks = manifest.chunks
-    some = sorted({0, 1, chunks.count // 2, chunks.count} & {*range(min(chunks.count, 9) + 1)})
     return {
         "sizes": (chunks.chunk_bytes, chunks.log_bytes, chunks.count, chunks.stored_bytes),
-        "starts": [chunks.stored_start(chunk) for chunk in some],
+        "starts": [chunks.stored_start(chunk) for chunk in _some_chunks(chunks.count)],
         "pieces": {
             PIECES[part]: (piece.position, piece.size_bytes)
             for part, piece in manifest.pieces.items()
@@ -88,17 +87,22 @@ def _read_manifest(raw: bytes) -> dict[str, Any]:
     }
 
 
+def _some_chunks(count: int) -> list[int]:
+    """The chunk numbers to compare: 0, 1, half of `count` and `count`, if they are at most 9."""
+    return sorted({0, 1, count // 2, count} & {*range(min(count, 9) + 1)})
+
+
 def _plain_manifest(raw: bytes) -> dict[str, Any]:
-    """What a manifest says, read in the obvious way."""
+    """The content of a manifest, read in the obvious way."""
     fields = json.loads(raw)
     index, encryption = fields["chunkIndex"], fields.get("encryption")
     must_mean(fields["version"] == "1" and isinstance(fields["compression"], bool))
     chunk_bytes, log_bytes = index["originalChunkSize"], index["originalFileSize"]
     count = (log_bytes + chunk_bytes - 1) // chunk_bytes
     if index["type"] == "fixed":
-        each, last = index["transformedChunkSize"], index["finalTransformedChunkSize"]
-        starts = [number * each for number in range(min(count, 9) + 1)]
-        total = (count - 1) * each + last if count else 0
+        size, last = index["transformedChunkSize"], index["finalTransformedChunkSize"]
+        starts = [number * size for number in range(min(count, 9) + 1)]
+        total = (count - 1) * size + last if count else 0
         if count <= 9:
             starts[-1] = total
     else:
@@ -107,11 +111,10 @@ def _plain_manifest(raw: bytes) -> dict[str, Any]:
             starts.append(starts[-1] + size)
         total = starts[-1]
         must_mean(len(starts) == count + 1)
-    some = sorted({0, 1, count // 2, count} & {*range(min(count, 9) + 1)})
     pieces = {name: piece for name, piece in fields["segmentIndexes"].items() if piece is not None}
     return {
         "sizes": (chunk_bytes, log_bytes, count, total),
-        "starts": [starts[number] for number in some],
+        "starts": [starts[number] for number in _some_chunks(count)],
         "pieces": {name: (piece["position"], piece["size"]) for name, piece in pieces.items()},
         "compression": fields["compression"],
         "encryption": encryption and (encryption["dataKey"], b64decode(encryption["aad"])),
@@ -144,13 +147,13 @@ def _sizes(rng: Random) -> tuple[str, int]:
 def _read_sizes(given: tuple[str, int]) -> list[int]:
     try:
         found: list[int] = decoded_sizes(*given).tolist()
-    except ValueError as error:  # As a manifest with these sizes raises it.
+    except ValueError as error:  # `read_manifest` raises the same error.
         raise CorruptLog(str(error), where=_WHERE, remedy="Restore it.") from error
     return found
 
 
 def _plain_sizes(given: tuple[str, int]) -> list[int]:
-    """The sizes by the definition of the codec, one at a time."""
+    """The sizes by the definition of the codec, decoded one at a time."""
     packed = b64decode(given[0], validate=True)
     data = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
     (count,) = struct.unpack_from(">i", data)
@@ -172,7 +175,7 @@ def _plain_sizes(given: tuple[str, int]) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _wrapped() -> tuple[str, bytes]:
-    """A wrapped key that the plugin wrote, and what is in it."""
+    """A wrapped key that the plugin wrote, and the key in it."""
     raw = next(raw for raw in _manifests() if b"dataKey" in raw)
     wrapped = str(json.loads(raw)["encryption"]["dataKey"])
     return wrapped, unwrapped_key(wrapped, _KEYS, _WHERE)
@@ -188,8 +191,12 @@ def _wrapped_key(rng: Random) -> str:
     return corrupted(wrapped.encode(), rng).decode("latin-1")
 
 
+def _read_wrapped_key(given: str) -> bytes:
+    return unwrapped_key(given, _KEYS, _WHERE)
+
+
 def _plain_wrapped_key(given: str) -> bytes:
-    """Only the bytes that the plugin wrote hold the key."""
+    """The key, which only the bytes that the plugin wrote contain."""
     wrapped, data_key = _wrapped()
     key_id, _, text = given.partition(":")
     must_mean(key_id == "key-1" and b64decode(text) == b64decode(wrapped.partition(":")[2]))
@@ -240,32 +247,19 @@ def _plain_chunk(given: _StoredChunk) -> bytes:
         try:
             data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
         except zstandard.ZstdError as error:
-            # zstd accepts a few frames whole that it refuses piece by piece; the plugin reads them
-            # whole, and batches have checksums.
+            # zstd accepts a few frames as a whole that it refuses in pieces. The plugin reads them
+            # as a whole, and batches have checksums.
             raise LeftOpen from error
     must_mean(len(data) == given.size_bytes)
     return data
 
 
-def _checked_manifest(raw: bytes) -> Outcome:
-    return held(lambda: _read_manifest(raw), lambda: _plain_manifest(raw))
-
-
-def _checked_sizes(given: tuple[str, int]) -> Outcome:
-    return held(lambda: _read_sizes(given), lambda: _plain_sizes(given))
-
-
-def _checked_wrapped_key(given: str) -> Outcome:
-    return held(lambda: unwrapped_key(given, _KEYS, _WHERE), lambda: _plain_wrapped_key(given))
-
-
-def _checked_chunk(given: _StoredChunk) -> Outcome:
-    return held(lambda: _read_chunk(given), lambda: _plain_chunk(given))
-
-
-AIVEN_PARSERS: Final = (
-    Parser(name="manifests", made=_manifest, checked=_checked_manifest),
-    Parser(name="chunk sizes", made=_sizes, checked=_checked_sizes),
-    Parser(name="wrapped keys", made=_wrapped_key, checked=_checked_wrapped_key),
-    Parser(name="stored chunks", made=_chunk, checked=_checked_chunk),
+AIVEN_PARSERS: Final = tuple(
+    Parser(name=name, made=made, checked=checked)
+    for name, made, checked in (
+        ("manifests", _manifest, comparison(_read_manifest, _plain_manifest)),
+        ("chunk sizes", _sizes, comparison(_read_sizes, _plain_sizes)),
+        ("wrapped keys", _wrapped_key, comparison(_read_wrapped_key, _plain_wrapped_key)),
+        ("stored chunks", _chunk, comparison(_read_chunk, _plain_chunk)),
+    )
 )

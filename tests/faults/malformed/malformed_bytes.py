@@ -1,4 +1,4 @@
-"""Corruptions of bytes: random ones, and of numbers at known positions."""
+"""Random corruptions of bytes, and of numbers at known positions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
 def interesting(form: str, rng: Random) -> int:
-    """Draw a number of that signed struct format that a parser may handle wrongly."""
+    """Draw a number of this signed struct format that parsers often handle wrongly."""
     bits = _BITS[form]
     edge = 2 ** (bits - 1)
     near = rng.choice((0, 0, 0, 1, -1, 2, 7, 60, 61, 62, 255, 256, 4096))
@@ -75,7 +75,7 @@ def corrupted(data: bytes, rng: Random) -> bytes:
     """Apply one to three corruptions of any kind."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         corruption = rng.choice(_CORRUPTIONS)
-        if data or corruption not in _OF_A_BYTE:
+        if data or corruption not in _NEED_A_BYTE:
             data = corruption(data, rng)
     return data
 
@@ -115,7 +115,7 @@ def _repeated(data: bytes, rng: Random) -> bytes:
 
 
 def _spliced(data: bytes, rng: Random) -> bytes:
-    """Replace a range of bytes with another one."""
+    """Replace a range of bytes with another range."""
     start, end = _stretch(data, rng)
     to, to_end = _stretch(data, rng)
     return data[:to] + data[start:end] + data[to_end:]
@@ -131,8 +131,8 @@ def _zeroed(data: bytes, rng: Random) -> bytes:
     return data[:start] + bytes(end - start) + data[end:]
 
 
-_OF_A_BYTE: Final = (_bit_flipped, _bit_flipped, _byte_set, _number_set, _number_set)
+_NEED_A_BYTE: Final = (_bit_flipped, _bit_flipped, _byte_set, _number_set, _number_set)
 _CORRUPTIONS: Final[Sequence[Callable[[bytes, Random], bytes]]] = (
-    *_OF_A_BYTE,
+    *_NEED_A_BYTE,
     *(_varint_set, _truncated, _repeated, _spliced, _cut_out, _zeroed),
 )

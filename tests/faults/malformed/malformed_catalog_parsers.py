@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tests.compaction.builders import a_chain, a_state, cleaned_to, retired
-from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
+from tests.faults.malformed.malformed_outcome import Outcome, Parser, compared
 from tests.storage.catalog_contract import A_RUN
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.catalog.rows import column_of, rows_read, table_of
@@ -80,7 +80,7 @@ def _value_changed(table: pa.Table, rng: Random) -> pa.Table:
 
 def _changed(value: Any, rng: Random) -> Any:
     match value:
-        case (str() as name, count):  # Of a map; Arrow aborts if such a pair is null.
+        case (str() as name, count):  # An entry of a map; Arrow aborts if it is null.
             return (name, rng.choice((*_INTEGERS, count)))
         case _ if rng.random() < 0.15:
             return None
@@ -148,7 +148,7 @@ def _checked_partitions(rows: pa.Table) -> Outcome:
         found = [asdict(state) for state in rows_read(rows, where="a table").trusted().states]
         return [_listed({**row.pop("key"), **row}) for row in found]
 
-    return held(read, lambda: [_row_of(row) for row in rows.to_pylist()])
+    return compared(read, lambda: [_row_of(row) for row in rows.to_pylist()])
 
 
 def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _checked_runs(rows: pa.Table) -> Outcome:
         return sorted(found, key=lambda row: [row[name] for name in names])
 
     runs = RunsTable("a table", open_table=lambda *_: table)
-    return held(lambda: [asdict(run) for run in runs.read()], plain)
+    return compared(lambda: [asdict(run) for run in runs.read()], plain)
 
 
 def _field_of(column: str) -> str:

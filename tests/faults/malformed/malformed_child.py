@@ -1,8 +1,8 @@
 """Run malformed inputs of one parser in a process that they may kill.
 
-The child writes the number of every input to a shared file. Memory is limited. A parser that
-computes for too long is killed with a traceback. The limit is on its own processor time, since a
-machine may be slow and a process may be paused.
+The child writes the number of every input to a shared file. Its memory is limited, and so is the
+processor time per input: a parser that exceeds it dies with a traceback. Elapsed time is not
+limited, because the machine may be slow and the process may be paused.
 
     python -m tests.faults.malformed.malformed_child PARSER SEED FIRST END FILE
 """
@@ -28,7 +28,7 @@ from tests.faults.malformed.malformed_outcome import Outcome, Parser
 from tests.faults.malformed.malformed_parsers import PARSERS
 
 CPU_SECONDS_MAX: Final = 20.0
-"""Processor time per input; the slowest takes a thousandth of it."""
+"""Processor time per input; the slowest input takes a thousandth of it."""
 MEMORY_BYTES: Final = 256 * 2**20
 """Memory that a parser may allocate after the warm-up."""
 DECOMPRESSING_MEMORY_BYTES: Final = 2**30
@@ -54,7 +54,7 @@ class Findings:
 
 
 def tried(parser: Parser, seed: int, span: range, file: Path) -> Findings:
-    """Check the inputs of a span; stops after a few failures."""
+    """Check the inputs in `span`; stops after a few failures."""
     _warm(parser, seed)
     before_bytes = _peak_bytes()
     _limit(DECOMPRESSING_MEMORY_BYTES if parser.decompresses else MEMORY_BYTES)
@@ -63,13 +63,12 @@ def tried(parser: Parser, seed: int, span: range, file: Path) -> Findings:
         for number in span:
             NUMBER.pack_into(shared, 0, number)
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
-            begun = time.process_time()
+            began = time.process_time()
             try:
                 outcomes[parser.tried(seed, number)] += 1
-            # Any other exception is not a clear error.
-            except Exception:  # noqa: BLE001
+            except Exception:  # noqa: BLE001 - whatever else a parser raises is a failure
                 found.failures.append(f"{replay(parser.name, seed, number)}\n{_short_trace()}")
-            took = time.process_time() - begun
+            took = time.process_time() - began
             if took > found.slowest_s:
                 found.slowest_s, found.slowest = took, number
             found.inputs += 1
@@ -90,7 +89,7 @@ def replay(name: str, seed: int, number: int) -> str:
 
 
 def _warm(parser: Parser, seed: int) -> None:
-    """Compile kernels and let libraries allocate; failures here happen again later."""
+    """Compile kernels and let libraries allocate; ignore failures, which happen again later."""
     for number in range(-_WARMING_INPUTS, 0):
         with contextlib.suppress(Exception):
             parser.tried(seed, number)

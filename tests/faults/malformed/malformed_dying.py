@@ -1,4 +1,4 @@
-"""A child process for tests of the run: its one parser dies in every possible way."""
+"""A child for tests of the long run: its parser crashes, hangs, takes all memory or lies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 from tests.faults.malformed import malformed_child
 from tests.faults.malformed.malformed_child import main
-from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
+from tests.faults.malformed.malformed_outcome import Outcome, Parser, compared
 from tests.faults.malformed.malformed_parsers import PARSERS
 
 
@@ -26,7 +26,7 @@ def _checked(number: int) -> Outcome:
         case 4:
             bytearray(2**40)
         case 5:
-            return held(lambda: 1, lambda: 2)
+            return compared(lambda: 1, lambda: 2)
     return Outcome.RIGHT
 
 

@@ -24,7 +24,7 @@ from tests.faults.malformed.malformed_logs import (
 from tests.faults.malformed.malformed_outcome import (
     Outcome,
     Parser,
-    held,
+    compared,
     must_equal,
     refused,
 )
@@ -113,7 +113,7 @@ def _checked_columns(log: bytes) -> Outcome:
     except TierfoldError as error:
         return refused(error)
     found = (heads.base_offset.tolist(), heads.count.tolist(), rows, versions)
-    return held(lambda: found, lambda: _expected(plain_batches(log)))
+    return compared(lambda: found, lambda: _expected(plain_batches(log)))
 
 
 def _expected(batches: list[PlainBatch]) -> tuple[list[Any], ...]:
@@ -149,7 +149,7 @@ def _row(batch: PlainBatch, record: PlainRecord) -> dict[str, Any]:
 
 
 def _versions(chosen: ChosenRecords) -> list[tuple[int | None, int]]:
-    """Return each record's version, and 1 if it is malformed; one by one, to know which is."""
+    """Return each record's version, and 1 if it is malformed. Reads records one at a time."""
     source = VersionSource(strategy=CompactionStrategy.HEADER, header=HEADER)
     found = []
     for row in chosen.rows:
@@ -170,7 +170,7 @@ def _version(record: PlainRecord) -> tuple[int | None, int]:
 
 
 def _payload(rng: Random) -> tuple[int, bytes, bool]:
-    """Draw a codec, a payload, and whether to mend the lz4 header."""
+    """Draw a codec, a payload, and whether to repair the lz4 header."""
     codec = rng.choice(list(Codec)[1:])
     plain = b"".join(
         rng.choice((b"{'name': 'value'}", rng.randbytes(9), bytes(70)))
@@ -184,7 +184,7 @@ def _payload(rng: Random) -> tuple[int, bytes, bool]:
 
 def _checked_payload(given: tuple[int, bytes, bool]) -> Outcome:
     codec, stored, mend = given
-    return held(
+    return compared(
         lambda: decompress(codec, stored, where="a payload", mend_lz4_header=mend),
         lambda: plain_payload(codec, stored),
     )
@@ -221,22 +221,21 @@ def _type_of(key: bytes) -> int:
 
 
 def _checked_walk(log: bytes) -> Outcome:
-    """Check a log file read batch by batch, up to the first place without a batch."""
+    """Check the batches of a log file one by one, up to the first place without a batch."""
     with tempfile.NamedTemporaryFile(suffix=".log", dir=SCRATCH) as file:
         file.write(log)
         file.flush()
-        outcome = Outcome.RIGHT
         try:
             for batch in walk(Path(file.name)):
                 if batch.is_valid:
-                    outcome = max(outcome, _checked_walked(batch.data.tobytes(), batch.records))
+                    _checked_batch(batch.data.tobytes(), batch.records)
         except TierfoldError as error:
             return refused(error)
-    return outcome
+    return Outcome.RIGHT
 
 
-def _checked_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outcome:
-    return held(
+def _checked_batch(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outcome:
+    return compared(
         lambda: [(record.offset, record.key, record.value, record.headers) for record in records()],
         lambda: [
             (record.offset, record.key, record.value, record.headers)
@@ -250,7 +249,7 @@ def _any_log(rng: Random) -> bytes:
 
 
 def _read_log(log: bytes, *, check_crc: bool = True) -> Outcome:
-    return held(
+    return compared(
         lambda: _read(log, check_crc=check_crc), lambda: plain_batches(log, has_sums=check_crc)
     )
 

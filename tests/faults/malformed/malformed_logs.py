@@ -1,7 +1,7 @@
-"""Lying logs: sound logs, corrupted with knowledge of the format, with a new checksum.
+"""Lying logs: sound logs, changed with knowledge of the format, whose checksums are valid.
 
-They get past the checksum to the parsers. Anyone who can write to a topic can write such batches,
-and so can a client with a bug.
+They pass the checksum and reach the parsers. Anyone who can write to a topic can write such
+batches, and so can a client with a bug.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -48,7 +49,7 @@ _VERSIONS: Final = (struct.pack(">q", 5), struct.pack(">q", -2), b"short", None)
 
 @functools.cache
 def golden(prefix: str) -> tuple[bytes, ...]:
-    """Return pieces of a few batches of logs that Kafka wrote; `prefix`: v0, v1 or v2."""
+    """Return logs that Kafka wrote, in pieces of a few batches; `prefix`: v0, v1 or v2."""
     pieces: list[bytes] = []
     for name in NAMES:
         if name.startswith(prefix):
@@ -149,7 +150,7 @@ def _message(offset: int, magic: int, rng: Random) -> bytes:
 
 
 def lying(log: bytes, rng: Random) -> bytes:
-    """Change one batch of a sound log and renew its checksum, or repeat, drop or cut it."""
+    """Change one batch of a sound log and its checksum, or repeat, drop or truncate the batch."""
     batches = list(cut_in_batches(log))
     i = rng.randrange(len(batches))
     kind = rng.random()
@@ -228,17 +229,17 @@ def _changed_legacy(batch: bytes, rng: Random) -> bytes:
 
 
 def rebuilt(batch: bytes, payload: bytes) -> bytes:
-    """Return the batch of magic 2 with another payload."""
+    """Return a batch of magic 2 with another payload."""
     return summed(resized(batch[:61] + payload))
 
 
 def resized(batch: bytes) -> bytes:
-    """Return the batch with the right length field."""
+    """Return the batch with its length field corrected."""
     return overwritten_at(batch, (8, "i"), len(batch) - 12)
 
 
 def summed(batch: bytes) -> bytes:
-    """Return the batch with a renewed checksum, by its magic byte."""
+    """Return the batch with its checksum recomputed, as its magic byte demands."""
     if len(batch) < 26:
         return batch
     is_v2 = batch[16] == 2
@@ -266,9 +267,6 @@ def control_batch(rng: Random) -> bytes:
         key=rng.choice((key, key, corrupted(key, rng), None)),
         value=rng.choice((value, corrupted(value, rng), None)),
     )
-    records = rng.choice(((record,), (record,), (record, record), ()))
-    records = tuple(
-        RecordDraft(offset=9 + i, timestamp_ms=TIME_MS, key=record.key, value=record.value)
-        for i, record in enumerate(records)
-    )
+    chosen = rng.choice(((record,), (record,), (record, record), ()))
+    records = tuple(replace(record, offset=9 + i) for i, record in enumerate(chosen))
     return write_batch(BatchDraft(base_offset=9, records=records, is_control=True, producer_id=5))

@@ -13,6 +13,7 @@ from tests.faults.malformed.malformed_reference import LeftOpen
 from tierfold.compaction.model.errors import TierfoldError
 
 _Answer = TypeVar("_Answer")
+_Input = TypeVar("_Input")
 
 
 class Outcome(StrEnum):
@@ -23,7 +24,7 @@ class Outcome(StrEnum):
 
 
 class WrongAnswer(Exception):
-    """A parser's answer differs from the bytes' meaning."""
+    """A parser's answer differs from the meaning of the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,14 @@ class Parser:
         return Random(f"{self.name} {seed} {number}")
 
 
-def held(read: Callable[[], _Answer], plain: Callable[[], _Answer]) -> Outcome:
+def comparison(
+    read: Callable[[_Input], _Answer], plain: Callable[[_Input], _Answer]
+) -> Callable[[_Input], Outcome]:
+    """Return a parser's check: `compared` for an input that both functions take."""
+    return lambda given: compared(lambda: read(given), lambda: plain(given))
+
+
+def compared(read: Callable[[], _Answer], plain: Callable[[], _Answer]) -> Outcome:
     """Call `read`, the product's parser: it must raise a clear error, or agree with `plain`."""
     try:
         found = read()
@@ -66,7 +74,7 @@ def refused(error: TierfoldError) -> Outcome:
     if not is_whole or " ()" in error.what:  # The cause's message was empty.
         raise WrongAnswer(f"an error with empty parts: {error!r}")
     if "more memory than there is" in error.what:
-        raise WrongAnswer(f"a small input asked for it: {error!r}")
+        raise WrongAnswer(f"a small input needs too much memory: {error!r}")
     return Outcome.REFUSED
 
 

@@ -66,7 +66,7 @@ class PlainBatch(NamedTuple):
 
 
 def plain_batches(log: bytes, *, has_sums: bool = True) -> list[PlainBatch]:
-    """Return every batch of a log; `has_sums`: check the checksums."""
+    """Return every batch of a log; with `has_sums`, check their checksums."""
     return [plain_batch(batch, has_sums=has_sums) for batch in cut_in_batches(log)]
 
 
@@ -80,14 +80,14 @@ def whole_batches(log: bytes) -> tuple[list[PlainBatch], bool]:
 
 
 def cut_in_batches(log: bytes) -> Iterator[bytes]:
-    """Yield the bytes of every batch."""
+    """Yield the bytes of every batch of a log."""
     at = 0
     while at < len(log):
         if len(log) - at < 17:
             raise Meaningless("torn")
         size = struct.unpack_from(">i", log, at + 8)[0] + 12
         if not 17 <= size <= len(log) - at:
-            raise Meaningless("a batch leads out of the log")
+            raise Meaningless("a batch extends beyond the log")
         yield log[at : at + size]
         at += size
 
@@ -102,7 +102,7 @@ def plain_batch(batch: bytes, *, has_sums: bool) -> PlainBatch:
             raise Meaningless("crc")
         return _v2(batch)
     if magic > 2 or len(batch) < 26 + 8 * magic:
-        raise Meaningless("no message")
+        raise Meaningless("not a message")
     if has_sums and zlib.crc32(batch[16:]) != struct.unpack_from(">I", batch, 12)[0]:
         raise Meaningless("crc")
     return _legacy(batch)
@@ -122,9 +122,7 @@ def _v2(batch: bytes) -> PlainBatch:
     if reader.at != len(payload):
         raise Meaningless("bytes are left over")
     offsets = (base_offset, base_offset + last_delta)
-    return PlainBatch(
-        2, attributes, *offsets, leader_epoch, base_ms, max_ms, *producer, records
-    )
+    return PlainBatch(2, attributes, *offsets, leader_epoch, base_ms, max_ms, *producer, records)
 
 
 class _Reader:
@@ -134,7 +132,7 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
-            raise Meaningless("it leads out")
+            raise Meaningless("a field extends beyond its bytes")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -147,7 +145,7 @@ class _Reader:
             if byte < 0x80:
                 raw &= 2**bits - 1
                 return (raw >> 1) ^ -(raw & 1)
-        raise Meaningless("no varint")
+        raise Meaningless("not a varint")
 
     def field(self) -> bytes | None:
         size = self.varint()
@@ -170,7 +168,7 @@ def _record(reader: _Reader, base_offset: int, base_ms: int, append_ms: int | No
             raise Meaningless("a header without a name")
         headers.append((name, body.field()))
     if body.at != size:
-        raise Meaningless("fields do not end where the record does")
+        raise Meaningless("the fields do not end where the record does")
     seen_ms = timestamp_ms if append_ms is None else append_ms
     return PlainRecord(offset, seen_ms, key, value, tuple(headers))
 
@@ -213,7 +211,7 @@ def _message(message: bytes) -> tuple[int, int, int, bytes | None, bytes | None]
     timestamp_ms = struct.unpack(">q", reader.take(8))[0] if magic else -1
     key, value = _sized(reader), _sized(reader)
     if reader.at != len(message):
-        raise Meaningless("fields do not end where the message does")
+        raise Meaningless("the fields do not end where the message does")
     return offset, timestamp_ms, attributes, key, value
 
 
@@ -278,7 +276,7 @@ def _unsnapped_block(block: bytes) -> bytes:
         at += wide
         _copied(plain, back, length)
     if len(plain) != size:
-        raise Meaningless("snappy: another size than declared")
+        raise Meaningless("snappy: the size is not the declared one")
     return bytes(plain)
 
 
@@ -300,11 +298,11 @@ def _unlz4_block(block: BytesIO, plain: bytearray) -> None:
         size = _lz4_length(token[0] >> 4, block)
         literals = block.read(size)
         if len(literals) < size:
-            raise Meaningless("lz4: literals are cut")
+            raise Meaningless("lz4: the literals are truncated")
         plain += literals
         if back := block.read(2):
             if back == b"\0\0":
-                raise LeftOpen("a copy from no distance: liblz4 gives zeros, or what was there")
+                raise LeftOpen("a copy at distance 0: liblz4 writes zeros or leaves old bytes")
             _copied(plain, int.from_bytes(back, "little"), _lz4_length(token[0] & 15, block) + 4)
 
 
@@ -320,6 +318,6 @@ def _lz4_length(nibble: int, block: BytesIO) -> int:
 
 def _copied(plain: bytearray, back: int, length: int) -> None:
     if not 0 < back <= len(plain):
-        raise Meaningless("a copy from nowhere")
+        raise Meaningless("a copy from before the start")
     for _ in range(length):
         plain.append(plain[-back])

@@ -3,8 +3,9 @@
     python -m tests.faults.malformed.malformed_run --inputs 1000000 --seed 1
     python -m tests.faults.malformed.malformed_run --parser 'batches' --seed 1 --replay 4711
 
-Exit code 1: an input was neither refused clearly nor read right, or it killed the process. An input
-depends only on the parser's name, the seed and its number, so `--replay` can repeat it.
+Exit code 1: a parser neither refused an input clearly nor read it correctly, or an input killed the
+process. An input depends only on the parser's name, the seed and its number, so `--replay` can
+repeat it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _IDLE_POLLS_MOST: Final = 1200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ParserRun:
     """One parser's part of a run."""
 
     name: str
@@ -43,35 +44,35 @@ class Order:
     """The module to run; tests use one that dies."""
 
 
-def run(order: Order) -> Findings:
+def run(part: ParserRun) -> Findings:
     """Run a parser's inputs in a child; if it dies, a new child continues."""
     whole, first = Findings(), 0
     with tempfile.TemporaryDirectory(prefix="tierfold-malformed-") as folder:
         file = Path(folder) / "number"
-        while first < order.inputs and len(whole.failures) < FAILURES_MOST:
+        while first < part.inputs and len(whole.failures) < FAILURES_MOST:
             file.write_bytes(NUMBER.pack(first))
-            found, died = _child(order, first, file)
+            found, cause = _child(part, first, file)
             _add(whole, found)
-            if not died:
+            if not cause:
                 break
             (number,) = NUMBER.unpack(file.read_bytes())
             whole.inputs += number + 1 - first
-            whole.failures.append(f"{replay(order.name, order.seed, number)}\n{died}")
+            whole.failures.append(f"{replay(part.name, part.seed, number)}\n{cause}")
             first = number + 1
     return whole
 
 
-def _child(order: Order, first: int, file: Path) -> tuple[Findings, str]:
+def _child(part: ParserRun, first: int, file: Path) -> tuple[Findings, str]:
     """Return a child's findings and the cause of its death; empty: it did not die."""
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
-    if order.checks_bounds:
+    if part.checks_bounds:
         CHECKED_CACHE.mkdir(parents=True, exist_ok=True)
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(CHECKED_CACHE)}
-    arguments = (order.name, str(order.seed), str(first), str(order.inputs), str(file))
-    command = [sys.executable, "-m", order.child, *arguments]
+    arguments = (part.name, str(part.seed), str(first), str(part.inputs), str(file))
+    command = [sys.executable, "-m", part.child, *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(command, stdout=out, stderr=errors, env=environment)
-        is_stopped = _watched(child, file, order)
+        is_stopped = _watched(child, file, part)
         out.seek(0)
         errors.seek(0)
         if child.returncode == 0:
@@ -80,7 +81,7 @@ def _child(order: Order, first: int, file: Path) -> tuple[Findings, str]:
         return Findings(), f"exit code {child.returncode}{stopped}\n{errors.read()[-4000:]}"
 
 
-def _watched(child: subprocess.Popen[bytes], file: Path, order: Order) -> bool:
+def _watched(child: subprocess.Popen[bytes], file: Path, part: ParserRun) -> bool:
     """Wait for the child's end and print its progress; kill it if it hangs, and return True."""
     before, idle = -1, 0
     while child.poll() is None:
@@ -90,7 +91,7 @@ def _watched(child: subprocess.Popen[bytes], file: Path, order: Order) -> bool:
         idle = idle + 1 if number == before else 0
         before = number
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r{order.name}: {number} of {order.inputs} ")
+            sys.stderr.write(f"\r{part.name}: {number} of {part.inputs} ")
         if idle > _IDLE_POLLS_MOST:
             child.kill()
             child.wait()
@@ -133,7 +134,7 @@ def main(inputs: int, seed: int, names: tuple[str, ...], replay: int | None) -> 
     click.echo("|---|---|---|---|---|---|---|")
     whole = Findings()
     for name, count in inputs_by_parser(inputs, chosen).items():
-        found = run(Order(name=name, seed=seed, inputs=count))
+        found = run(ParserRun(name=name, seed=seed, inputs=count))
         _add(whole, found)
         click.echo(_row(name, found))
         for failure in found.failures:

@@ -22,7 +22,13 @@ from tests.faults.malformed.malformed_bytes import (
     interesting,
     overwritten,
 )
-from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, held, must_equal
+from tests.faults.malformed.malformed_outcome import (
+    Outcome,
+    Parser,
+    WrongAnswer,
+    comparison,
+    must_equal,
+)
 from tests.faults.malformed.malformed_reference import must_mean
 from tests.storage.decoded_logs import heads_at
 from tests.storage.kafka_golden import START_OFFSET, golden
@@ -45,7 +51,7 @@ _WHERE: Final = "a file"
 
 
 def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]]:
-    """Return a maker of inputs: an index's bytes, and the segment's start offset."""
+    """Return a function that draws an index's bytes and the segment's start offset."""
     size = struct.calcsize(f">{entry}")
     fields = fields_of(entry * 20)
 
@@ -60,10 +66,6 @@ def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]
 
     return made
 
-
-def _compared(read: Callable[..., Any], plain: Callable[..., Any]) -> Callable[[Any], Outcome]:
-    """Return the check of a parser by the reference of the same input."""
-    return lambda given: held(lambda: read(given), lambda: plain(given))
 
 
 def _read_offset_index(given: tuple[bytes, int]) -> list[tuple[int, int]]:
@@ -102,7 +104,7 @@ _FIVE_HEADS: Final = heads_at(
 
 
 def _checked_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
-    """Check both indexes against a log of five batches: no bytes may raise an error."""
+    """Check both indexes against a log of five batches; no bytes may raise an error."""
     offset_index, time_index, start = given
     last = np.array([9, 19, 29, 39, 40], np.int64) + start
     base = last - np.array([9, 9, 9, 9, 0])
@@ -117,7 +119,7 @@ def _checked_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
     )
     if found.corruptions:
         return Outcome.REFUSED
-    # A broker could have written every entry of both.
+    # Every entry must be one that a broker could have written.
     for delta, position in struct.iter_unpack(">ii", offset_index):
         if position % 100 or delta not in last[position // 100 :] - start:
             raise WrongAnswer(f"offset {delta} at position {position}")
@@ -223,7 +225,7 @@ def _name(rng: Random) -> str:
 
 
 def _checked_name(name: str) -> Outcome:
-    """Check that a recognized name is written the same way again, and is valid in Kafka."""
+    """Check that a recognized name is valid in Kafka and that writing it again changes nothing."""
     key, segment = partition_key(name), NAMES.parse(name)
     if key is not None:
         must_equal(partition_folder(key).partition("/")[2], name)
@@ -303,7 +305,7 @@ def _plain_toml(text: str) -> dict[str, list[Any]]:
 
 
 def _plain_value(item: tuple[str, Any]) -> str:
-    """Return a setting's value, parsed in the obvious way by the kind that its name implies."""
+    """Return a setting's value, parsed in the obvious way for the type that its name implies."""
     name, value = item
     if name.endswith("policy"):
         names = value if isinstance(value, list) else value.split(",")
@@ -326,22 +328,22 @@ SIDE_PARSERS: Final = tuple(
         (
             "offset index",
             _index_file("index", "ii"),
-            _compared(_read_offset_index, _plain_offset_index),
+            comparison(_read_offset_index, _plain_offset_index),
         ),
         (
             "time index",
             _index_file("timeindex", "qi"),
-            _compared(_read_time_index, _plain_time_index),
+            comparison(_read_time_index, _plain_time_index),
         ),
         ("indexes of a log", _two_indexes, _checked_indexes),
         (
             "transaction index",
             _index_file("txnindex", "hqqqq"),
-            _compared(_read_transaction_index, _plain_transaction_index),
+            comparison(_read_transaction_index, _plain_transaction_index),
         ),
-        ("producer snapshot", _snapshot, _compared(_read_snapshot, _plain_snapshot)),
-        ("leader epochs", _checkpoint, _compared(_read_checkpoint, _plain_checkpoint)),
+        ("producer snapshot", _snapshot, comparison(_read_snapshot, _plain_snapshot)),
+        ("leader epochs", _checkpoint, comparison(_read_checkpoint, _plain_checkpoint)),
         ("object names", _name, _checked_name),
-        ("settings", _toml, _compared(_read_toml, _plain_toml)),
+        ("settings", _toml, comparison(_read_toml, _plain_toml)),
     )
 )

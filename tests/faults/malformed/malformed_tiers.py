@@ -1,7 +1,7 @@
 """Malformed objects in a tier, read as a run reads them: segment metadata, and a round.
 
-Either the partition is refused, or the live records after the round equal those that a dictionary
-keeps of the same bytes.
+Either the run refuses the partition, or the live records after the round equal those that a
+dictionary keeps from the same bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tierfold.storage.tiers.remote_tier import Part, address_of
 from tierfold.storage.tiers.tier_uris import open_tier
 
 NOW_MS: Final = 1000
-"""Between the delete horizons of the logs."""
+"""Past some of the logs' delete horizons and before the others."""
 _EPOCHS: Final = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=3, start_offset=2**39))
 
 
@@ -94,7 +94,7 @@ def _put(tier: LocalTieredStorage, objects: Objects) -> ListedSegment:
 
 
 def _open_producers(log: bytes) -> list[ProducerEntry]:
-    """List every transaction as open: a round refuses others that have no marker."""
+    """Return an entry for each transaction: a round refuses one with neither marker nor entry."""
     try:
         batches = plain_batches(log, has_sums=False)
     except (Meaningless, LeftOpen):
@@ -126,9 +126,9 @@ def _checked_metadata(objects: Objects) -> Outcome:
         except TierfoldError as error:
             return refused(error)
     _must_fit(found)
-    # The log may be torn before the last index entry, which the metadata does not read.
+    # The metadata is read from the last index entry on, so the log may be torn before it.
     with suppress(Meaningless):
-        # Neither checksums nor records are read yet; a legacy wrapper ends at its own offset.
+        # Checksums and records are not read yet; a legacy wrapper ends at its own offset.
         last = list(cut_in_batches(objects.log))[-1]
         (end_offset,) = struct.unpack_from(">q", last)
         if last[16] == 2:
@@ -190,7 +190,7 @@ def survivors(batches: Sequence[PlainBatch]) -> list[PlainRecord]:
 
 
 def _is_due(batch: PlainBatch) -> bool:
-    """Whether a batch's tombstones are past their horizon; before magic 2 they have none."""
+    """Whether a batch's tombstones are past their delete horizon; before magic 2 they have none."""
     has_horizon = batch.magic == 2 and bool(batch.attributes & 0x40)
     return has_horizon and batch.base_timestamp_ms <= NOW_MS
 

@@ -1,4 +1,4 @@
-"""Every parser refuses malformed input clearly, or reads it right; some twenty thousand inputs.
+"""Every parser refuses malformed input clearly or reads it correctly: twenty thousand inputs.
 
 `python -m tests.faults.malformed.malformed_run` runs a million, with limits and checked bounds.
 """
@@ -17,7 +17,7 @@ INPUTS = inputs_by_parser(20_000, tuple(PARSERS.values()))
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_malformed_input_is_refused_clearly_or_read_right(name: str) -> None:
+def test_malformed_input_is_refused_clearly_or_read_correctly(name: str) -> None:
     parser, outcomes = PARSERS[name], Counter[Outcome]()
     for number in range(INPUTS[name]):
         try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.faults.malformed.malformed_run import Order, run
+from tests.faults.malformed.malformed_run import ParserRun, run
 
 DYING = "tests.faults.malformed.malformed_dying"
 
 
-def test_a_parser_that_crashes_hangs_takes_all_memory_or_lies_is_named() -> None:
-    order = Order(name="dying", seed=1, inputs=7, checks_bounds=False, child=DYING)
-    found = run(order)
+def test_the_report_names_a_parser_that_crashes_hangs_takes_all_memory_or_lies() -> None:
+    found = run(ParserRun(name="dying", seed=1, inputs=7, checks_bounds=False, child=DYING))
     assert (found.inputs, found.right, found.refused) == (7, 1, 0)
     crash, hang, greed, lie = found.failures
     for failure, number in ((crash, 1), (hang, 3), (greed, 4), (lie, 5)):
@@ -21,7 +20,7 @@ def test_a_parser_that_crashes_hangs_takes_all_memory_or_lies_is_named() -> None
     assert "WrongAnswer: found    1" in lie
 
 
-def test_kernels_survive_malformed_logs_with_their_bounds_checked() -> None:
-    found = run(Order(name="survivors", seed=7, inputs=150))
+def test_kernels_with_checked_bounds_survive_malformed_logs() -> None:
+    found = run(ParserRun(name="survivors", seed=7, inputs=150))
     assert found.failures == []
     assert (found.inputs, found.refused + found.right) == (150, 150)

@@ -1,6 +1,6 @@
-"""Python loads this module at its start; here it kills a Spark worker that touches certain data.
+"""Python imports this module when it starts: it kills a Spark worker that opens certain files.
 
-Only workers to kill have this folder in their PYTHONPATH (`tests.faults.kills.worker_killer`).
+`tests.faults.kills.worker_killer` puts this folder on the PYTHONPATH of the workers to kill.
 The kernel kills the process, as when memory runs out: no `finally` runs and no buffer is flushed.
 """
 
@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any, Final
 
 FOLDER: Final = os.environ.get("KILL_FOLDER", "")
-"""Opening a file below this folder kills; empty: nothing kills."""
+"""A worker that opens a file below this folder dies; empty: none dies."""
 WRITES: Final = int(os.environ.get("KILL_WRITES", "0"))
-"""The worker dies when it begins the object of this number; 0: when it reads one."""
+"""How many objects a worker begins to write before it dies; 0: it dies when it reads one."""
 ONCE: Final = os.environ.get("KILL_ONCE", "")
-"""The first worker to die creates this file, which spares all others; empty: all die."""
+"""The first worker to die creates this file, and no other dies; empty: all die."""
 
 _begun = 0
 
 
-def _on(event: str, arguments: tuple[Any, ...]) -> None:
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open" and str(arguments[0]).startswith(FOLDER):
-        _touched(int(arguments[2]))
+        _opened(int(arguments[2]))
 
 
-def _touched(flags: int) -> None:
-    global _begun  # noqa: PLW0603 - a process counts for itself
+def _opened(flags: int) -> None:
+    global _begun  # noqa: PLW0603 - each process counts its own writes
     is_write = bool(flags & (os.O_WRONLY | os.O_RDWR))
     if is_write is not bool(WRITES):
         return
@@ -46,4 +46,4 @@ def _is_first() -> bool:
 
 
 if FOLDER:
-    sys.addaudithook(_on)
+    sys.addaudithook(_audit)

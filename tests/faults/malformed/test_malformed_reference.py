@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.faults.malformed.malformed_logs import lying, malformed, v2_log
-from tests.faults.malformed.malformed_outcome import Outcome, WrongAnswer, held, refused
+from tests.faults.malformed.malformed_outcome import Outcome, WrongAnswer, compared, refused
 from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
 from tests.faults.malformed.malformed_reference import (
     LeftOpen,
@@ -53,10 +53,10 @@ def test_the_reference_reads_what_kafka_reads(name: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 75])
-def test_the_reference_reads_whole_batches_and_says_where_a_log_is_torn(cut: int) -> None:
+def test_the_reference_reads_whole_batches_and_reports_a_torn_log(cut: int) -> None:
     log = log_bytes("v2none")
     whole, is_torn = whole_batches(log[: len(log) - cut])
-    assert whole == plain_batches(log)[:-1] if cut else whole == plain_batches(log)
+    assert whole == plain_batches(log)[: -1 if cut else None]
     assert is_torn == (cut > 0)
 
 
@@ -91,18 +91,18 @@ def test_the_parsers_and_the_reference_accept_a_sound_log() -> None:
             assert PARSERS[name].checked(log) is Outcome.RIGHT
 
 
-def test_lying_logs_have_valid_checksums_and_half_of_them_change_the_records() -> None:
-    met = 0
+def test_half_of_the_lying_logs_pass_the_checksums_and_differ_from_the_sound_log() -> None:
+    differing = 0
     for number in range(400):
         rng = Random(f"lies {number}")
         log = v2_log(rng)
         try:
-            met += plain_batches(lying(log, rng)) != plain_batches(log)
+            differing += plain_batches(lying(log, rng)) != plain_batches(log)
         except Meaningless as error:
-            met += str(error) != "crc"
+            differing += str(error) != "crc"
         except LeftOpen:
-            met += 1
-    assert met > 200
+            differing += 1
+    assert differing > 200
 
 
 def _raise(error: Exception) -> Callable[[], int]:
@@ -117,18 +117,18 @@ def _error(what: str, where: str = "a file", remedy: str = "Repair it.") -> Tier
 
 
 def test_an_answer_that_differs_from_the_reference_is_wrong() -> None:
-    assert held(lambda: 1, lambda: 1) is Outcome.RIGHT
+    assert compared(lambda: 1, lambda: 1) is Outcome.RIGHT
     with pytest.raises(WrongAnswer, match="found    1\nexpected 2"):
-        held(lambda: 1, lambda: 2)
+        compared(lambda: 1, lambda: 2)
     with pytest.raises(Meaningless):
-        held(lambda: 1, _raise(Meaningless()))
+        compared(lambda: 1, _raise(Meaningless()))
 
 
-def test_an_exception_that_is_no_clear_error_is_not_caught() -> None:
-    assert held(_raise(_error("it is torn")), lambda: 1) is Outcome.REFUSED
+def test_exceptions_other_than_clear_errors_are_not_caught() -> None:
+    assert compared(_raise(_error("it is torn")), lambda: 1) is Outcome.REFUSED
     for error in (ValueError("deep inside"), MemoryError(), RecursionError()):
         with pytest.raises(type(error)):
-            held(_raise(error), lambda: 1)
+            compared(_raise(error), lambda: 1)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_error_with_empty_parts_is_wrong(error: TierfoldError) -> None:
         refused(error)
 
 
-def test_the_survivors_of_a_dictionary_are_the_newest_of_each_key() -> None:
+def test_the_dictionary_keeps_the_newest_record_of_each_key() -> None:
     def batch(*pairs: tuple[bytes | None, bytes | None], at: int, is_due: bool = False) -> bytes:
         records = tuple(
             RecordDraft(offset=at + i, timestamp_ms=5, key=key, value=value)
@@ -161,7 +161,7 @@ def test_the_survivors_of_a_dictionary_are_the_newest_of_each_key() -> None:
     assert [survivor.offset for survivor in survivors(plain_batches(log))] == [3, 10, 12]
 
 
-def test_inputs_are_divided_by_share_and_made_from_the_rng_alone() -> None:
+def test_inputs_are_divided_by_share_and_drawn_from_the_rng_alone() -> None:
     parsers = tuple(PARSERS.values())
     assert sum(inputs_by_parser(1_000_000, parsers).values()) >= 1_000_000
     assert inputs_by_parser(1, parsers) == dict.fromkeys(PARSERS, 1)
