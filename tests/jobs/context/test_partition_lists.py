@@ -109,7 +109,7 @@ def test_a_file_is_read_and_stdin_too(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_file_that_is_no_json_or_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("orders-0", encoding="utf-8")
-    with pytest.raises(BadSettings, match="this is no JSON"):
+    with pytest.raises(BadSettings, match="this is not JSON"):
         partitions_from(str(tmp_path / "plan.json"))
     with pytest.raises(UnreadableObject, match=r"nothing\.json: .*wrote with --document"):
         partitions_from(str(tmp_path / "nothing.json"))

@@ -13,7 +13,7 @@ from tierfold.jobs.context.key_files import (
     with_keys_of_environment,
     with_own_paths,
 )
-from tierfold.jobs.settings.given_layout import NOTHING_SAID, OPTIONS, GivenLayout
+from tierfold.jobs.settings.given_layout import OPTIONS, UNSPECIFIED, GivenLayout
 from tierfold.jobs.settings.layers import config_of_toml
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.tiers.layout_options import AS_FOUND, KeyFile, Layout, LayoutOptions
@@ -47,8 +47,8 @@ def broker(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_as_found() -> None:
-    assert NOTHING_SAID.options() == AS_FOUND
-    assert resolve(()).layout == config_of_toml("", where="f").layout == NOTHING_SAID
+    assert UNSPECIFIED.options() == AS_FOUND
+    assert resolve(()).layout == config_of_toml("", where="f").layout == UNSPECIFIED
 
 
 def test_the_table_has_every_option(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_an_option_overrides_the_table_which_overrides_the_brokers_file(broker: 
     assert found.key_prefix == ""
     assert found.chunk_bytes == 9
     assert found.key_files == files(c="/line/c", b="/table/b", a="/broker/a")
-    assert NOTHING_SAID.over(table) == table
-    assert NOTHING_SAID.over(given(layout="local")) == given(layout="local")
+    assert UNSPECIFIED.over(table) == table
+    assert UNSPECIFIED.over(given(layout="local")) == given(layout="local")
     other = given(layout="aiven", rsm_config="/none").over(given(layout="local"))
     assert (other.layout, other.rsm_config) == (Layout.AIVEN, Path("/none"))
 
@@ -152,10 +152,10 @@ def test_a_prefix_is_taken_as_it_is(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("layout = 1", "layout has a value that is not allowed. Give a text"),
+        ("layout = 1", "layout has a value that is not allowed. Give a string"),
         ('layout = ""', "layout has a value that is not allowed"),
-        (f'"encryption.key" = "a={CANARY}"', "Give a list of texts, such as"),
-        (f'"encryption.key" = [{{a = "{CANARY}"}}]', "Give a list of texts"),
+        (f'"encryption.key" = "a={CANARY}"', "Give a list of strings, such as"),
+        (f'"encryption.key" = [{{a = "{CANARY}"}}]', "Give a list of strings"),
         (f'"private.key" = "{CANARY}"', "there is no option 'private.key'. Known are layout, key"),
         (f'"x {CANARY}" = 1', "there is no option [hidden]"),
     ],

@@ -60,7 +60,7 @@ def test_every_option_is_read(tmp_path: Path) -> None:
         (f'retries = "{CANARY}"', "retries has a value that is not allowed. Give a whole number"),
         ("retries = true", "retries has a value that is not allowed"),
         ('"path.style" = "yes"', "Give true or false"),
-        ("endpoint = 1", "Give a text"),
+        ("endpoint = 1", "Give a string"),
         ('region = ""', "region has a value that is not allowed"),
         (f'endpoint = "https://u:{CANARY}@host"', "endpoint: the endpoint has a user, a query"),
         ('"part.bytes" = 1', "part.bytes: it is 1, and must be at least 5242880"),
