@@ -19,7 +19,7 @@ class ReduceStage:
     """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
     Each row goes to the task that rewrites its segment, or to task 0 if none does. COMPETING rows
-    have served their purpose, and are dropped.
+    are dropped: the driver has already read them.
     """
 
     buckets: Mapping[int, int]

@@ -97,7 +97,7 @@ class ExecutorContract(ABC):
 
         sent = executor.run(to_the_next_task, None, 2, [a_row(task=0), a_row(task=1)])
         orders = [a_row(RowKind.REWRITE, task=task) for task in (2, 3)]
-        found = executor.taken("rows", 1, executor.run(listed, sent, 4, orders))
+        found = executor.collected("rows", 1, executor.run(listed, sent, 4, orders))
         scan, rewrite = RowKind.SCAN, RowKind.REWRITE
         assert {row.task: [*row.payload] for row in found} == {
             1: [scan],
@@ -208,7 +208,7 @@ class ExecutorContract(ABC):
         rows = [a_row(task=task) for task in range(4)]
         with pytest.raises(Stopped), stoppable():
             sender.start()
-            executor.taken("endless", 4, executor.run(endless, None, 4, rows))
+            executor.collected("endless", 4, executor.run(endless, None, 4, rows))
         sender.join()
         assert threading.active_count() == threads
         assert not is_stopping()

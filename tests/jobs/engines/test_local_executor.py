@@ -51,7 +51,7 @@ def test_as_many_tasks_run_at_once_as_there_are_cores(executor: LocalExecutor) -
         both.wait()
         yield from given
 
-    found = executor.taken("meet", 1, executor.run(meeting, None, 4, rows(4)))
+    found = executor.collected("meet", 1, executor.run(meeting, None, 4, rows(4)))
     assert found == rows(4)
 
 
@@ -73,10 +73,10 @@ def test_kept_rows_are_computed_once(executor: LocalExecutor) -> None:
         calls.append(1)
         yield from given
 
-    kept = executor.kept(executor.run(counting, None, 1, rows(1)))
+    kept = executor.persisted(executor.run(counting, None, 1, rows(1)))
     assert calls == []
     for _ in range(2):
-        assert executor.taken("twice", 1, kept) == rows(1)
+        assert executor.collected("twice", 1, kept) == rows(1)
     assert calls == [1]
 
 
@@ -94,8 +94,8 @@ def test_an_error_in_a_stage_ends_it_with_one_sentence(
         yield from given
         raise error
 
-    with pytest.raises(WorkersDied) as died, executor.answering():
-        executor.taken("fail", 1, executor.run(failing, None, 3, rows(3)))
+    with pytest.raises(WorkersDied) as died, executor.translated_errors():
+        executor.collected("fail", 1, executor.run(failing, None, 3, rows(3)))
     assert (died.value.what, died.value.remedy, died.value.is_over) == (what, remedy, False)
 
 
@@ -119,7 +119,7 @@ def test_an_interrupt_outside_a_command_ends_the_stage(executor: LocalExecutor) 
     interrupting.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            executor.taken("endless", 1, executor.run(endless, None, 2, rows(2)))
+            executor.collected("endless", 1, executor.run(endless, None, 2, rows(2)))
     finally:
         signal.signal(signal.SIGINT, handler)
     interrupting.join()

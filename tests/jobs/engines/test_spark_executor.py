@@ -57,8 +57,8 @@ class TestSparkExecutor(ExecutorContract):
             yield from rows
             os._exit(1)
 
-        with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("die", 1, executor.run(dying, None, 1, [a_row()]))
+        with pytest.raises(WorkersDied) as died, executor.translated_errors():
+            executor.collected("die", 1, executor.run(dying, None, 1, [a_row()]))
         assert not died.value.is_over
         assert died.value.what.startswith("a Spark worker died, and so did each retry (")
         assert "crashed" in died.value.what or "exited" in died.value.what
@@ -71,8 +71,8 @@ class TestSparkExecutor(ExecutorContract):
             yield from rows
             raise ArithmeticError("7 is not 8")
 
-        with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("fail", 1, executor.run(failing, None, 1, [a_row()]))
+        with pytest.raises(WorkersDied) as died, executor.translated_errors():
+            executor.collected("fail", 1, executor.run(failing, None, 1, [a_row()]))
         assert not died.value.is_over
 
     def test_a_release_leaves_nothing_in_sparks_memory(
@@ -105,8 +105,8 @@ class TestSparkExecutor(ExecutorContract):
             replace(of_superseded, partition_index=1, bucket=3),
             a_row(RowKind.KEYS, task=5),
         ]
-        assert executor.taken("rows", 1, executor.run(passing(), None, 6, rows)) == rows
-        assert executor.taken("none", 1, executor.run(passing(), None, 1, [])) == []
+        assert executor.collected("rows", 1, executor.run(passing(), None, 6, rows)) == rows
+        assert executor.collected("none", 1, executor.run(passing(), None, 1, [])) == []
 
     def test_many_orders_are_shuffled(
         self, executor: Executor, rounds: list[Round], monkeypatch: pytest.MonkeyPatch
@@ -122,8 +122,8 @@ class TestSparkExecutor(ExecutorContract):
     def test_partitions_that_were_merged_are_noticed(self, executor: Executor) -> None:
         rows = executor.run(passing(), None, 2, [a_row(task=1)])
         merged = executor.run(passing(), rows.coalesce(1), None, [a_row(task=0)])
-        with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("merged", 1, merged)
+        with pytest.raises(WorkersDied) as died, executor.translated_errors():
+            executor.collected("merged", 1, merged)
         assert "a row of task 1 is in partition 0" in str(died.value.__cause__)
 
 
