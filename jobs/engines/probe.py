@@ -140,12 +140,11 @@ def sorted_by_answer(probed: Sequence[Row]) -> SortedByAnswer:
     summaries: list[Row] = []
     for row in probed:
         probe: Probed = unpickled(row.payload)
-        place = (row.partition_index, row.segment_index)
         summary = ScanSummary(txn_batches=joined_batches(()), probes=probe.counts)
         if probe.answer.reason in {SkipReason.NO_INDEX, SkipReason.UNSOUND_INDEX}:
-            unindexed.add(place)
+            unindexed.add(row.place)
         elif probe.answer.is_skip and probe.facts is not None:
-            skipped.add(place)
+            skipped.add(row.place)
             summary = replace(
                 summary,
                 txn_batches=probe.facts.watched.transaction_batches,

@@ -41,7 +41,7 @@ class ReduceStage:
                 yield self._sent(row)
 
     def _sent(self, row: Row) -> Row:
-        return replace(row, task=self.task_of.get((row.partition_index, row.segment_index), 0))
+        return replace(row, task=self.task_of.get(row.place, 0))
 
 
 def _bit_rows(

@@ -85,6 +85,11 @@ class Row:
     payload: bytes
     bucket: int = 0
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """(partition index, segment index)."""
+        return self.partition_index, self.segment_index
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:

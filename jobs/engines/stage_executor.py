@@ -96,7 +96,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         """
         sizes = {(work.index, i): one.size_bytes for work in rounds for i, one in work.scanned}
         probes, probe_tasks = probe_rows(rounds, self.cores)
-        places = {(row.partition_index, row.segment_index) for row in probes}
+        places = {row.place for row in probes}
         first = sizes.keys() - places
         found = self._scan(rounds, first)
         if not probes:
@@ -110,7 +110,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         probed: list[Row] = []
         if asked:
             run = self.run(stage, None, probe_tasks, asked)
-            asked_bytes = sum(sizes[row.partition_index, row.segment_index] for row in asked)
+            asked_bytes = sum(sizes[row.place] for row in asked)
             probed = self.collected("indexes", asked_bytes, run)
         sorted_out = sorted_by_answer(probed)
         rest = places - sorted_out.skipped
@@ -208,7 +208,7 @@ class StageExecutor(ABC, Generic[RowsT]):
 def _by_round(summaries: Sequence[Row]) -> dict[int, ScanSummary | str]:
     found: dict[int, list[ScanSummary]] = defaultdict(list)
     failures: dict[int, str] = {}
-    for row in sorted(summaries, key=lambda row: (row.partition_index, row.segment_index)):
+    for row in sorted(summaries, key=lambda row: row.place):
         if row.kind is RowKind.FAILED:
             failures.setdefault(row.partition_index, unpickled(row.payload))
         else:

@@ -43,7 +43,7 @@ WRONG: Final[dict[str, str]] = {
 
 @pytest.fixture
 def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Also the working directory, which an empty path is taken for."""
+    """A tier that is also the working directory, which an empty path would mean."""
     tier = made_tier(tmp_path / "tier")
     for number in range(2):
         put_updates(tier, key_of("orders"), number)
@@ -72,8 +72,8 @@ def test_every_verb_refuses_a_wrong_path(verb: str, text: str, tier: Path) -> No
 @pytest.mark.parametrize("option", ["path", "catalog"])
 def test_the_reader_refuses_a_wrong_path(option: str, text: str, tier: Path) -> None:
     options = {"path": str(tier)} | {option: text}
-    said = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
-    with pytest.raises(BadSettings, match=said):
+    message = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
+    with pytest.raises(BadSettings, match=message):
         KafkaSegments(options).reader(schema_of(("offset",)))
     assert [path.name for path in tier.iterdir()] == [TIER_FOLDER]
 

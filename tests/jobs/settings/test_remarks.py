@@ -1,4 +1,4 @@
-"""Settings that are probably a mistake get a remark, in print and in documents."""
+"""Probable mistakes in settings get a remark, on stderr and in documents."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_without_remarks_a_document_has_two_empty_lists(tier: Path) -> None:
     assert (document["warnings"], document["notes"]) == ([], [])
 
 
-def test_a_plan_advises_against_a_tombstone_that_late_records_outlast(
+def test_late_records_that_may_outlast_a_tombstone_are_a_warning(
     tier: Path, config: Path
 ) -> None:
     config.write_text(LATE, encoding="utf-8")

@@ -89,7 +89,7 @@ def test_a_file_that_is_not_toml_is_refused(toml: str) -> None:
         config_of_toml(toml, where="mine.toml")
 
 
-def test_names_that_only_brokers_use_are_known_and_without_effect() -> None:
+def test_names_that_only_brokers_use_have_no_effect() -> None:
     file = config_of_toml(
         """
         [broker]
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, why: s
     assert "--config" in refused.value.remedy
 
 
-def test_the_shipped_example_is_understood() -> None:
+def test_the_shipped_example_resolves() -> None:
     path = Path(__file__).resolve().parents[3] / "conf" / "example.toml"
     settings = resolve((), path)
     orders = settings.rules_for("orders.changelog")

@@ -29,12 +29,12 @@ from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, SEGM
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 18 + "A")
-"""A topic id whose first character would be an option, and whose case matters in a path."""
+"""Its topic id begins like an option, and case matters in it."""
 
 
 @pytest.fixture(scope="module")
 def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A catalog in a folder, and one in a bucket; the environment has its endpoint and keys."""
+    """A catalog in a folder, and one in a bucket whose endpoint and keys are in the environment."""
     folder = str(tmp_path_factory.mktemp("tier") / "_tierfold")
     written(folder, CHECKPOINT_INTERVAL // 2 + 1)
     assert list(Path(folder, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
@@ -61,7 +61,7 @@ def written(catalog: str, commits: int) -> None:
 def seen_by_spark(
     catalogs: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """What delta-spark, in a session of its own, reads of them."""
+    """What delta-spark reads from the catalogs, in its own session."""
     folder = tmp_path_factory.mktemp("seen")
     done = subprocess.run(
         [sys.executable, "-m", "tests.jobs.delta_reader", str(folder), *catalogs],
@@ -78,7 +78,7 @@ def seen_by_spark(
 
 @pytest.fixture(params=[0, 1], ids=["folder", "bucket"])
 def number(request: pytest.FixtureRequest) -> int:
-    """Which of the catalogs."""
+    """The index of the catalog."""
     return int(request.param)
 
 
