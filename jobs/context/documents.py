@@ -1,7 +1,7 @@
 """Writes and reads JSON documents: a file, or an object in a bucket.
 
-The bucket's options come from the environment: a document may be opened before the
-settings are resolved.
+The bucket's options come from the environment: a document may be opened before the settings are
+resolved.
 """
 
 from __future__ import annotations

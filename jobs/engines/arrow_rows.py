@@ -125,9 +125,10 @@ def _freeze_gc(stage: str) -> None:
 def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     """Return the rows as an Arrow batch of `ROW_SCHEMA`."""
     listed = list(rows)
-    columns = [pa.array([getattr(row, name) for row in listed]) for name in _ARROW.names]
-    cast = [column.cast(field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(cast, schema=_ARROW)
+    columns = [
+        pa.array([getattr(row, field.name) for row in listed], field.type) for field in _ARROW
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.jobs.commands import ALWAYS, tierfold, told
-from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
+from tests.jobs.tiers import files_below, key_of, made_tier, updated_tier
 from tests.storage.emulators import new_bucket, s3, s3_environment
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
@@ -44,9 +44,7 @@ WRONG: Final[dict[str, str]] = {
 @pytest.fixture
 def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tier that is also the working directory, which an empty path would mean."""
-    tier = made_tier(tmp_path / "tier")
-    for number in range(2):
-        put_updates(tier, key_of("orders"), number)
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], segments=2)
     monkeypatch.chdir(tier)
     return tier
 

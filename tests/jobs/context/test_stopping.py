@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -18,7 +17,7 @@ from tests.jobs.claims import row_of
 from tests.jobs.commands import Ran, tierfold, told
 from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
-from tests.jobs.tiers import files_below, key_of, put_updates, updated_tier
+from tests.jobs.tiers import copied, files_below, key_of, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
 from tierfold.jobs.context.byte_progress import unheard
@@ -54,14 +53,7 @@ def pytests_own_handlers() -> Iterator[None]:
         signal.signal(signum, handler)
 
 
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compacted(tmp_path_factory.mktemp("once") / "tier", ORDERS)
-
-
-@pytest.fixture
-def tier(once: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(once, tmp_path / "tier"))
+tier = copied(lambda folder: compacted(folder, ORDERS))
 
 
 def assert_stopped(ran: Ran, *words: str) -> None:

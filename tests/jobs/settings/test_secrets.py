@@ -19,7 +19,7 @@ import pytest
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.settings.refusals import CANARY
-from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates
+from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates, updated_tier
 from tests.storage.call_scripts import fails
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
@@ -72,9 +72,8 @@ def refused(ran: Ran, code: int = 2) -> None:
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tier = made_tier(tmp_path_factory.mktemp("module") / "tier")
-    put_updates(tier, key_of("orders"), 0)
-    return tier
+    folder = tmp_path_factory.mktemp("module") / "tier"
+    return updated_tier(folder, [key_of("orders")], segments=1)
 
 
 @pytest.mark.parametrize("uri", URIS)
@@ -132,9 +131,7 @@ def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
 
 
 def test_a_bug_prints_its_traceback_without_secrets(tmp_path: Path) -> None:
-    tier = made_tier(tmp_path / "tier")
-    put_updates(tier, key_of("orders"), 0)
-    put_updates(tier, key_of("orders"), 1)
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], segments=2)
     with scripted(fails("claim", RuntimeError(f"s3://u:{CANARY}@bucket \x1b[2J"))):
         ran = tierfold("compact", tier, *ALWAYS)
     assert (ran.code, ran.stdout) == (1, "")

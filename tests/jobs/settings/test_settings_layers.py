@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.commands import ROOT
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.settings.layers import (
     NOTHING_GIVEN,
@@ -138,8 +139,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, why: s
 
 
 def test_the_shipped_example_resolves() -> None:
-    path = Path(__file__).resolve().parents[3] / "conf" / "example.toml"
-    settings = resolve((), path)
+    settings = resolve((), ROOT / "conf" / "example.toml")
     orders = settings.rules_for("orders.changelog")
     assert orders.is_compacted
     assert (orders.compaction_strategy, orders.compaction_strategy_header) == ("header", "version")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.commands import tierfold
 from tests.jobs.settings.refusals import CANARY, refused
-from tests.jobs.tiers import key_of, made_tier, put_updates
+from tests.jobs.tiers import key_of, updated_tier
 from tests.storage.emulators import IDENTITY, new_bucket, s3, s3_client
 from tierfold.jobs.settings.layers import config_of_toml
 from tierfold.jobs.settings.resolution import resolve
@@ -76,9 +76,8 @@ def test_a_verb_finds_the_bucket_that_the_file_describes(
 ) -> None:
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
-    folder, bucket = made_tier(tmp_path / "tier"), new_bucket(s3())
-    for number in range(2):
-        put_updates(folder, key_of("orders"), number)
+    folder = updated_tier(tmp_path / "tier", [key_of("orders")], segments=2)
+    bucket = new_bucket(s3())
     for path in folder.rglob("*.*"):
         name = f"tier/{path.relative_to(folder)}"
         s3_client(s3()).put_object(Bucket=bucket, Key=name, Body=path.read_bytes())

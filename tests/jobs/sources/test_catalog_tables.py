@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.compaction.builders import KEY
+from tests.jobs.commands import ROOT
 from tests.storage import emulators
 from tests.storage.aged_tables import superseded
 from tests.storage.catalog_contract import A_RUN, committed, fresh
@@ -27,7 +28,6 @@ from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, SEGMENT
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 18 + "A")
 """Its topic id begins like an option, and case matters in it."""
 

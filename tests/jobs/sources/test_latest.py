@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.commands import tierfold
 from tests.jobs.segment_rows_expected import EPOCH, expected_rows
-from tests.jobs.tiers import SAMPLE, key_of, made_tier, put_segment, put_updates, sample_copy
+from tests.jobs.tiers import SAMPLE, key_of, made_tier, put_segment, sample_copy, updated_tier
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import EVERYTHING, Scope
@@ -169,10 +169,9 @@ def test_values_that_are_not_selected_are_not_read(quick: SparkSession, tmp_path
 
 
 def test_all_records_are_read_by_their_topics_strategy(quick: SparkSession, tmp_path: Path) -> None:
-    tier, config = made_tier(tmp_path / "tier"), tmp_path / "tierfold.toml"
+    keys = [key_of(f"by-{strategy}") for strategy in STRATEGIES]
+    tier, config = updated_tier(tmp_path / "tier", keys, segments=1), tmp_path / "tierfold.toml"
     config.write_text(CONFIG)
-    for strategy in STRATEGIES:
-        put_updates(tier, key_of(f"by-{strategy}"), 0)
     columns = ("topic", "offset", "version")
     found = records(quick, run_context(str(tier)), resolve((), config), EVERYTHING, columns)
     first = {row["topic"]: row["version"] for row in found.where("offset = 5").collect()}
@@ -181,9 +180,8 @@ def test_all_records_are_read_by_their_topics_strategy(quick: SparkSession, tmp_
 
 
 def test_only_partitions_in_scope_are_read(quick: SparkSession, tmp_path: Path) -> None:
-    tier = made_tier(tmp_path)
-    for topic, number in (("orders", 0), ("orders", 1), ("payments", 0)):
-        put_updates(tier, key_of(topic, number), 0)
+    keys = [key_of("orders", 0), key_of("orders", 1), key_of("payments")]
+    tier = updated_tier(tmp_path, keys, segments=1)
     chosen = (run_context(str(tier)), resolve(()), Scope(topics=("ord*",), partitions=("1",)))
     for found in (records(quick, *chosen), latest_records(quick, *chosen)):
         places = {(row["topic"], row["partition"]) for row in found.collect()}
@@ -204,10 +202,8 @@ def test_a_wrong_topic_or_column_is_refused(quick: SparkSession, tmp_path: Path)
 
 
 def test_topics_that_had_the_same_name_are_refused(quick: SparkSession, tmp_path: Path) -> None:
-    tier = made_tier(tmp_path)
-    for incarnation in (0, 1):
-        put_updates(tier, key_of("orders", incarnation=incarnation), 0)
-    put_updates(tier, key_of("payments"), 0)
+    keys = [key_of("orders"), key_of("orders", incarnation=1), key_of("payments")]
+    tier = updated_tier(tmp_path, keys, segments=1)
     with pytest.raises(BadSettings, match="orders-0 is a partition of 2 topics that had this name"):
         latest(quick, tier, None)
     context, others = run_context(str(tier)), Scope(topics=("pay*",))

@@ -24,6 +24,7 @@ from tests.jobs.tiers import (
     put_segment,
     put_updates,
     sample_copy,
+    updated_tier,
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import an_abort, data, marker
@@ -49,10 +50,6 @@ def read(session: SparkSession, tier: Path, **options: str) -> DataFrame:
     for name, value in options.items():
         reader = reader.option(name.replace("_", "."), value)
     return reader.load(str(tier))
-
-
-def places(frame: DataFrame) -> list[tuple[str, int, int]]:
-    return sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect())
 
 
 def offsets(frame: DataFrame) -> list[int]:
@@ -83,7 +80,7 @@ def assert_same_as_plain_reader(session: SparkSession, tier: Path, level: str) -
 def test_registering_twice_and_reading_leave_the_tier_as_it_is(
     reading: SparkSession, tmp_path: Path
 ) -> None:
-    put_updates(made_tier(tmp_path), ORDERS, 0)
+    updated_tier(tmp_path, [ORDERS], segments=1)
     before = sorted(tmp_path.rglob("*"))
     register(reading)
     found = read(reading, tmp_path)
@@ -112,11 +109,11 @@ def test_the_sample_is_read_before_and_after_it_is_compacted(
 def test_only_assigned_partitions_are_read(
     reading: SparkSession, tmp_path: Path
 ) -> None:
-    tier = made_tier(tmp_path)
-    for topic, partition in (("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1)):
-        put_updates(tier, key_of(topic, partition), 0)
+    keys = [key_of(topic, partition) for topic in ("orders", "payments") for partition in range(2)]
+    tier = updated_tier(tmp_path, keys, segments=1)
     found = read(reading, tier, assign='{"orders": [1], "payments": [0]}')
-    assert {place[:2] for place in places(found)} == {("orders", 1), ("payments", 0)}
+    partitions = {(row["topic"], row["partition"]) for row in found.collect()}
+    assert partitions == {("orders", 1), ("payments", 0)}
     with pytest.raises(PySparkException, match="there is no partition orders-7"):
         read(reading, tier, assign='{"orders": [1, 7]}').count()
 
@@ -192,12 +189,8 @@ def test_times_headers_and_nulls_are_exact(reading: SparkSession, tmp_path: Path
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics of two partitions of three segments each."""
-    tier = made_tier(tmp_path_factory.mktemp("several"))
-    for topic in ("orders", "payments"):
-        for partition in range(2):
-            for number in range(3):
-                put_updates(tier, key_of(topic, partition), number)
-    return tier
+    keys = [key_of(topic, partition) for topic in ("orders", "payments") for partition in range(2)]
+    return updated_tier(tmp_path_factory.mktemp("several"), keys, segments=3)
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])

@@ -13,10 +13,10 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from tests.jobs.commands import ROOT
 from tests.jobs.tiers import sample_copy
 from tierfold.jobs.spark.session import cause_of
 
-ROOT = Path(__file__).resolve().parents[3]
 TOO_OLD = "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"
 
 
