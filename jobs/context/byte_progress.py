@@ -45,11 +45,11 @@ Listener: TypeAlias = Callable[[Progress], None]
 
 
 def unheard(_: Progress) -> None:
-    """A listener for those who need no progress."""
+    """Ignore the progress."""
 
 
 class Step:
-    """One step, reported to a listener from its beginning to its end; a context manager."""
+    """One step, reported to a listener from beginning to end; a context manager."""
 
     def __init__(self, listener: Listener, name: str, bytes_total: int | None) -> None:
         self._listener = listener
@@ -74,7 +74,7 @@ class Step:
         self.reach(self._last.bytes_done + size_bytes)
 
     def _report(self, progress: Progress) -> None:
-        """A listener that fails gets no more of this step: a broken bar must not stop a run."""
+        """Call the listener until it fails in this step: a broken bar must not stop a run."""
         try:
             self._listener(progress)
         except Exception:  # noqa: BLE001 - whatever the user wrote; it is logged

@@ -1,7 +1,7 @@
 """Writes and reads JSON documents: a file, or an object in a bucket.
 
-The options of the bucket are those of the environment, as nothing else is known of it before the
-settings are resolved.
+The bucket's options come from the environment: a document may be opened before the settings are
+resolved.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from tierfold.storage.tiers.store_options import ENVIRONMENT
 def write_document(place: str, document: object) -> None:
     """Write a document to a path or the URI of an object; nothing is overwritten.
 
-    A folder that is missing is made.
-
-    Raises BadSettings if no place is named so, UnreadableObject if it cannot be written there.
+    Missing folders are created. Raises BadSettings if `place` is not a valid path or URI,
+    UnreadableObject if nothing can be written there.
     """
     location = _location(place)
     if location.is_folder:
@@ -46,7 +45,7 @@ def check_new(place: str) -> None:
     store, name = _opened(_location(place))
     if store.exists(name):
         raise BadSettings(
-            "there is something already, and nothing is ever overwritten",
+            "the name is taken, and nothing is ever overwritten",
             where=f"--document {place}",
             remedy="Choose a name that no run has used.",
         )

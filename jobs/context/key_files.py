@@ -1,8 +1,8 @@
 """Where the keys of an encrypted tier are: files, by the id of their key pair.
 
-A key itself never leaves the process that reads its file. A task brings the paths that the driver
-knows. The environment of each process may name others, since an executor's machine is another one.
-Spark's workers import this module, so it imports nothing that only the driver has.
+A key itself never leaves the process that reads its file. A task carries the driver's paths; on an
+executor's machine, the environment may name other paths. Spark's workers import this module, so it
+imports nothing that only the driver has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEYS_VARIABLE: Final = "TIERFOLD_ENCRYPTION_KEYS"
 def key_file_of(text: str, where: str) -> KeyFile:
     """The key file in `ID=FILE`; raises BadSettings, which does not repeat the text.
 
-    Somebody may write a key where its file belongs.
+    A user may have written the key instead of its file.
     """
     key_id, _, path = (part.strip() for part in text.partition("="))
     # A manifest separates the id from the wrapped key by a colon.
@@ -55,8 +55,8 @@ def joined(first: tuple[KeyFile, ...], then: tuple[KeyFile, ...]) -> tuple[KeyFi
 def with_own_paths(options: LayoutOptions, environment: Mapping[str, str]) -> LayoutOptions:
     """The options with the paths that this process's environment names for their keys.
 
-    A worker adds no key: the driver decides which ones a run uses, and demands that Spark encrypts
-    what it writes to a disk if there is one. Raises BadSettings.
+    A worker adds no key: the driver decides which ones a run uses. If there are any, it requires
+    Spark to encrypt what it writes to disks. Raises BadSettings.
     """
     own = {file.key_id: file for file in _key_files_of(environment)}
     files = tuple(own.get(file.key_id, file) for file in options.key_files)
@@ -66,7 +66,7 @@ def with_own_paths(options: LayoutOptions, environment: Mapping[str, str]) -> La
 def with_keys_of_environment(
     options: LayoutOptions, environment: Mapping[str, str]
 ) -> LayoutOptions:
-    """As `with_own_paths`, and the other keys of the environment behind those of the options."""
+    """As `with_own_paths`, followed by the environment's other keys."""
     files = joined(options.key_files, _key_files_of(environment))
     return with_own_paths(replace(options, key_files=files), environment)
 

@@ -1,7 +1,7 @@
 """Reads a list of partitions: a verb's JSON document, or a list of topics and numbers.
 
-So the partitions that `plan` found due go to `compact`, what `compact` has compacted to `verify`,
-and what `verify` found sound to `vacuum`.
+So `compact` takes the partitions that `plan` found due, `verify` those that were compacted, and
+`vacuum` those that `verify` found sound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierfold.jobs.context.documents import read_document
 from tierfold.jobs.context.scope import Listed
 
 TAKEN: Final = frozenset({"planned", "compacted", "sound"})
-"""The outcomes with which a partition goes on to the next verb."""
+"""The outcomes of partitions that the next verb takes."""
 
 STDIN: Final = "-"
 
@@ -29,14 +29,14 @@ _FORM: Final = (
 def partitions_from(place: str) -> frozenset[Listed]:
     """Return the partitions that a file, an object or stdin (`-`) lists.
 
-    Raises BadSettings if it is no such list, UnreadableObject if it cannot be read.
+    Raises BadSettings if it is not such a list, UnreadableObject if it cannot be read.
     """
     where = "stdin" if place == STDIN else place
     text = sys.stdin.read() if place == STDIN else read_document(place)
     try:
         document = json.loads(text)
     except ValueError:
-        raise BadSettings("this is no JSON", where=where, remedy=_FORM) from None
+        raise BadSettings("this is not JSON", where=where, remedy=_FORM) from None
     return partitions_in(document, where=where)
 
 
@@ -47,7 +47,7 @@ def partitions_in(document: object, *, where: str) -> frozenset[Listed]:
     """
     entries = document.get("partitions") if isinstance(document, Mapping) else document
     if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise BadSettings("this is no list of partitions", where=where, remedy=_FORM)
+        raise BadSettings("this is not a list of partitions", where=where, remedy=_FORM)
     return frozenset(
         _listed(entry, f"{where}, entry {number}")
         for number, entry in enumerate(entries)

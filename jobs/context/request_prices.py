@@ -16,7 +16,7 @@ _FREE: Final = ("deletes", "aborts")
 
 
 def cost_usd(spent: Requests, scheme: str) -> Fraction | None:
-    """Return the price in US dollars, a further try being as dear as a write; None: a folder."""
+    """Return the price in US dollars; a retry costs as much as a write. None: a folder."""
     prices = _prices().get(scheme)
     if prices is None:
         return None

@@ -51,7 +51,7 @@ class RunContext:
     tier_options: StoreOptions = ENVIRONMENT
     """The options with which a worker opens the tier's store."""
     layout_options: LayoutOptions = AS_FOUND
-    """The tier's layout, which a worker does not look for again."""
+    """The tier's layout; a worker does not detect it again."""
     layout_words: tuple[str, ...] = ()
     """The arguments that describe the layout."""
     catalog_options: StoreOptions = ENVIRONMENT
@@ -78,7 +78,7 @@ class RunContext:
     def may_decrypt(self) -> bool:
         """Whether the run has a key, so that keys of records could reach a disk in plain text.
 
-        Without one, no segment that is encrypted can be read, here or in a worker.
+        Without a key, neither this process nor a worker can read an encrypted segment.
         """
         return bool(self.layout_options.key_files)
 

@@ -40,8 +40,9 @@ class Scope:
     def chosen(self, among: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Return the partitions in scope, in their order.
 
-        A pattern may match nothing. A name without wildcards that matches nothing is probably
-        mistyped, and a list may be of another tier: raises BadSettings.
+        A pattern may match nothing. Raises BadSettings for a name without wildcards that matches
+        nothing, which is probably mistyped, and for a list with other partitions, which is probably
+        of another tier.
         """
         keys = list(among)
         if self.listed is not None:
@@ -64,7 +65,7 @@ _UNKNOWN: Final = {
 
 
 def _listed(keys: Iterable[PartitionKey], listed: frozenset[Listed]) -> list[PartitionKey]:
-    """Return the partitions in the list; raises BadSettings if it has one more."""
+    """Return the partitions in the list; raises BadSettings if the tier lacks one of them."""
     found = [(key, one) for key in keys for one in _entries_of(key) if one in listed]
     missing = listed - {one for _, one in found}
     if missing:

@@ -23,7 +23,7 @@ class TimedStage(StrEnum):
     REWRITE = "rewrite"
     """Reads the segments again; writes the new ones and verifies each."""
     CHECK = "check"
-    """Compares what was written with a listing; `restore` reads the segments that come back."""
+    """Compares what was written with a listing; `restore` reads the segments that it restores."""
     COMMIT = "commit"
     DELETE = "delete"
     """`vacuum` deletes objects, lists again, and releases the claims."""

@@ -2,7 +2,7 @@
 
 Outside of `deferred` a signal raises Stopped at once. Within it, while partitions are claimed, the
 signal is only recorded: `check` raises it at a safe point, and the caller releases its claims.
-Without `stoppable`, for example in a notebook, nothing of this happens.
+Without `stoppable`, for example in a notebook, none of this happens.
 
 spark-submit runs Python as a child of its JVM. Ctrl-C in a terminal reaches both. SIGTERM from a
 scheduler reaches only the JVM; when the JVM exits, the container ends, and Python with it. So the
@@ -28,7 +28,7 @@ class Stopped(BaseException):
 
     def __init__(self, signum: int) -> None:
         self.by = _NAMES[signal.Signals(signum)]
-        """The signal's name for people."""
+        """The signal's name, for messages."""
         self.exit_code = 128 + signum
         """The exit code by the convention of shells."""
         super().__init__(
@@ -72,7 +72,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Record a signal without raising it: `check` raises it, or `stoppable` at its end."""
+    """Record a signal without raising Stopped: `check` raises it, or `stoppable` at its end."""
     _stop.deferrals += 1
     try:
         yield
@@ -130,7 +130,7 @@ def _outlived_by_jvm() -> None:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
-    with suppress(Py4JError, OSError):  # If the JVM has died, Spark reports it where that matters.
+    with suppress(Py4JError, OSError):  # If the JVM has died, Spark reports it later.
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
         jvm: Any = SparkContext._jvm  # noqa: SLF001
         this = jvm.java.lang.ProcessHandle.of(os.getpid()).get()

@@ -1,4 +1,4 @@
-"""Opens what a worker needs, where the catalog's packages are missing: it imports none of them."""
+"""Opens what a worker needs; imports none of the catalog's packages, which workers lack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierOpener:
-    """What a task brings to open the tier: no secrets, only where to find them."""
+    """What a task carries to open the tier: no secrets, only where to find them."""
 
     tier_uri: str
     store: StoreOptions
@@ -32,15 +32,15 @@ class TierOpener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOpener:
-    """What a task of `compact` or `verify` brings: no secrets, only where to find them."""
+    """What a task of `compact` or `verify` carries: no secrets, only where to find them."""
 
     tier: TierOpener
     catalog: Location | None
-    """The catalog's place, beside which key indexes lie; None: the run uses none."""
+    """The catalog, beside which the key indexes are; None: the run uses no key indexes."""
     catalog_options: StoreOptions
 
     def key_indexes(self) -> KeyIndexes | None:
-        """The key indexes; a folder that this machine lacks counts as one without any."""
+        """The key indexes; a folder that this machine lacks counts as empty."""
         if self.catalog is None:
             return None
         # Its kernels would slow the start of verbs that read no segment.

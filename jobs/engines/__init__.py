@@ -10,6 +10,6 @@
     probe             key indexes of clean segments → which ones the scan reads
     reduce            key blocks by (partition, key bucket) → superseded records per segment
     rewrite           superseded records and groups → staged objects, and receipts
-    check             segments → what is wrong with them, and where latest values differ
-    rows              the rows between driver and stages, and the loop of scan and check
+    check             segments → their corruptions, and the keys whose latest values differ
+    rows              the rows between driver and stages, and the base class of scan and check
 """

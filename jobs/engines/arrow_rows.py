@@ -34,7 +34,7 @@ Given: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterable[Row]]
 _frozen_stages: Final[set[str]] = set()
 
 BATCH_BYTES: Final = 2**20
-"""Payload bytes of a batch; this many make its overhead small."""
+"""Payload bytes of a batch, enough to make its overhead small."""
 
 
 def in_worker(
@@ -46,7 +46,7 @@ def in_worker(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out.
 
-    `opener` opens the tier and the key indexes in the worker; `given` takes its rows from batches.
+    `opener` opens the tier and the key indexes in the worker; `given` reads rows from the batches.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,7 +69,7 @@ def in_worker(
 
 
 def only_orders(orders: Sequence[Row]) -> Given:
-    """Return the source of a task's rows if its batches hold the numbers of tasks."""
+    """Return a function that yields a task's orders; its batches hold only the task's number."""
     of_task = _by_task(orders)
 
     def given(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
@@ -81,17 +81,17 @@ def only_orders(orders: Sequence[Row]) -> Given:
 
 
 def orders_first(orders: Sequence[Row]) -> Given:
-    """Return the source of a task's rows if these follow its orders.
+    """Return a function that yields a task's orders, then the rows of its batches.
 
-    The task's number is that of its partition, as `repartitionById` has it. A row of another task
-    is an error: Spark has merged partitions, and orders are lost.
+    A task's number is its partition id, as `repartitionById` assigns it. A row of another task is
+    an error: Spark has merged partitions, so orders would be lost.
     """
     of_task = _by_task(orders)
 
     def given(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("orders are taken in Spark's tasks only")
+            raise RuntimeError("only a Spark task can read its orders")
         task = context.partitionId()
         yield from of_task.get(task, ())
         for row in rows_of(batches):
@@ -112,9 +112,9 @@ def _by_task(rows: Sequence[Row]) -> dict[int, list[Row]]:
 def _freeze_gc(stage: str) -> None:
     """Freeze all loaded objects for the garbage collector, once per process and stage.
 
-    After every task PySpark collects garbage and walks all objects of numba and pyarrow, which
-    takes 60 ms, as long as a small segment. At the end of a task of `stage`, its kernels are
-    loaded. tierfold's daemon has frozen its imports, but a user's session may have another daemon.
+    After every task PySpark collects garbage and walks all objects of numba and pyarrow. That takes
+    60 ms, as long as a small segment. When a task of `stage` ends, its kernels are loaded.
+    tierfold's daemon has frozen its imports, but a user's session may have another daemon.
     """
     if stage not in _frozen_stages:
         _frozen_stages.add(stage)
@@ -125,9 +125,10 @@ def _freeze_gc(stage: str) -> None:
 def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     """Return the rows as an Arrow batch of `ROW_SCHEMA`."""
     listed = list(rows)
-    columns = [pa.array([getattr(row, name) for row in listed]) for name in _ARROW.names]
-    cast = [column.cast(field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(cast, schema=_ARROW)
+    columns = [
+        pa.array([getattr(row, field.name) for row in listed], field.type) for field in _ARROW
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

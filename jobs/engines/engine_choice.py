@@ -29,7 +29,7 @@ Engine: TypeAlias = "Callable[[RunContext, Listener, int], StageExecutor[Any]]"
 def on_spark(
     context: RunContext, listener: Listener, _: int, session: SparkSession | None = None
 ) -> StageExecutor[Any]:
-    """Return an executor on `session`, or else on this process's; start one if there is none."""
+    """Return an executor on `session`, by default this process's, which is started if needed."""
     from tierfold.jobs.engines.spark_executor import SparkExecutor
     from tierfold.jobs.spark.session import announced_session, spark_answers
 
@@ -52,7 +52,7 @@ def in_process(max_bytes: int) -> Engine:
 
 
 def check_local_max(input_bytes: int, max_bytes: int) -> None:
-    """Raise BadSettings if one process takes less; the keys of all input must fit into memory."""
+    """Raise BadSettings if the input exceeds the limit: all its keys must fit into memory."""
     if input_bytes > max_bytes:
         raise BadSettings(
             f"{spaced(input_bytes)} bytes of logs are more than the {spaced(max_bytes)} that one"

@@ -30,7 +30,7 @@ from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 LazyRows: TypeAlias = Callable[[], list[Row]]
-"""Computes the rows; the rows of `kept` only once."""
+"""Computes the rows; those of `persisted` only once."""
 
 
 class _Cancelled(BaseException):
@@ -92,19 +92,19 @@ class LocalExecutor(StageExecutor[LazyRows]):
         with ThreadPoolExecutor(self.cores) as pool:
             return [*pool.map(work, tasks)]
 
-    def kept(self, rows: LazyRows) -> LazyRows:
+    def persisted(self, rows: LazyRows) -> LazyRows:
         """Return the rows, computed once."""
         return cache(rows)
 
-    def only(self, rows: LazyRows, kinds: frozenset[RowKind]) -> LazyRows:
+    def of_kinds(self, rows: LazyRows, kinds: frozenset[RowKind]) -> LazyRows:
         """Return the rows of these kinds."""
         return lambda: [row for row in rows() if row.kind in kinds]
 
-    def joined(self, rows: LazyRows, more: LazyRows) -> LazyRows:
+    def union(self, rows: LazyRows, more: LazyRows) -> LazyRows:
         """Return the rows of both."""
         return lambda: rows() + more()
 
-    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
+    def collected(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
         """Compute the rows, with a bar."""
         progress = ByteProgress(
             self._listener, bytes_done=lambda: self._bytes_done, cancel=self._is_cancelled.set
@@ -112,7 +112,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
         return progress.watched(title, size_bytes, rows)
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         """Raise WorkersDied for an error in a stage: memory ran out, or there is a bug."""
         try:
             yield

@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTask:
-    """All a worker needs to ask the key index of one segment."""
+    """Everything that a worker needs to ask the key index of one segment."""
 
     key: PartitionKey
     segment: Segment
@@ -64,7 +64,7 @@ class ProbeStage:
             task: ProbeTask = unpickled(row.payload)
             try:
                 probed = _probed(worker, task, self.competing[row.partition_index])
-            except Exception as error:  # noqa: BLE001 - an odd index costs a read, nothing else
+            except Exception as error:  # noqa: BLE001 - a broken index only costs a read
                 _log.debug("The index of %s is not used: %r", task.segment.segment_id, error)
                 counts = replace(NO_PROBES, unsound_index=1)
                 answer = IndexAnswer(reason=SkipReason.UNSOUND_INDEX)
@@ -123,14 +123,14 @@ def competing_by_round(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedByAnswer:
-    """What becomes of the segments asked for; a place is (partition index, segment index)."""
+    """The probed segments, by what to do next; a place is (partition index, segment index)."""
 
     skipped: frozenset[tuple[int, int]]
     """The places of segments that are not scanned."""
     unindexed: frozenset[tuple[int, int]]
     """The places of segments without a sound key index."""
     summaries: list[Row]
-    """A SCANNED row for each segment, with what its facts say in place of a scan."""
+    """A SCANNED row per segment; for a skipped one, its facts replace the scan."""
 
 
 def sorted_by_answer(probed: Sequence[Row]) -> SortedByAnswer:
@@ -140,12 +140,11 @@ def sorted_by_answer(probed: Sequence[Row]) -> SortedByAnswer:
     summaries: list[Row] = []
     for row in probed:
         probe: Probed = unpickled(row.payload)
-        place = (row.partition_index, row.segment_index)
         summary = ScanSummary(txn_batches=joined_batches(()), probes=probe.counts)
         if probe.answer.reason in {SkipReason.NO_INDEX, SkipReason.UNSOUND_INDEX}:
-            unindexed.add(place)
+            unindexed.add(row.place)
         elif probe.answer.is_skip and probe.facts is not None:
-            skipped.add(place)
+            skipped.add(row.place)
             summary = replace(
                 summary,
                 txn_batches=probe.facts.watched.transaction_batches,

@@ -19,7 +19,7 @@ class ReduceStage:
     """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
     Each row goes to the task that rewrites its segment, or to task 0 if none does. COMPETING rows
-    have served their purpose, and are dropped.
+    are dropped: the driver has already read them.
     """
 
     buckets: Mapping[int, int]
@@ -41,7 +41,7 @@ class ReduceStage:
                 yield self._sent(row)
 
     def _sent(self, row: Row) -> Row:
-        return replace(row, task=self.task_of.get((row.partition_index, row.segment_index), 0))
+        return replace(row, task=self.task_of.get(row.place, 0))
 
 
 def _bit_rows(

@@ -44,7 +44,7 @@ class MoveStage:
     def __call__(self, _: Worker, rows: Iterable[Row]) -> Iterator[Row]:
         """Move the rows of one task."""
         for row in rows:
-            task = self.task_of.get((row.partition_index, row.segment_index))
+            task = self.task_of.get(row.place)
             if task is not None:
                 yield replace(row, task=task)
 
@@ -61,7 +61,7 @@ class RewriteStage:
             if row.kind is RowKind.REWRITE:
                 ordered.append(row)
             else:
-                found[row.partition_index, row.segment_index].append(row)
+                found[row.place].append(row)
         for order in ordered:
             task: GroupTask = unpickled(order.payload)
             yield _rewritten(worker, order, task, found)

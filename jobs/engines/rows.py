@@ -85,10 +85,15 @@ class Row:
     payload: bytes
     bucket: int = 0
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """(partition index, segment index)."""
+        return self.partition_index, self.segment_index
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """What an engine gives to each of its tasks."""
+    """What an engine passes to each of its tasks."""
 
     tier: RemoteTier
     advance: Callable[[int], None]
@@ -110,7 +115,7 @@ Found: TypeAlias = tuple[RowKind, int, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentStage(ABC):
-    """A stage that reads one segment per row, and sends what it finds on by bucket."""
+    """A stage that reads one segment per row, and routes its results by bucket."""
 
     first_bucket_task: Mapping[int, int]
     """The next stage's task for a partition's first bucket, by partition index."""
@@ -122,7 +127,7 @@ class SegmentStage(ABC):
         """Read the segment of `task`, the row's payload."""
 
     def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
-        """Read the segments of one task; one that fails becomes a FAILED row, the others go on."""
+        """Read the segments of one task; a failure becomes a FAILED row and the others go on."""
         for row in rows:
             task = unpickled(row.payload)
             first = self.first_bucket_task[row.partition_index]
@@ -161,7 +166,7 @@ def failure(error: Exception, where: str) -> bytes:
 
 
 def sentence_of(error: Exception, where: str) -> str:
-    """Return why a partition stops; an error that is not ours is a bug."""
+    """Return why a partition stops; an error that is not tierfold's is a bug."""
     if isinstance(error, TierfoldError):
         return str(error)
     if isinstance(error, MemoryError):

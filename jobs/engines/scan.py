@@ -25,7 +25,7 @@ from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """All a worker needs to scan one segment."""
+    """Everything that a worker needs to scan one segment."""
 
     key: PartitionKey
     segment: Segment
@@ -56,10 +56,10 @@ class ScanSummary:
 
 
 TOO_MANY: Final = b"-"
-"""The payload of a COMPETING row of more keys than the driver takes of this segment."""
+"""The payload of a COMPETING row if the segment has more keys than the driver accepts."""
 
 _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
-"""What a `ScannedSegment` counts, too."""
+"""The counts that a `ScannedSegment` also has."""
 
 
 def summed(found: Sequence[ScanSummary]) -> ScanSummary:
@@ -79,7 +79,7 @@ class ScanStage(SegmentStage):
     """SCAN rows → KEYS, OWN_…, OUTLINE, COMPETING, and SCANNED or FAILED rows."""
 
     def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
-        """Scan a source in full, and another segment for its transaction batches."""
+        """Scan a source in full, and any other segment only for its transaction batches."""
         log = live_log(worker.tier, task.key, task.segment)
         log_bytes = task.segment.size_bytes
         if task.order is None:

@@ -40,10 +40,10 @@ WORKER_DIED: Final = (
 )
 """What happened, and what to do."""
 
-
 ORDER_BYTES_MAX: Final = 2**19
-"""Bytes of orders that travel with a stage. Each task unpickles all of them: 20,000 took 0.25 s in
-each task. From 1 MiB on Spark would broadcast them, and keep a file until the session ends."""
+"""The most bytes of orders that travel with a stage. Each task unpickles all of them: 20,000 took
+0.25 s in each task. From 1 MiB on, Spark would broadcast them and keep a file until the session
+ends."""
 
 
 class SparkExecutor(StageExecutor[DataFrame]):
@@ -65,8 +65,8 @@ class SparkExecutor(StageExecutor[DataFrame]):
     ) -> DataFrame:
         """Repartition the rows by `task`, and map the stage over them and the orders.
 
-        Few orders travel with the stage, as its code does: to shuffle them takes 50 ms more. Rows
-        with orders must be taken as they are, since their tasks know themselves by their partition.
+        Few orders travel with the stage's code: shuffling them would take 50 ms more. Do not
+        repartition the result before it is computed: a task finds its orders by its partition.
         """
         if sum(len(order.payload) for order in orders) > ORDER_BYTES_MAX:
             table = pa.Table.from_batches([as_batch(orders)])
@@ -82,21 +82,21 @@ class SparkExecutor(StageExecutor[DataFrame]):
         run = in_worker(stage, opener, done.bytes_done, done.requests, given)
         return sent.mapInArrow(run, ROW_SCHEMA)
 
-    def kept(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, persisted until `release`."""
+    def persisted(self, rows: DataFrame) -> DataFrame:
+        """Persist the rows until `release`."""
         self._persisted.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
         return self._persisted[-1]
 
-    def only(self, rows: DataFrame, kinds: frozenset[RowKind]) -> DataFrame:
+    def of_kinds(self, rows: DataFrame, kinds: frozenset[RowKind]) -> DataFrame:
         """Return the rows of these kinds, filtered in the JVM."""
-        # A column expression takes 40 calls of the JVM, 13 ms more.
+        # A column expression takes 40 calls to the JVM, 13 ms more.
         return rows.where(f"kind IN ({', '.join(str(int(kind)) for kind in sorted(kinds))})")
 
-    def joined(self, rows: DataFrame, more: DataFrame) -> DataFrame:
+    def union(self, rows: DataFrame, more: DataFrame) -> DataFrame:
         """Return the union."""
         return rows.unionByName(more)
 
-    def taken(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:
+    def collected(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:
         """Collect the rows as Arrow batches, with a bar."""
         before = self._progress.requests.value
         try:
@@ -113,7 +113,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
                 self._persisted.pop().unpersist()
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         """Raise WorkersDied for Spark's own errors."""
         try:
             yield

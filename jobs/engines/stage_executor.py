@@ -1,7 +1,7 @@
 """Runs the stages on Spark or in this process, in the same order on both.
 
-    scan      stages 4 and 5 of some rounds: what they hold, and which records are superseded;
-              of clean segments only those that their key indexes do not spare
+    scan      stages 4 and 5 of some rounds: count records and find the superseded ones; clean
+              segments are read only if their key indexes do not rule such records out
     rewrite   stage 6: some groups of the scanned rounds
     verify    the stages of `verify`
 
@@ -75,46 +75,47 @@ class StageExecutor(ABC, Generic[RowsT]):
         sizes = {work.index: work.size_bytes for work in rounds}
         buckets = {index: buckets_of(size) for index, size in sizes.items()}
         reduce = ReduceStage(buckets=buckets, task_of=task_of)
-        with self.answering():
+        with self.translated_errors():
             title, found, indexed, scan_bytes = self._keys(rounds)
-            found = self.kept(self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores)))
-            summaries = self.taken(title, scan_bytes, self.only(found, FOR_DRIVER))
+            reduced = self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores))
+            found = self.persisted(reduced)
+            summaries = self.collected(title, scan_bytes, self.of_kinds(found, FOR_DRIVER))
             if self._scanned is not None:
                 others = {place: task for place, task in task_of.items() if place[0] not in sizes}
-                known = self.only(self._scanned, FOR_REWRITE)
+                known = self.of_kinds(self._scanned, FOR_REWRITE)
                 rest = self.run(MoveStage(task_of=others), known, None)
-                found = self.joined(rest, found)
+                found = self.union(rest, found)
         self._scanned = found
         return _by_round([*summaries, *indexed])
 
     def _keys(self, rounds: Sequence[Round]) -> tuple[str, RowsT, list[Row], int]:
-        """Scan the rounds, without clean segments whose key indexes show that nothing is lost.
+        """Scan the rounds, except clean segments whose key indexes rule out superseded records.
 
-        Return what is left to do, as a title; the rows, not all computed yet; SCANNED rows of what
-        the indexes said; and how many bytes are still to be scanned.
+        Return a title for the remaining work; the rows, some not computed yet; a SCANNED row per
+        probed segment; and the bytes that are still to be scanned.
         """
         sizes = {(work.index, i): one.size_bytes for work in rounds for i, one in work.scanned}
         probes, probe_tasks = probe_rows(rounds, self.cores)
-        places = {(row.partition_index, row.segment_index) for row in probes}
+        places = {row.place for row in probes}
         first = sizes.keys() - places
         found = self._scan(rounds, first)
         if not probes:
             return "scan", found, [], sum(sizes.values())
-        found = self.kept(found)
+        found = self.persisted(found)
         kinds = frozenset({RowKind.COMPETING, RowKind.FAILED})
         first_bytes = sum(sizes[place] for place in first)
-        scanned = self.taken("scan", first_bytes, self.only(found, kinds))
+        scanned = self.collected("scan", first_bytes, self.of_kinds(found, kinds))
         stage = ProbeStage(competing=competing_by_round(rounds, scanned))
         asked = [row for row in probes if row.partition_index in stage.competing]
         probed: list[Row] = []
         if asked:
             run = self.run(stage, None, probe_tasks, asked)
-            asked_bytes = sum(sizes[row.partition_index, row.segment_index] for row in asked)
-            probed = self.taken("indexes", asked_bytes, run)
+            asked_bytes = sum(sizes[row.place] for row in asked)
+            probed = self.collected("indexes", asked_bytes, run)
         sorted_out = sorted_by_answer(probed)
         rest = places - sorted_out.skipped
         if rest:
-            found = self.joined(found, self._scan(rounds, rest, sorted_out.unindexed))
+            found = self.union(found, self._scan(rounds, rest, sorted_out.unindexed))
         rest_bytes = sum(sizes[place] for place in rest)
         return "scan clean", found, sorted_out.summaries, rest_bytes
 
@@ -138,15 +139,15 @@ class StageExecutor(ABC, Generic[RowsT]):
         if self._scanned is None or not groups:
             return []
         size_bytes = sum(task.group.size_bytes for task in groups)
-        with self.answering():
-            known = self.only(self._scanned, FOR_REWRITE)
+        with self.translated_errors():
+            known = self.of_kinds(self._scanned, FOR_REWRITE)
             assigned_to = self._assigned
             if not assigned_to.fits(groups):
                 assigned_to = assigned_groups(groups, self.cores)
                 known = self.run(MoveStage(task_of=assigned_to.task_of), known, None)
             orders = rewrite_rows(groups, assigned_to, self.cores)
             done = self.run(RewriteStage(), known, assigned_to.tasks, orders)
-            found = self.taken("rewrite", size_bytes, done)
+            found = self.collected("rewrite", size_bytes, done)
         return [(row.partition_index, unpickled(row.payload)) for row in found]
 
     def verify(
@@ -161,17 +162,17 @@ class StageExecutor(ABC, Generic[RowsT]):
         totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
         check = CheckStage(first_bucket_task=first_bucket_tasks(dict(enumerate(totals))))
         _, compare_tasks = tasks_for(bucket_sizes(totals), self.cores)
-        with self.answering():
+        with self.translated_errors():
             checked = self.run(check, None, tasks, rows)
             compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
-            return self.taken("verify", sum(totals), compared)
+            return self.collected("verify", sum(totals), compared)
 
     def release(self) -> None:
         """Drop the result of `scan`."""
         self._scanned = None
 
     @abstractmethod
-    def answering(self) -> AbstractContextManager[None]:
+    def translated_errors(self) -> AbstractContextManager[None]:
         """Return a context that raises WorkersDied for the engine's own errors."""
 
     @abstractmethod
@@ -180,24 +181,24 @@ class StageExecutor(ABC, Generic[RowsT]):
     ) -> RowsT:
         """Run the stage on rows of earlier stages, if there are any, and on the driver's `orders`.
 
-        All are sent to `tasks` tasks by their `task`, orders first. Without orders `tasks` may be
-        None: then the rows stay where they are.
+        Each goes to the task that its `task` names, of `tasks` tasks, orders first. Without orders,
+        `tasks` may be None: then the rows stay where they are.
         """
 
     @abstractmethod
-    def kept(self, rows: RowsT) -> RowsT:
-        """Return the rows, to be computed once and kept until `release`."""
+    def persisted(self, rows: RowsT) -> RowsT:
+        """Return the rows, which are computed once and kept until `release`."""
 
     @abstractmethod
-    def only(self, rows: RowsT, kinds: frozenset[RowKind]) -> RowsT:
+    def of_kinds(self, rows: RowsT, kinds: frozenset[RowKind]) -> RowsT:
         """Return the rows of these kinds."""
 
     @abstractmethod
-    def joined(self, rows: RowsT, more: RowsT) -> RowsT:
+    def union(self, rows: RowsT, more: RowsT) -> RowsT:
         """Return the rows of both."""
 
     @abstractmethod
-    def taken(self, title: str, size_bytes: int, rows: RowsT) -> list[Row]:
+    def collected(self, title: str, size_bytes: int, rows: RowsT) -> list[Row]:
         """Compute the rows and return them to the driver, with a bar of `size_bytes`.
 
         Raises WorkersDied; Stopped after a signal.
@@ -207,7 +208,7 @@ class StageExecutor(ABC, Generic[RowsT]):
 def _by_round(summaries: Sequence[Row]) -> dict[int, ScanSummary | str]:
     found: dict[int, list[ScanSummary]] = defaultdict(list)
     failures: dict[int, str] = {}
-    for row in sorted(summaries, key=lambda row: (row.partition_index, row.segment_index)):
+    for row in sorted(summaries, key=lambda row: row.place):
         if row.kind is RowKind.FAILED:
             failures.setdefault(row.partition_index, unpickled(row.payload))
         else:

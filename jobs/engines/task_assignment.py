@@ -35,12 +35,11 @@ THREADS_MAX: Final = 4
 TASKS_PER_CORE: Final = 2
 """Minimum number of tasks per core, if there is enough work; more tasks even out the load."""
 
-
 KEPT_SHARE: Final = 1 / 8
-"""What may be kept of a log, for the order in which groups are rewritten."""
+"""The share of a partition's bytes that a rewrite is assumed to keep; it orders the groups."""
 
 READ_COST: Final = 1 / 10
-"""What a byte that is only read costs of one that is kept, too."""
+"""The cost of reading a byte, relative to the cost of keeping it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ def assigned(
 ) -> list[int]:
     """Return the task of each item: the most expensive goes first, each to the least loaded task.
 
-    Tasks begin in their order, so that no long one begins last. `costs`: None: the sizes.
+    Tasks begin in their order, so no long one begins last. `costs`: by default the sizes.
     """
     costs = sizes if costs is None else costs
     loads = [(0, task) for task in range(tasks)]
@@ -108,9 +107,9 @@ def tasks_for(
 def rewrite_costs(sizes: Sequence[int], partitions: Sequence[int]) -> list[float]:
     """Return how long the rewrite of each group may take, in bytes that are kept.
 
-    As if keys were updated evenly, so that the share of records that are kept falls with the bytes
-    behind them, and `KEPT_SHARE` of a partition's bytes were kept in all. `partitions`: the
-    partition index of each group.
+    It assumes that keys are updated evenly: the more bytes follow a record, the less likely it is
+    kept. `KEPT_SHARE` of a partition's bytes are kept in all. `partitions`: the partition index of
+    each group.
     """
     totals: Counter[int] = Counter()
     for size, partition in zip(sizes, partitions, strict=True):
@@ -157,7 +156,7 @@ def scan_rows(
     """Return a SCAN row per segment to scan, and the number of tasks.
 
     Of a segment that is not a source, only the transaction batches are read. `places`: (partition
-    index, segment index) of the segments to scan now, None: all; `unindexed`: of those that get a
+    index, segment index) of the segments to scan now; None: all. `unindexed`: of those that get a
     key index.
     """
     numbered = [
@@ -192,9 +191,9 @@ def scan_rows(
 
 
 def _competing_share(work: Round) -> int:
-    """How many competing keys the driver takes of one dirty segment; 0: it asks for none.
+    """How many competing keys the driver accepts from one dirty segment; 0: it asks for none.
 
-    The driver holds those of all segments of a round.
+    The driver holds the competing keys of all segments of a round.
     """
     dirty = len(work.compact.sources) - len(work.skippable)
     return max(1, COMPETING_MAX // max(1, dirty)) if work.skippable else 0
@@ -242,7 +241,7 @@ def assigned_groups(tasks: Sequence[GroupTask], cores: int) -> Assignment:
 
 
 def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Assignment:
-    """`groups`: bytes of each, and the (partition index, segment index) of its segments."""
+    """`groups`: the bytes of each, and the (partition index, segment index) of its segments."""
     sizes = [size_bytes for size_bytes, _ in groups]
     costs = rewrite_costs(sizes, [places[0][0] for _, places in groups])
     placed, tasks = tasks_for(sizes, cores, costs)
@@ -258,12 +257,12 @@ def rewrite_rows(groups: Sequence[GroupTask], assigned_to: Assignment, cores: in
     placed = [assigned_to.task_of[group.places[0]] for group in groups]
     threads = threads_of(sizes, placed, cores)
     if assigned_to.tasks <= TASKS_PER_CORE * cores:
-        # The other tasks of the partition end early, and leave cores idle.
+        # The partition's other tasks end early and leave cores idle.
         costs = rewrite_costs(sizes, [group.partition_index for group in groups])
-        dearest = {
+        costliest = {
             groups[i].partition_index: i for i in sorted(range(len(groups)), key=costs.__getitem__)
         }
-        for i in dearest.values():
+        for i in costliest.values():
             threads[i] = max(threads[i], min(2, cores))
     return [
         _row(task, *group.places[0], RowKind.REWRITE, replace(group, threads=count))

@@ -3,7 +3,7 @@
     definitions   every setting: Kafka's name, its kind, what it does
     kinds         the allowed values
     store_table   options of the object store in the user's file
-    given_layout  what a user says of a tier's layout
+    given_layout  a tier's layout, as the user describes it
     rsm_config    reads the broker's properties of Aiven's plugin
     layers        reads defaults, the user's file, `--set`; knows the names that only brokers use
     resolution    decides which layer takes effect

@@ -1,11 +1,12 @@
-"""What a user says of a tier's layout: options, the table `[layout]`, the broker's own properties.
+"""A tier's layout as the user describes it: options, `[layout]`, the broker's own properties.
 
     1  --rsm-config, or `rsm.config` of the table      the broker's own properties
     2  the table `[layout]` of the user's file
     3  --layout, --key-prefix, --encryption-key
 
 A later source overrides an earlier one, option by option. Key files are joined: those of a later
-source come first, so its first one writes. What no source says is as the objects tell.
+source come first, and its first one encrypts what is written. What no source sets is read from the
+objects.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from tierfold.jobs.context.key_files import distinct, joined, key_file_of
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
 
 OPTIONS: Final = ("layout", "key.prefix", "encryption.key", "rsm.config")
-"""The names in the table, and of the reader's options."""
+"""The names in the table, which are also options of the reader."""
 
 _PREFIX: Final = re.compile(r"(?!/)(?!(.*/)?\.{1,2}(/|$))(?!.*//)[A-Za-z0-9._=+@,~/-]*")
-"""What `storage.tiers.locations` takes in a URI; it leaves no folder."""
+"""A path that `storage.tiers.locations` accepts in a URI; it cannot lead out of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenLayout:
-    """What one source says; None: nothing."""
+    """The options of one source; None: it does not set this one."""
 
     layout: Layout | None = None
     key_prefix: str | None = None
@@ -41,14 +42,15 @@ class GivenLayout:
     def of(cls, texts: Mapping[str, str], keys: Sequence[str], where: Mapping[str, str]) -> Self:
         """Parse the values of `OPTIONS`; raises BadSettings.
 
-        `keys` are those of `encryption.key`; `where` has the name of each option, for messages.
+        `keys`: the values of `encryption.key`; `where`: the place of each option, for messages.
         """
         layout = texts.get("layout")
         if layout is not None and layout not in [*Layout]:
             raise BadSettings(
                 f"there is no layout {layout!r}",
                 where=where["layout"],
-                remedy=f"Known are {' and '.join(Layout)}. Without the option the objects tell.",
+                remedy=f"Known are {' and '.join(Layout)}. Without the option, the tier's objects"
+                " decide.",
             )
         prefix = texts.get("key.prefix")
         if prefix is not None:
@@ -62,7 +64,7 @@ class GivenLayout:
         )
 
     def over(self, other: Self) -> Self:
-        """What both say; this one overrides the other."""
+        """Merge both; this one overrides the other."""
         return replace(
             self,
             layout=self.layout or other.layout,
@@ -74,12 +76,12 @@ class GivenLayout:
     def options(self) -> LayoutOptions:
         """The options of the tier.
 
-        Raises BadSettings: a file cannot be read or has a wrong value, or an option has no meaning
-        for LocalTieredStorage.
+        Raises BadSettings if a file cannot be read or has a wrong value, or if LocalTieredStorage
+        has no such option.
         """
         broker = LayoutOptions()
         if self.rsm_config is not None and self.layout is not Layout.LOCAL:
-            # Imported here: Spark's workers import this module, and lack the parser.
+            # Imported here: Spark's workers import this module but lack the parser.
             from tierfold.jobs.settings.rsm_config import read_rsm_config
 
             broker = read_rsm_config(self.rsm_config)
@@ -110,22 +112,22 @@ class GivenLayout:
             )
 
 
-NOTHING_SAID: Final = GivenLayout()
+UNSPECIFIED: Final = GivenLayout()
 
 
 def check_key_prefix(prefix: str, where: str) -> None:
-    """Raise BadSettings for a prefix of objects that no URI could name."""
+    """Raise BadSettings for a key prefix that a URI cannot contain."""
     if not _PREFIX.fullmatch(prefix):
         raise BadSettings(
             f"the key prefix {prefix!r} cannot be used",
             where=where,
-            remedy="Use letters, digits and - _ . = + @ , ~ between single slashes, and no slash in"
-            " front; write a slash at the end if the objects' names have it.",
+            remedy="Use letters, digits and - _ . = + @ , ~ between single slashes, without a"
+            " leading slash; end it with a slash only if the plugin's key.prefix does.",
         )
 
 
 def layout_of_table(table: Mapping[str, object], where: str) -> GivenLayout:
-    """What the table `[layout]` says; raises BadSettings, which repeats no path."""
+    """Parse the table `[layout]`; raises BadSettings, which repeats no path."""
     texts: dict[str, str] = {}
     keys: list[str] = []
     for name, value in table.items():
@@ -143,7 +145,7 @@ def layout_of_table(table: Mapping[str, object], where: str) -> GivenLayout:
             raise BadSettings(
                 f"{name} has a value that is not allowed",
                 where=where,
-                remedy='Give a text, such as "…".',
+                remedy='Give a string, such as "…".',
             )
     return GivenLayout.of(texts, keys, dict.fromkeys(OPTIONS, where))
 
@@ -154,5 +156,5 @@ def _texts(value: object, where: str) -> list[str]:
     raise BadSettings(
         "encryption.key has a value that is not allowed",
         where=where,
-        remedy='Give a list of texts, such as ["key-1=/etc/keys/key-1.pem"].',
+        remedy='Give a list of strings, such as ["key-1=/etc/keys/key-1.pem"].',
     )

@@ -73,7 +73,7 @@ def one_of(names: type[StrEnum], empty: StrEnum | None = None) -> SettingKind:
 
 
 def _ratio(text: str) -> Fraction:
-    """Parse a short text only, so that no exponent costs memory."""
+    """Parse short texts only: a huge exponent would take much memory."""
     if _DECIMAL.fullmatch(text) is None or not 0 <= Fraction(text) <= 1:
         raise ValueError(text)
     return Fraction(text)
@@ -97,7 +97,7 @@ def _policies(text: str) -> frozenset[str]:
 def _header_name(text: str) -> str:
     if not text:
         raise ValueError(text)
-    text.encode("utf-8")  # Raises ValueError for half a character, which a terminal may send.
+    text.encode("utf-8")  # Raises ValueError for a lone surrogate, which a terminal may send.
     return text
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
-from tierfold.jobs.settings.given_layout import NOTHING_SAID, GivenLayout, layout_of_table
+from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout, layout_of_table
 from tierfold.jobs.settings.kinds import POLICY_LIST
 from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
@@ -43,7 +43,7 @@ _TYPES: Final = {
     dict: "a table",
     list: "a list",
     int: "a number",
-    str: "a text",
+    str: "a string",
 }
 
 
@@ -90,9 +90,9 @@ class Given:
     unused: tuple[str, ...]
     """Broker names that have no effect here."""
     store: StoreOptions = ENVIRONMENT
-    """Only a file has them."""
-    layout: GivenLayout = NOTHING_SAID
-    """What a file says of the tier's layout."""
+    """The table `[store]`; only a file has it."""
+    layout: GivenLayout = UNSPECIFIED
+    """The table `[layout]`; only a file has it."""
 
 
 NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())

@@ -20,7 +20,7 @@ from tierfold.jobs.settings.resolution import Settings
 _log: Final = logging.getLogger(__name__)
 
 IN_RESULT: Final = {"is_in_result": True}
-"""Marks a record of the log that the result repeats."""
+"""Marks a log record that the result repeats."""
 
 TOPICS_MAX: Final = 5
 """A sentence names at most this many topics, and counts the others."""
@@ -48,7 +48,7 @@ def remarks_on_tier(
 ) -> Remarks:
     """Return the remarks of a verb that reads a tier, with advice for the topics in `advised`.
 
-    Raises BadSettings if there is no tier, or no topic of a name in `advised`.
+    Raises BadSettings if there is no tier, or if `advised` names a topic that does not exist.
     """
     has_exact = any(table.is_exact for table in settings.tables)
     keys = context.tier.partitions() if has_exact or advised is not None else []

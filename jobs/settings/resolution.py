@@ -24,7 +24,7 @@ from typing import Any, Final
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
-from tierfold.jobs.settings.given_layout import NOTHING_SAID, GivenLayout
+from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout
 from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
     NOTHING_GIVEN,
@@ -97,8 +97,8 @@ class Settings:
     """Settings without effect here, one sentence per place."""
     store: StoreOptions = ENVIRONMENT
     """The options of the object store, from `[store]` of the user's file."""
-    layout: GivenLayout = NOTHING_SAID
-    """What `[layout]` of the user's file says of the tier."""
+    layout: GivenLayout = UNSPECIFIED
+    """The tier's layout, from `[layout]` of the user's file."""
 
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.

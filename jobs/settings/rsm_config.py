@@ -1,9 +1,9 @@
 """Reads the broker's own properties of Aiven's plugin, so that an operator need not translate them.
 
-The file is a broker's `server.properties`, where the plugin's names have the prefix that
-`remote.log.storage.manager.impl.prefix` says, by default `rsm.config.`; or it has the plugin's
-names alone. Unknown names are ignored: they are of brokers, stores and caches, and some are
-secrets. So no message repeats a value, except of the few names that are read here.
+The file is a broker's `server.properties`, where `remote.log.storage.manager.impl.prefix` sets the
+prefix of the plugin's names, by default `rsm.config.`; or it has the plugin's names alone. Unknown
+names are ignored: they belong to brokers, stores and caches. Their values may be secrets, so
+messages repeat only the values of the few names that are read here.
 
 Rule: Java `Properties.load`; Aiven `RemoteStorageManagerConfig`, whose defaults apply.
 """
@@ -30,10 +30,10 @@ _MANAGER: Final = "remote.log.storage.manager."
 _PLUGIN: Final = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
 _PAIRS: Final = "encryption.key.pairs"
 _NAMES: Final = ("chunk.size", "compression.enabled", "encryption.enabled", "storage.backend.class")
-"""Some of these are in every configuration of the plugin."""
+"""Every configuration of the plugin has at least one of these."""
 
 _FIELDS: Final = frozenset({"REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY"})
-"""`custom.metadata.fields.include`: only events to brokers have them."""
+"""The values of `custom.metadata.fields.include`; only events to brokers contain these fields."""
 
 _NO_NAMES: Final[tuple[str, ...]] = ()
 
@@ -56,8 +56,8 @@ def read_rsm_config(path: Path) -> LayoutOptions:
 def layout_of_properties(text: str, *, where: str) -> LayoutOptions:
     """The layout in the text of such a file; `where` names the file in messages.
 
-    Raises BadSettings for text that is no properties, a file of another plugin, and a value that is
-    not allowed.
+    Raises BadSettings for text that is not Java properties, a file of another plugin, and a value
+    that is not allowed.
     """
     try:
         named = javaproperties.loads(text)
@@ -144,7 +144,7 @@ def _of_plugin(named: Mapping[str, str], where: str) -> dict[str, str]:
 
 
 def _key_files(given: _Properties) -> tuple[KeyFile, ...]:
-    """The key pairs, the active one first; raises BadSettings if a name of them is missing."""
+    """The key pairs, the active one first; raises BadSettings if one lacks a property."""
     ids = given.value(_PAIRS, _listed, _NO_NAMES)
     active = given.value("encryption.key.pair.id", str, "")
     if active not in ids:

@@ -1,7 +1,7 @@
 """The table `[store]` of the user's file: options of the object store of the tier and the catalog.
 
-Only options that are no secrets: credentials come from the environment, a profile or a role. An
-option that is missing is as the environment says (docs/object_stores.md).
+No option is a secret: credentials come from the environment, a profile or a role. The environment
+also supplies the options that are missing (docs/object_stores.md).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
 }
 """By name: the field of `StoreOptions`, and the type of its value."""
 
-_ALLOWED: Final = {str: 'a text, such as "…"', bool: "true or false", int: "a whole number"}
+_ALLOWED: Final = {str: 'a string, such as "…"', bool: "true or false", int: "a whole number"}
 
 
 def store_options(table: Mapping[str, object], where: str) -> StoreOptions:
-    """The options in the table; raises BadSettings, which repeats no value."""
+    """Parse the table; raises BadSettings, which repeats no value."""
     found = {}
     for name, value in table.items():
         if name not in OPTIONS:

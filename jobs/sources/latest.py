@@ -70,7 +70,7 @@ def latest_records(
     keys = scope.chosen(context.tier.partitions())
     _refuse_namesakes(keys)
     wanted = schema_of(tuple(columns)).names
-    # Values that are not asked for stay in the workers; the digest shows tombstones, too.
+    # Values that are not asked for stay in the workers; a null digest shows a tombstone, too.
     content = "value" if "value" in wanted else "value_digest"
     needed = tuple(dict.fromkeys((*wanted, *_KEY, "offset", "version", content)))
     found = _read(spark, context, settings, keys, needed)
@@ -115,7 +115,7 @@ def read_by_strategy(
 ) -> DataFrame:
     """Return the records of these partitions; one reader for all topics of the same strategy.
 
-    `versions`: what the column `version` has in each of them. `segments`: `LIVE` or `ORIGINAL`. The
+    `versions`: the source of the column `version` in each. `segments`: `LIVE` or `ORIGINAL`. The
     format must be registered.
     """
     schema = schema_of(tuple(columns))
@@ -143,7 +143,7 @@ def _options(source: VersionSource) -> dict[str, str]:
 
 
 def _versions(rules: Rules) -> VersionSource:
-    """What decides between the records of a key; a header counts for its own strategy only."""
+    """What decides between the records of a key; only the strategy `header` uses a header."""
     strategy, header = named_strategy(strategy_name(rules))
     return VersionSource(strategy=strategy, header=header)
 

@@ -317,7 +317,7 @@ def _store(given: Mapping[str, str]) -> StoreOptions:
 
 
 def _typed(text: str, kind: type) -> object:
-    """The text as a value of this type; unchanged if it is none."""
+    """The text as a value of this type; unchanged if it is not one."""
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     return int(text) if kind is int and text.isdecimal() else text

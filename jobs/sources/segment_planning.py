@@ -35,8 +35,8 @@ _OPEN_BYTES: Final = 4 * 2**20  # The cost of opening a log in bytes, as in Spar
 class SegmentReader(DataSourceReader):
     """Plans the read; the workers receive only its `TaskReader`.
 
-    It takes no filters, so that it has no `pushFilters`: Spark 4.2 keeps the plan of a DataFrame's
-    first query, and would answer later queries from what the filters of the first one left.
+    It has no `pushFilters`: Spark 4.2 keeps the plan of a DataFrame's first query, so later queries
+    would get only the records that pass the first one's filters.
     """
 
     def __init__(self, context: RunContext, request: Request, schema: StructType) -> None:
@@ -68,7 +68,7 @@ class SegmentReader(DataSourceReader):
         return self._tasks.read(partition)
 
     def _in_scope(self) -> list[KnownPartition]:
-        """Raises BadSettings if an assigned partition does not exist."""
+        """The partitions to read; raises BadSettings if an assigned one does not exist."""
         known = known_partitions(self._context, self._request.scope)
         assigned = self._request.assigned
         if assigned is None:
@@ -97,7 +97,7 @@ class SegmentReader(DataSourceReader):
         if self._request.is_committed:
             last_stable = last_stable_in(self._context, view.key, view.segments)
             end = wanted.end if last_stable is None else min(wanted.end, last_stable.offset)
-            # Those of all segments: a marker may be in a later segment than its data.
+            # From all segments: a marker may be in a later segment than its data.
             aborted = aborted_in(self._context, view.key, segments)
         return [
             piece

@@ -7,8 +7,8 @@
 
 Columns and options are in `jobs.sources.segment_options`. The source writes nothing.
 
-Spark sends the source to its workers, so this module imports what plans a read, and with it the
-catalog, only where a read is planned: on the driver.
+Spark sends the source to its workers. So this module imports the planning, and with it the catalog,
+only where a read is planned: on the driver.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KafkaSegments(DataSource):
     """The format; Spark creates an instance for each read."""
 
     may_decrypt = False
-    """Whether the session encrypts what it writes to disks; a planning worker cannot see that."""
+    """Whether the session encrypts what it writes to disks; a planning worker cannot find out."""
 
     @classmethod
     def name(cls) -> str:

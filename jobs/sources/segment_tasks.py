@@ -49,7 +49,7 @@ class TaskReader(DataSourceReader):
         """Yield the records of a task's pieces; raises CorruptLog, UnreadableObject."""
         with in_one_sentence():
             tier = self.open_tier()
-            # If there are no tasks, Spark invents one without a value.
+            # If there are no tasks, Spark adds one without a value.
             for piece in partition.value or ():
                 where = tier.uri(address_of(piece.key, piece.segment), Part.LOG)
                 for chosen in read_piece(tier, piece):

@@ -1,7 +1,7 @@
 """Whether a Spark session encrypts what it writes to disks: shuffle files, spills, cached blocks.
 
 They hold keys of records, or whatever a query reads. A tier may be encrypted so that no disk holds
-these in plain text, so a run that has a key of such a tier needs a session that encrypts them.
+these in plain text. So a run that has a key of such a tier needs a session that encrypts them.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def private_folder() -> str:
 def removed_with_jvm(context: SparkContext, folder: str) -> None:
     """Remove a folder when the JVM of `context` ends, which also happens if Python is killed.
 
-    It must outlive the context: the JVM passes the setting on to later sessions of the process.
+    The folder must outlive the context: the JVM passes the setting on to the process's later
+    sessions.
     """
     jvm = context._jvm  # noqa: SLF001 - PySpark has no public way to its JVM
     assert jvm is not None, "a context that has started has a JVM"  # noqa: S101

@@ -1,4 +1,4 @@
-"""Progress of Spark's tasks: they add to accumulators what they have done."""
+"""Progress of Spark's tasks, which add what they have done to accumulators."""
 
 from __future__ import annotations
 

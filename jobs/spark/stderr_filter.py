@@ -1,8 +1,8 @@
 """Filters useless lines of Spark's launcher and of native code from stderr.
 
-The JVM prints a warning at each start about a module that Spark uses. If a disk is full or a folder
-is forbidden, a writer of delta-rs panics in its own thread; Python raises the resulting error too,
-and reports it in one sentence. Neither output can be turned off at its source.
+At each start the JVM prints a warning about a module that Spark uses. If a disk is full or a folder
+is forbidden, a writer of delta-rs panics in its own thread; tierfold reports the same error in one
+sentence. Neither output can be turned off at its source.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STDERR: Final = 2
 
 @contextmanager
 def chatter_hidden() -> Iterator[None]:
-    """Filter the lines that others write to stderr; Python still writes to it directly.
+    """Filter the lines that other code writes to stderr; Python still writes to it directly.
 
     Children that start meanwhile keep the filter until this process ends. If another stream has
     replaced stderr, nothing is changed.
     """
     python = sys.stderr
     is_original = python is sys.__stderr__
-    # There is none if the shell closed it.
+    # It is None if the shell closed stderr.
     if python is None or not is_original or python.fileno() != STDERR:
         yield
         return
@@ -73,7 +73,7 @@ def _pass_on(reading: int, real: int, ended: threading.Event) -> None:
 
 
 class Chatter:
-    """Decides for one line after the other which are chatter."""
+    """Decides line by line what is chatter."""
 
     def __init__(self) -> None:
         self._panic_lines = 0

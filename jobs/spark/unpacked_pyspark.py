@@ -14,9 +14,9 @@ _ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
 
 
 def prefer_unpacked_pyspark() -> None:
-    """Take Spark's archives off this process's path if the path also has what they were made of.
+    """Remove Spark's archives from this process's path if it also has their unpacked modules.
 
-    Elsewhere they stay: a cluster's Spark may be of another version than an installed PySpark.
+    Other archives stay: a cluster's Spark may be of another version than an installed PySpark.
     """
     sys.path[:] = [entry for entry in sys.path if not _is_unpacked_beside(Path(entry))]
 

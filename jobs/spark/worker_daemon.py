@@ -13,8 +13,9 @@ The daemon listens in its own private folder, not in `spark.python.unix.domain.s
 folder is the driver's: an executor on another machine lacks it, and one that runs as another user
 may not enter it. Spark uses any path that its daemon reports.
 
-The daemon imports once what its workers need; they are forks and need not. PySpark imports nothing
-before a fork, because a thread would be missing in the fork: `imported_once` starts none.
+The daemon imports once what its workers need; as forks they inherit it. PySpark's own daemon
+imports nothing, because a fork lacks the threads that an import started: `imported_once` starts
+none.
 """
 
 from __future__ import annotations

@@ -23,6 +23,6 @@ class OneThreadExecutor(LocalExecutor):
         """Return what a task gets."""
         return Worker(tier=self._tier, advance=lambda _: None, key_indexes=self._key_indexes)
 
-    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:  # noqa: ARG002
-        """See `LocalExecutor.taken`."""
+    def collected(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:  # noqa: ARG002
+        """See `LocalExecutor.collected`."""
         return rows()

@@ -153,5 +153,5 @@ def test_the_api_takes_a_result_a_document_a_list_and_a_file(tier: Path, tmp_pat
         assert [partition.key.topic for partition in found.partitions] == ["orders"]
     everything = api.plan(tier, settings=settings, partitions_from=None)
     assert len(everything.partitions) == 3
-    with pytest.raises(api.BadSettings, match="partitions_from: this is no list"):
+    with pytest.raises(api.BadSettings, match="partitions_from: this is not a list"):
         api.plan(tier, partitions_from=7)

@@ -28,7 +28,7 @@ def uploads(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def context(uploads: Path, tmp_path: Path) -> RunContext:
-    """The driver's, with a key file that workers do not have."""
+    """The driver's context, with a key file that workers lack."""
     tier = aiven_tier(uploads, tmp_path / "tier", ENCRYPTED_CASE.variant)
     own = Path(shutil.copy(KEY_FILE, tmp_path / "driver.jwk"))
     key = KeyFile(key_id="key-1", path=str(own))
@@ -42,7 +42,7 @@ def log_of(tier: RemoteTier) -> bytes:
     return tier.read_part(address_of(ORDERS, segment), Part.LOG).tobytes()
 
 
-def test_a_tier_that_a_worker_opens(
+def test_a_worker_needs_a_key_file_of_its_own(
     context: RunContext, uploads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opener = pickle.loads(pickle.dumps(context.tier_opener()))  # noqa: S301 - our own
@@ -52,7 +52,7 @@ def test_a_tier_that_a_worker_opens(
     assert log_of(opener()) == local_segments_in(uploads)[0].parts["log"]
 
 
-def test_no_key_is_in_a_task(context: RunContext) -> None:
+def test_a_task_carries_no_key(context: RunContext) -> None:
     sent = pickle.dumps((context.tier_opener(), context.tier, context.layout_options))
     assert b"driver.jwk" in sent
     private = ENCRYPTED_CASE.keys[0].private_exponent

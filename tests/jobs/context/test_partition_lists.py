@@ -1,4 +1,4 @@
-"""A list of partitions selects exactly these, and documents are written once and read back."""
+"""A list selects exactly its partitions; documents are written once and read back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from tests.jobs.tiers import key_of
 from tests.storage.emulators import new_bucket, s3, s3_environment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.documents import check_new, read_document, write_document
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
 from tierfold.jobs.context.scope import Listed, Scope
@@ -23,30 +24,42 @@ ALL = [*ORDERS, PAYMENTS, OLD_PAYMENTS]
 
 
 def listed(*entries: Any) -> frozenset[Listed]:
-    return partitions_in(list(entries), where="made up")
+    return partitions_in(list(entries), where="list.json")
 
 
 def entry(topic: str, partition: int, **more: str) -> dict[str, Any]:
     return {"topic": topic, "partition": partition, **more}
 
 
-def test_a_list_selects_exactly_its_partitions_in_the_order_of_the_tier() -> None:
-    scope = Scope(listed=listed(entry("orders", 2), entry("orders", 0)))
-    assert scope.chosen(ALL) == [ORDERS[0], ORDERS[2]]
-
-
-def test_an_entry_without_an_id_names_every_topic_of_that_name() -> None:
-    assert Scope(listed=listed(entry("payments", 0))).chosen(ALL) == [PAYMENTS, OLD_PAYMENTS]
-
-
-def test_an_entry_with_an_id_names_one_topic() -> None:
-    one = listed(entry("payments", 0, topic_id=OLD_PAYMENTS.topic_id))
-    assert Scope(listed=one).chosen(ALL) == [OLD_PAYMENTS]
-
-
-def test_an_entry_with_and_one_without_an_id_name_a_partition_once() -> None:
-    both = listed(entry("orders", 0), entry("orders", 0, topic_id=ORDERS[0].topic_id))
-    assert Scope(listed=both).chosen(ALL) == [ORDERS[0]]
+@pytest.mark.parametrize(
+    ("entries", "chosen"),
+    [
+        pytest.param(
+            [entry("orders", 2), entry("orders", 0)],
+            [ORDERS[0], ORDERS[2]],
+            id="exactly the listed partitions, in the tier's order",
+        ),
+        pytest.param(
+            [entry("payments", 0)],
+            [PAYMENTS, OLD_PAYMENTS],
+            id="without an id, every topic of that name",
+        ),
+        pytest.param(
+            [entry("payments", 0, topic_id=OLD_PAYMENTS.topic_id)],
+            [OLD_PAYMENTS],
+            id="with an id, one topic",
+        ),
+        pytest.param(
+            [entry("orders", 0), entry("orders", 0, topic_id=ORDERS[0].topic_id)],
+            [ORDERS[0]],
+            id="with and without an id, a partition once",
+        ),
+    ],
+)
+def test_a_list_selects_its_partitions(
+    entries: list[dict[str, Any]], chosen: list[PartitionKey]
+) -> None:
+    assert Scope(listed=listed(*entries)).chosen(ALL) == chosen
 
 
 def test_patterns_choose_among_the_listed_partitions() -> None:
@@ -54,7 +67,7 @@ def test_patterns_choose_among_the_listed_partitions() -> None:
     assert Scope(listed=both, topics=("pay*",)).chosen(ALL) == [PAYMENTS, OLD_PAYMENTS]
 
 
-def test_an_empty_list_selects_nothing_and_no_list_everything() -> None:
+def test_an_empty_list_selects_nothing_and_no_list_selects_everything() -> None:
     assert Scope(listed=frozenset(), topics=("orders",)).chosen(ALL) == []
     assert Scope().chosen(ALL) == ALL
 
@@ -62,20 +75,20 @@ def test_an_empty_list_selects_nothing_and_no_list_everything() -> None:
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        (entry("orders", 7), "no partition orders-7:"),
+        (entry("orders", 7), r"no partition orders-7\."),
         (entry("orders", 0, topic_id="x"), "no partition orders-0 with the id x"),
     ],
 )
 def test_a_list_of_another_tier_is_refused(missing: dict[str, Any], words: str) -> None:
     scope = Scope(listed=listed(entry("orders", 0), missing))
-    with pytest.raises(BadSettings, match=words.removesuffix(":")):
+    with pytest.raises(BadSettings, match=words):
         scope.chosen(ALL)
 
 
-def test_a_document_lists_what_is_ready_for_the_next_verb() -> None:
+def test_a_document_lists_the_partitions_for_the_next_verb() -> None:
     outcomes = ("planned", "refused", "nothing_to_do", "compacted", "left", "sound", "failed")
     entries = [entry("orders", at, outcome=name) for at, name in enumerate(outcomes)]
-    found = partitions_in({"partitions": entries, "verb": "plan"}, where="made up")
+    found = partitions_in({"partitions": entries, "verb": "plan"}, where="list.json")
     assert sorted(one.partition for one in found) == [0, 3, 5]
 
 
@@ -94,12 +107,12 @@ def test_a_document_lists_what_is_ready_for_the_next_verb() -> None:
         [{"topic": "orders", "partition": 0, "topic_id": None}],
     ],
 )
-def test_what_is_no_list_of_partitions_is_refused(document: object) -> None:
-    with pytest.raises(BadSettings, match=r"made up.*tierfold plan --json"):
-        partitions_in(document, where="made up")
+def test_a_document_that_is_not_a_list_of_partitions_is_refused(document: object) -> None:
+    with pytest.raises(BadSettings, match=r"list\.json.*tierfold plan --json"):
+        partitions_in(document, where="list.json")
 
 
-def test_a_file_is_read_and_stdin_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_in_a_file_or_on_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "plan.json"
     place.write_text(json.dumps([entry("orders", 1)]), encoding="utf-8")
     assert partitions_from(str(place)) == {Listed("orders", 1)}
@@ -107,9 +120,9 @@ def test_a_file_is_read_and_stdin_too(tmp_path: Path, monkeypatch: pytest.Monkey
     assert partitions_from("-") == {Listed("orders", 1)}
 
 
-def test_a_file_that_is_no_json_or_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_not_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("orders-0", encoding="utf-8")
-    with pytest.raises(BadSettings, match="this is no JSON"):
+    with pytest.raises(BadSettings, match="this is not JSON"):
         partitions_from(str(tmp_path / "plan.json"))
     with pytest.raises(UnreadableObject, match=r"nothing\.json: .*wrote with --document"):
         partitions_from(str(tmp_path / "nothing.json"))
@@ -137,7 +150,7 @@ def test_a_document_below_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["s3://bucket", "", "https://host/x.json"])
-def test_a_place_that_is_no_document_is_refused(place: str) -> None:
+def test_a_place_that_names_no_document_is_refused(place: str) -> None:
     with pytest.raises(BadSettings):
         write_document(place, {})
 

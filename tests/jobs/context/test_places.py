@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.jobs.commands import ALWAYS, tierfold, told
-from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
+from tests.jobs.tiers import files_below, key_of, made_tier, updated_tier
 from tests.storage.emulators import new_bucket, s3, s3_environment
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
@@ -43,10 +43,8 @@ WRONG: Final[dict[str, str]] = {
 
 @pytest.fixture
 def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Also the working directory, which an empty path is taken for."""
-    tier = made_tier(tmp_path / "tier")
-    for number in range(2):
-        put_updates(tier, key_of("orders"), number)
+    """A tier that is also the working directory, which an empty path would mean."""
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], segments=2)
     monkeypatch.chdir(tier)
     return tier
 
@@ -72,8 +70,8 @@ def test_every_verb_refuses_a_wrong_path(verb: str, text: str, tier: Path) -> No
 @pytest.mark.parametrize("option", ["path", "catalog"])
 def test_the_reader_refuses_a_wrong_path(option: str, text: str, tier: Path) -> None:
     options = {"path": str(tier)} | {option: text}
-    said = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
-    with pytest.raises(BadSettings, match=said):
+    message = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
+    with pytest.raises(BadSettings, match=message):
         KafkaSegments(options).reader(schema_of(("offset",)))
     assert [path.name for path in tier.iterdir()] == [TIER_FOLDER]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -15,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import tierfold, told
+from tests.jobs.commands import Ran, tierfold, told
 from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
-from tests.jobs.tiers import files_below, key_of, put_updates, updated_tier
+from tests.jobs.tiers import copied, files_below, key_of, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
 from tierfold.jobs.context.byte_progress import unheard
@@ -36,32 +35,31 @@ ON_PARTITION = ("history", "restore", "forget")
 
 
 def ctrl_c() -> None:
-    """Send SIGINT, and wait until the main thread, where Python handles signals, has seen it."""
+    """Send SIGINT, and wait until the main thread, where Python handles signals, has handled it."""
     signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
     while threading.get_ident() != MAIN_THREAD and not is_stopping():
         time.sleep(0.05)
-        # A signal just before the main thread waits for a lock is seen only with the next one.
+        # If the main thread begins to wait for a lock just then, it needs another signal.
         if not is_stopping():
             signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
 def pytests_own_handlers() -> Iterator[None]:
-    """Restore the handlers: a stopped verb expects its process to end, and does not."""
+    """Restore the handlers: a stopped verb leaves its own, because its process should end."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for signum, handler in before.items():
         signal.signal(signum, handler)
 
 
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compacted(tmp_path_factory.mktemp("once") / "tier", ORDERS)
+tier = copied(lambda folder: compacted(folder, ORDERS))
 
 
-@pytest.fixture
-def tier(once: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(once, tmp_path / "tier"))
+def assert_stopped(ran: Ran, *words: str) -> None:
+    """Assert that Ctrl-C ended the verb, and that stderr has these words."""
+    assert ran.code == 130, ran.stderr
+    assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", *words)
 
 
 def arguments_of(verb: str, tier: Path) -> tuple[str, ...]:
@@ -72,7 +70,7 @@ def arguments_of(verb: str, tier: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("verb", [*ON_TIER, *ON_PARTITION, "config"])
-def test_every_verb_with_settings_ends_at_once_with_one_sentence(
+def test_a_verb_that_reads_its_settings_ends_at_once_with_one_sentence(
     verb: str, tier: Path, tmp_path: Path
 ) -> None:
     settings = tmp_path / "settings.toml"
@@ -110,8 +108,7 @@ def test_compact_keeps_what_it_commits_and_leaves_the_rest(
 ) -> None:
     with scripted(at(step, ctrl_c, is_done=is_done)):
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
-    assert ran.code == 130, ran.stderr
-    assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
+    assert_stopped(ran, "run again")
     report, found = ran.partitions["orders", 0], row_of(uncompacted)
     assert (report["outcome"], report["reason"]) == ("left" if is_done else "compacted", reason)
     assert (report["epoch"], found.epoch, found.owner_run) == (1, 1, "")
@@ -126,11 +123,10 @@ def test_compact_keeps_what_it_commits_and_leaves_the_rest(
 def test_vacuum_deletes_no_more_and_releases_its_claim(tier: Path, step: str) -> None:
     with scripted(at(step, ctrl_c)) as script:
         ran = vacuum(tier)
-    assert ran.code == 130, ran.stderr
-    assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
+    assert_stopped(ran)
     reason = ran.partitions["orders", 0]["reason"]
     assert not told(reason, "the run was stopped", "the next run continues")
-    # Only the deletion that has begun is finished: five parts, and the unfinished one's name.
+    # Only the segment whose deletion has begun is deleted: all six names, one without an object.
     assert len(script.of("delete")) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
     assert not script.of("clean_up")
     assert row_of(tier).owner_run == ""
@@ -143,14 +139,13 @@ def test_a_verb_with_one_commit_finishes_and_reports_it(tier: Path, tmp_path: Pa
     to = lines[-1]["committed_at"]
     with scripted(at("claim", ctrl_c, is_done=True)):
         restored = tierfold("restore", tier, "orders-0", "--to", to, "--json")
-    cut_off, *_ = histories(tmp_path / "cut off")
+    truncated, *_ = histories(tmp_path / "truncated")
     with scripted(at("claim", ctrl_c, is_done=True)):
-        forgot = tierfold("forget", cut_off, "orders-0", "--json")
+        forgot = tierfold("forget", truncated, "orders-0", "--json")
     assert restored.outcomes == {("orders", 0): "restored"}
     assert forgot.outcomes == {("orders", 0): "forgotten"}
-    for ran, folder in ((restored, tier), (forgot, cut_off)):
-        assert ran.code == 130, ran.stderr
-        assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
+    for ran, folder in ((restored, tier), (forgot, truncated)):
+        assert_stopped(ran)
         rows = Catalog(str(folder / "_tierfold")).read().values()
         assert [row.owner_run for row in rows] == [""]
 
@@ -159,7 +154,7 @@ def test_a_restore_that_is_stopped_in_its_check_leaves_a_row(tier: Path) -> None
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
 
     def once_is_enough() -> None:
-        # The main thread waits for this read, so it sees the signal in the check at the latest.
+        # The main thread waits for this read, so it handles the signal in the check at the latest.
         signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
 
     with scripted(at("read_range 1", once_is_enough)):

@@ -1,4 +1,4 @@
-"""Timestamps are read as people write them, and printed so that they can be read again."""
+"""Timestamps are parsed in several forms, and a printed one is parsed back."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TIME_MS = 1_795_275_046_123
         ("1795275046123", TIME_MS),
     ],
 )
-def test_a_time_is_read(text: str, time_ms: int) -> None:
+def test_a_time_is_parsed(text: str, time_ms: int) -> None:
     assert timestamp_ms_of(text, where="--to") == time_ms
 
 
 @given(st.integers(0, 253_402_300_799_999))
-def test_a_printed_time_is_read_back(time_ms: int) -> None:
+def test_a_printed_time_is_parsed_back(time_ms: int) -> None:
     assert timestamp_ms_of(timestamp_text(time_ms), where="--to") == time_ms
 
 

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,9 +33,9 @@ from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.jobs.context.stopping import Stopped, is_stopping, stoppable
-from tierfold.jobs.engines.rows import Row, RowKind, Worker, unpickled
+from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker, unpickled
 from tierfold.jobs.engines.scan import ScanSummary
-from tierfold.jobs.engines.stage_executor import StageExecutor
+from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.segment_check import CheckOrder
@@ -57,7 +57,7 @@ class ExecutorContract(ABC):
 
     @abstractmethod
     def bytes_done(self, executor: Executor) -> int:
-        """How many bytes its progress bars have counted."""
+        """How many bytes the executor's progress bars have counted."""
 
     @pytest.fixture
     def tier(self, tmp_path: Path) -> Path:
@@ -97,7 +97,7 @@ class ExecutorContract(ABC):
 
         sent = executor.run(to_the_next_task, None, 2, [a_row(task=0), a_row(task=1)])
         orders = [a_row(RowKind.REWRITE, task=task) for task in (2, 3)]
-        found = executor.taken("rows", 1, executor.run(listed, sent, 4, orders))
+        found = executor.collected("rows", 1, executor.run(listed, sent, 4, orders))
         scan, rewrite = RowKind.SCAN, RowKind.REWRITE
         assert {row.task: [*row.payload] for row in found} == {
             1: [scan],
@@ -106,7 +106,7 @@ class ExecutorContract(ABC):
         }
 
     @pytest.mark.parametrize("stage", ["scan", "rewrite"])
-    def test_a_missing_log_fails_its_round_alone(
+    def test_a_missing_log_fails_only_its_round(
         self, executor: Executor, tier: Path, rounds: list[Round], stage: str
     ) -> None:
         victim = logs_of(tier, ORDERS)[1]
@@ -121,13 +121,13 @@ class ExecutorContract(ABC):
         assert str(victim) in str(receipts.get(0, found[0]))
         assert kept_by(receipts[1]) == len(latest_updates(1))
 
-    def test_a_second_scan_of_one_round_replaces_the_result_of_that_round_alone(
+    def test_a_second_scan_of_one_round_replaces_only_its_result(
         self, executor: Executor, tier: Path
     ) -> None:
         put_aborted_update(tier)
         _, (orders, payments) = claimed_rounds(tier)
         executor.scan([orders, payments])
-        # The aborted update is the latest one, unless the abort is known.
+        # Only a scan that knows of the abort ignores the aborted update, which is the latest.
         aware = replace(orders, aborted=(an_abort(7, 22, 23),))
         found = executor.scan([aware])
         assert list(found) == [0]
@@ -158,7 +158,7 @@ class ExecutorContract(ABC):
         executor.scan(rounds)
         executor.release()
         assert executor.rewrite(tasks_of(rounds[0])) == []
-        # The same round under another number: nothing of the first scan is left.
+        # The same round under another index: the first scan has left nothing.
         other = replace(rounds[0], index=5)
         assert list(executor.scan([other])) == [5]
         ((index, receipt),) = executor.rewrite(tasks_of(other))
@@ -170,7 +170,7 @@ class ExecutorContract(ABC):
         victim = logs_of(tier, PAYMENTS)[0]
         victim.unlink()
         rows = executor.verify([orders_of(work) for work in rounds], {})
-        found = {(row.partition_index, row.segment_index, row.kind): row for row in rows}
+        found = {(*row.place, row.kind): row for row in rows}
         assert len(found) == len(rows)
         assert set(found) == {
             (0, 0, RowKind.CHECKED),
@@ -185,7 +185,7 @@ class ExecutorContract(ABC):
         assert str(victim) in unpickled(found[1, 0, RowKind.FAILED].payload)
         assert self.bytes_done(executor) == sum(work.size_bytes for work in rounds)
 
-    def test_a_signal_ends_a_stage_that_would_go_on_for_ever(
+    def test_a_signal_ends_an_endless_stage(
         self, executor: Executor, tmp_path: Path
     ) -> None:
         begun = tmp_path / "begun"
@@ -208,10 +208,17 @@ class ExecutorContract(ABC):
         rows = [a_row(task=task) for task in range(4)]
         with pytest.raises(Stopped), stoppable():
             sender.start()
-            executor.taken("endless", 4, executor.run(endless, None, 4, rows))
+            executor.collected("endless", 4, executor.run(endless, None, 4, rows))
         sender.join()
         assert threading.active_count() == threads
         assert not is_stopping()
+
+
+def death_in(executor: Executor, stage: Stage, rows: Sequence[Row], tasks: int = 1) -> WorkersDied:
+    """Run a stage that fails on these rows; return the error."""
+    with pytest.raises(WorkersDied) as died, executor.translated_errors():
+        executor.collected("fail", 1, executor.run(stage, None, tasks, rows))
+    return died.value
 
 
 def a_row(
@@ -238,7 +245,7 @@ def logs_of(tier: Path, key: PartitionKey) -> list[Path]:
 
 
 def orders_of(work: Round) -> list[CheckOrder]:
-    """Checks of the round's segments, as live ones and as originals."""
+    """Checks of the round's segments, as both live and original segments."""
     segments = work.compact.sources
     return [
         CheckOrder(

@@ -61,7 +61,7 @@ def copies_of(tier: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def timeless(report: PartitionReport) -> PartitionReport:
-    """The report without the times that follow from that of its commit."""
+    """The report without the times that depend on its commit's."""
     parts = tuple(replace(part, gone_at_ms=None) for part in report.superseded or ())
     return replace(report, superseded=parts)
 
@@ -93,6 +93,6 @@ def in_offset_order(retired: Sequence[RetiredSegment]) -> list[RetiredSegment]:
 
 
 def unnamed(segment: Segment) -> Segment:
-    """The segment without its id, and with a fixed name of its run, if it has one."""
+    """The segment without its id, and with a fixed name for the run that wrote it, if any."""
     is_written = bool(segment.written_by_run)
     return replace(segment, segment_id="", written_by_run="run" if is_written else "")

@@ -1,4 +1,4 @@
-"""A worker's rows leave it in batches of about `BATCH_BYTES`, however small the rows are."""
+"""A worker sends its rows in batches of about `BATCH_BYTES`, however small the rows are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Counted(bytes):
 
 @pytest.fixture(autouse=True)
 def _collectable() -> Iterator[None]:
-    """The end of a task freezes what it loaded; in this process it must not stay so."""
+    """Undo the freeze of loaded objects with which a task ends."""
     yield
     gc.unfreeze()
 
@@ -67,7 +67,7 @@ def test_rows_leave_in_batches_that_just_reach_the_bound(tmp_path: Path) -> None
 
 
 def test_many_small_rows_are_each_measured_once(tmp_path: Path) -> None:
-    # Measured again with each row, 20 000 rows took 45 seconds.
+    # When each row measured the whole batch again, 20,000 rows took 45 seconds.
     tier = made_tier(tmp_path / "tier")
     Counted.asked.clear()
     rows = [a_row(payload=Counted(b"small")) for _ in range(1000)]

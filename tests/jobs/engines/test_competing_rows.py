@@ -1,4 +1,4 @@
-"""The competing keys of a round, as the rows of its dirty segments bring them to the driver."""
+"""The driver collects a round's competing keys from the rows of its dirty segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUND = replace(a_round(first_dirty=11), has_key_indexes=True)
 
 
 def rows_of(tmp_path: Path, *words: str, most: int = 9) -> list[Row]:
-    """The COMPETING rows of the scan of a segment of these batches; `most` keys are wanted."""
+    """The COMPETING rows of a scanned segment of these batches; the driver accepts `most` keys."""
     tier = a_tier(tmp_path)
     order = ScanOrder(first_dirty=0, buckets=1, competing_max=most)
     segment = segment_of(tier, words)
@@ -47,7 +47,7 @@ def test_each_key_of_a_dirty_segment_competes(tmp_path: Path) -> None:
     assert keys_of(rows_of(tmp_path, "[11:a=1 12:b=1]", "13:a=")) == 2
 
 
-def test_a_dirty_segment_of_markers_alone_has_no_keys_and_indexes_are_asked(tmp_path: Path) -> None:
+def test_indexes_are_asked_even_if_a_dirty_segment_has_only_markers(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, "11:P1:C", "12:P1:A")
     assert keys_of(rows) == 0
     more = replace(rows[0], segment_index=2, payload=np.array([256], np.uint64).tobytes())
@@ -62,7 +62,7 @@ def test_with_too_many_keys_no_index_is_asked(
     assert keys_of(rows) == expected
 
 
-def test_the_dirty_segments_share_what_the_driver_takes() -> None:
+def test_the_dirty_segments_share_the_keys_that_the_driver_accepts() -> None:
     rows, _ = scan_rows([ROUND], 2)
     orders = [unpickled(row.payload).order for row in rows]
     half = COMPETING_MAX // 2
@@ -71,7 +71,7 @@ def test_the_dirty_segments_share_what_the_driver_takes() -> None:
     assert {unpickled(row.payload).order.competing_max for row in scan_rows([without], 2)[0]} == {0}
 
 
-def test_segments_that_have_too_many_keys_together_have_too_many(
+def test_the_limit_counts_the_keys_of_all_segments_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "COMPETING_MAX", 2)
@@ -82,7 +82,7 @@ def test_segments_that_have_too_many_keys_together_have_too_many(
     assert keys_of([*rows, other]) is None
 
 
-def test_a_failed_segment_leaves_its_round_out(tmp_path: Path) -> None:
+def test_a_failed_segment_excludes_its_round(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, "[11:a=1 12:b=1]")
     failed = replace(rows[0], segment_index=2, kind=RowKind.FAILED, payload=pickled("broken"))
     assert keys_of([failed, *rows]) is None

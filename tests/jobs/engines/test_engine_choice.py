@@ -46,7 +46,7 @@ def segment_bytes(tier: Path) -> int:
     [("compact", ALWAYS), ("compact", (*ALWAYS, "--dry-run")), ("verify", ())],
     ids=["compact", "dry run", "verify"],
 )
-def test_the_bound_is_the_input_of_the_whole_run(
+def test_the_limit_applies_to_the_input_of_the_whole_run(
     tier: Path, verb: str, options: tuple[str, ...], spare_bytes: int, code: int
 ) -> None:
     before = files_below(tier)
@@ -60,20 +60,22 @@ def test_the_bound_is_the_input_of_the_whole_run(
 
 
 @pytest.mark.parametrize(
-    "narrower",
+    "limits",
     [
         pytest.param(("--topic", "orders"), id="fewer topics"),
         pytest.param(("--max-partitions", "1"), id="fewer partitions"),
         pytest.param(("--max-bytes", "1"), id="a budget of bytes"),
     ],
 )
-def test_partitions_that_the_run_leaves_do_not_count(tier: Path, narrower: tuple[str, str]) -> None:
+def test_partitions_that_the_run_does_not_compact_do_not_count(
+    tier: Path, limits: tuple[str, str]
+) -> None:
     limit = ("--local-max", str(segment_bytes(tier)))
     assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limit).code == 2
-    assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limit, *narrower).code == 0
+    assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limit, *limits).code == 0
 
 
-def test_a_first_segment_counts_although_it_exceeds_the_budget(tier: Path) -> None:
+def test_a_first_segment_counts_even_if_it_exceeds_the_budget(tier: Path) -> None:
     limits = ("--max-bytes", "1", "--local-max", str(segment_bytes(tier) - 1))
     assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limits).code == 2
 
@@ -97,7 +99,7 @@ def test_a_segment_that_is_read_only_for_its_markers_counts(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("max_bytes", [None, "1"])
-def test_a_chunk_does_not_count_what_lies_beyond_it(tmp_path: Path, max_bytes: str | None) -> None:
+def test_segments_beyond_the_chunk_do_not_count(tmp_path: Path, max_bytes: str | None) -> None:
     tier = updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
     budget = () if max_bytes is None else ("--max-bytes", max_bytes)
     limit = ("--local-max", str(segment_bytes(tier)))

@@ -36,7 +36,7 @@ def test_the_assignment_is_the_same_every_time() -> None:
 
 def test_the_most_expensive_items_are_in_the_first_tasks() -> None:
     assert assigned([5, 9, 5, 1], 4, [3.0, 4.0, 2.0, 5.0]) == [2, 1, 3, 0]
-    # The loads are still those of the bytes.
+    # The loads are still in bytes.
     assert assigned([5, 9, 5, 1], 2, [4.0, 1.0, 2.0, 3.0]) == [0, 0, 1, 1]
 
 
@@ -44,18 +44,18 @@ def test_the_most_expensive_items_are_in_the_first_tasks() -> None:
     ("sizes", "order"),
     [
         pytest.param([9, 9, 9], [2, 1, 0], id="the newest keep most"),
-        pytest.param([9, 9, 9, 1], [2, 1, 3, 0], id="of a tiny one there is little to keep"),
+        pytest.param([9, 9, 9, 1], [2, 1, 3, 0], id="a tiny one has little to keep"),
         pytest.param([27, 7], [1, 0], id="the newest quarter costs more than all before it"),
-        pytest.param([200, 7, 7, 7], [0, 3, 2, 1], id="much that is only read costs more"),
+        pytest.param([200, 7, 7, 7], [0, 3, 2, 1], id="reading much costs more"),
         pytest.param([0, 0], [0, 1], id="empty"),
     ],
 )
-def test_a_rewrite_costs_what_is_kept_and_some_of_what_is_read(
+def test_a_rewrite_costs_the_bytes_kept_and_a_share_of_the_bytes_read(
     sizes: list[int], order: list[int]
 ) -> None:
     alone = rewrite_costs(sizes, [0] * len(sizes))
     assert sorted(range(len(sizes)), key=lambda i: -alone[i]) == order
-    # Each partition has its own end.
+    # Each partition is estimated on its own.
     together = rewrite_costs([*sizes, *sizes], [3] * len(sizes) + [4] * len(sizes))
     assert together == [*alone, *alone]
 
@@ -75,7 +75,7 @@ def test_a_rewrite_costs_what_is_kept_and_some_of_what_is_read(
         ([50, 50], 1, 1),
     ],
 )
-def test_a_task_per_so_many_bytes_within_its_bounds(
+def test_the_number_of_tasks_follows_the_bytes_within_its_bounds(
     items: list[int], tasks_min: int, expected: int
 ) -> None:
     assert task_count(items, task_bytes=100, tasks_min=tasks_min) == expected

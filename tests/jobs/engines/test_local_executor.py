@@ -1,4 +1,4 @@
-"""The executor of this process keeps the contract, on threads."""
+"""The executor of this process fulfils the contract, on threads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
+from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row, death_in
 from tests.jobs.tiers import made_tier
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.engines.local_executor import LocalExecutor, usable_cores
 from tierfold.jobs.engines.rows import REPORT_BUG, USE_SPARK, Row, Worker
-from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.storage.tiers.tier_uris import open_tier
 
 
@@ -51,11 +50,11 @@ def test_as_many_tasks_run_at_once_as_there_are_cores(executor: LocalExecutor) -
         both.wait()
         yield from given
 
-    found = executor.taken("meet", 1, executor.run(meeting, None, 4, rows(4)))
+    found = executor.collected("meet", 1, executor.run(meeting, None, 4, rows(4)))
     assert found == rows(4)
 
 
-def test_cores_are_those_of_the_process_and_elsewhere_of_the_machine(
+def test_the_cores_are_those_of_the_process_or_else_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert usable_cores() == len(os.sched_getaffinity(0))
@@ -66,17 +65,17 @@ def test_cores_are_those_of_the_process_and_elsewhere_of_the_machine(
     assert usable_cores() == 1
 
 
-def test_kept_rows_are_computed_once(executor: LocalExecutor) -> None:
+def test_persisted_rows_are_computed_once(executor: LocalExecutor) -> None:
     calls: list[int] = []
 
     def counting(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
         calls.append(1)
         yield from given
 
-    kept = executor.kept(executor.run(counting, None, 1, rows(1)))
+    persisted = executor.persisted(executor.run(counting, None, 1, rows(1)))
     assert calls == []
     for _ in range(2):
-        assert executor.taken("twice", 1, kept) == rows(1)
+        assert executor.collected("twice", 1, persisted) == rows(1)
     assert calls == [1]
 
 
@@ -94,9 +93,8 @@ def test_an_error_in_a_stage_ends_it_with_one_sentence(
         yield from given
         raise error
 
-    with pytest.raises(WorkersDied) as died, executor.answering():
-        executor.taken("fail", 1, executor.run(failing, None, 3, rows(3)))
-    assert (died.value.what, died.value.remedy, died.value.is_over) == (what, remedy, False)
+    died = death_in(executor, failing, rows(3), tasks=3)
+    assert (died.what, died.remedy, died.is_over) == (what, remedy, False)
 
 
 def test_an_interrupt_outside_a_command_ends_the_stage(executor: LocalExecutor) -> None:
@@ -119,7 +117,7 @@ def test_an_interrupt_outside_a_command_ends_the_stage(executor: LocalExecutor) 
     interrupting.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            executor.taken("endless", 1, executor.run(endless, None, 2, rows(2)))
+            executor.collected("endless", 1, executor.run(endless, None, 2, rows(2)))
     finally:
         signal.signal(signal.SIGINT, handler)
     interrupting.join()

@@ -68,7 +68,7 @@ def settings_of(tier: Path, rng: random.Random) -> Settings:
 def test_drawn_logs_become_the_same_segments(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    # Several key buckets per partition.
+    # Makes several key buckets per partition.
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
     rng = random.Random(seed)
     tier = made_tier(tmp_path / "tier")
@@ -85,7 +85,7 @@ def test_the_sample_becomes_the_same_segments(spark: SparkSession, tmp_path: Pat
     assert report.outcome == COMPACTED
 
 
-def test_a_byte_that_differs_is_found(
+def test_a_difference_is_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tier = made_tier(tmp_path / "tier")

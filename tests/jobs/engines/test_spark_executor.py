@@ -1,4 +1,4 @@
-"""The executor on Spark keeps the contract, and says what became of its workers."""
+"""The executor on Spark fulfils the contract, and reports when its workers die."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
-from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
+from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row, death_in
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.jobs.context.byte_progress import unheard
@@ -30,7 +30,7 @@ def on_spark(spark: SparkSession, tier: Path) -> SparkExecutor:
 
 
 def passing() -> Stage:
-    """A stage that passes its rows on; workers cannot import this module."""
+    """A stage that passes its rows on; a closure, because workers cannot import this module."""
 
     def passed_on(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
         yield from rows
@@ -50,32 +50,29 @@ class TestSparkExecutor(ExecutorContract):
         done: int = executor._progress.bytes_done.value
         return done
 
-    def test_workers_that_die_are_reported_and_the_engine_goes_on(
+    def test_dead_workers_are_reported_and_the_next_scan_succeeds(
         self, executor: Executor, tier: Path
     ) -> None:
         def dying(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
             yield from rows
             os._exit(1)
 
-        with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("die", 1, executor.run(dying, None, 1, [a_row()]))
-        assert not died.value.is_over
-        assert died.value.what.startswith("a Spark worker died, and so did each retry (")
-        assert "crashed" in died.value.what or "exited" in died.value.what
-        assert "more memory" in died.value.remedy
+        died = death_in(executor, dying, [a_row()])
+        assert not died.is_over
+        assert died.what.startswith("a Spark worker died, and so did each retry (")
+        assert "crashed" in died.what or "exited" in died.what
+        assert "more memory" in died.remedy
         _, rounds = claimed_rounds(tier)
         assert set(executor.scan(rounds)) == {0, 1}
 
-    def test_an_error_in_a_stage_ends_it_as_a_dead_worker_does(self, executor: Executor) -> None:
+    def test_an_error_in_a_stage_is_reported_as_a_dead_worker(self, executor: Executor) -> None:
         def failing(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
             yield from rows
             raise ArithmeticError("7 is not 8")
 
-        with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("fail", 1, executor.run(failing, None, 1, [a_row()]))
-        assert not died.value.is_over
+        assert not death_in(executor, failing, [a_row()]).is_over
 
-    def test_a_release_leaves_nothing_in_sparks_memory(
+    def test_a_release_unpersists_everything(
         self, executor: Executor, spark: SparkSession, tier: Path
     ) -> None:
         before = spark.sparkContext._jsc.getPersistentRDDs().size()
@@ -105,13 +102,13 @@ class TestSparkExecutor(ExecutorContract):
             replace(of_superseded, partition_index=1, bucket=3),
             a_row(RowKind.KEYS, task=5),
         ]
-        assert executor.taken("rows", 1, executor.run(passing(), None, 6, rows)) == rows
-        assert executor.taken("none", 1, executor.run(passing(), None, 1, [])) == []
+        assert executor.collected("rows", 1, executor.run(passing(), None, 6, rows)) == rows
+        assert executor.collected("none", 1, executor.run(passing(), None, 1, [])) == []
 
     def test_many_orders_are_shuffled(
         self, executor: Executor, rounds: list[Round], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        # No stage gets orders with its code.
+        # No orders travel with a stage's code.
         monkeypatch.setattr(spark_executor, "ORDER_BYTES_MAX", 0)
         monkeypatch.setattr(spark_executor, "only_orders", lambda _: rows_of)
         monkeypatch.setattr(spark_executor, "orders_first", lambda _: rows_of)
@@ -119,11 +116,11 @@ class TestSparkExecutor(ExecutorContract):
         receipts = executor.rewrite([task for work in rounds for task in tasks_of(work)])
         assert {index for index, found in receipts if isinstance(found, GroupReceipt)} == {0, 1}
 
-    def test_partitions_that_were_merged_are_noticed(self, executor: Executor) -> None:
+    def test_merged_partitions_are_an_error(self, executor: Executor) -> None:
         rows = executor.run(passing(), None, 2, [a_row(task=1)])
         merged = executor.run(passing(), rows.coalesce(1), None, [a_row(task=0)])
-        with pytest.raises(WorkersDied) as died, executor.answering():
-            executor.taken("merged", 1, merged)
+        with pytest.raises(WorkersDied) as died, executor.translated_errors():
+            executor.collected("merged", 1, merged)
         assert "a row of task 1 is in partition 0" in str(died.value.__cause__)
 
 

@@ -51,7 +51,18 @@ def ran(tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = 
     counted: list[int] = [] if done is None else done
     worker = Worker(tier=open_tier(str(tier)), advance=counted.append)
     found = stage(worker, rows)
-    return sorted(found, key=lambda row: (row.partition_index, row.segment_index, row.kind))
+    return sorted(found, key=lambda row: (row.place, row.kind))
+
+
+def ordinals_in(row: Row) -> list[int]:
+    """The ordinals in a SUPERSEDED row, in order."""
+    return sorted(np.frombuffer(row.payload, np.uint32).tolist())
+
+
+def set_bits(row: Row) -> list[int]:
+    """The ordinals of the set bits in a row with a bitmap of a segment of updates."""
+    bits = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=RECORDS_PER_SEGMENT)
+    return np.flatnonzero(bits).tolist()
 
 
 def scanned(tier: Path, rounds: Sequence[Round], done: list[int] | None = None) -> list[Row]:
@@ -63,16 +74,15 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     done: list[int] = []
     _, rounds = claimed_rounds(tier)
     rows = scanned(tier, rounds, done)
-    assert [(row.partition_index, row.segment_index, row.kind) for row in rows] == [
-        (partition, segment, kind)
-        for partition, segment in ((0, 0), (0, 1), (1, 0))
+    assert [(row.place, row.kind) for row in rows] == [
+        (place, kind)
+        for place in ((0, 0), (0, 1), (1, 0))
         for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED, RowKind.OUTLINE)
     ]
-    keys, own_lost, scan, outline = rows[:4]
+    keys, own_superseded, scan, outline = rows[:4]
     # Its own key, and the later updates of the five others.
     assert len(deserialize(keys.payload).columns) == 1 + len(KEYS)
-    lost = np.unpackbits(np.frombuffer(own_lost.payload, np.uint8), count=RECORDS_PER_SEGMENT)
-    assert np.flatnonzero(lost).tolist() == [1, 2, 3, 4, 5]
+    assert set_bits(own_superseded) == [1, 2, 3, 4, 5]
     found = unpickled(scan.payload)
     assert isinstance(found, ScanSummary)
     assert (found.records, len(found.txn_batches)) == (RECORDS_PER_SEGMENT, 0)
@@ -81,18 +91,17 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     assert [row.task for row in rows] == [0] * 8 + [1] * 4
 
 
-def test_a_segment_that_cannot_be_read_becomes_one_row_with_the_reason(tier: Path) -> None:
+def test_an_unreadable_segment_becomes_one_row_with_the_reason(tier: Path) -> None:
     _, rounds = claimed_rounds(tier)
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[0]
     victim.unlink()
     done: list[int] = []
     rows = scanned(tier, rounds, done)
-    of_victim = [row for row in rows if (row.partition_index, row.segment_index) == (0, 0)]
-    (only,) = of_victim
-    assert only.kind is RowKind.FAILED
-    assert str(victim) in unpickled(only.payload)
-    others = {(row.partition_index, row.segment_index) for row in rows if row is not only}
-    assert others == {(0, 1), (1, 0)}
+    places = [row.place for row in rows]
+    assert places.count((0, 0)) == 1
+    assert set(places) == {(0, 0), (0, 1), (1, 0)}
+    assert rows[0].kind is RowKind.FAILED
+    assert str(victim) in unpickled(rows[0].payload)
     # The progress bar still reaches its end.
     assert sum(done) == sum(work.scan_bytes for work in rounds)
 
@@ -101,19 +110,15 @@ def test_the_reduce_finds_records_that_another_segment_supersedes(tier: Path) ->
     before = scanned(tier, claimed_rounds(tier)[1])
     destinations = {(0, 0): 3, (0, 1): 1}
     after = ran(tier, ReduceStage(buckets={0: 1, 1: 1}, task_of=destinations), before)
-    (lost,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
-    assert (lost.partition_index, lost.segment_index) == (0, 0)
-    ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
-    assert ordinals.tolist() == [6, 7, 8, 9, 10]
+    (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
+    assert superseded.place == (0, 0)
+    assert ordinals_in(superseded) == [6, 7, 8, 9, 10]
     # Rows without keys pass through once.
     passed = [row for row in before if row.kind is not RowKind.KEYS]
     unsent = [replace(row, task=0) for row in after if row.kind is not RowKind.SUPERSEDED]
     assert unsent == [replace(row, task=0) for row in passed]
     # Every row goes to the task that rewrites its segment.
-    assert {(r.partition_index, r.segment_index): r.task for r in after} == {
-        **destinations,
-        (1, 0): 0,
-    }
+    assert {row.place: row.task for row in after} == {**destinations, (1, 0): 0}
 
 
 def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
@@ -122,19 +127,14 @@ def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
     plan = replace(work.plan, choice=replace(work.compact, first_dirty=dirty_from))
     rows = scanned(tier, [replace(work, plan=plan)])
     after = ran(tier, ReduceStage(buckets={0: 1}, task_of={}), rows)
-    (lost,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
-    # k0's last update is clean, so that no update of k0 supersedes another.
-    ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
-    assert ordinals.tolist() == [2, 3, 4, 5, 7, 8, 9, 10]
-    own = [row for row in after if row.kind is RowKind.OWN_SUPERSEDED]
-    bits = [
-        np.unpackbits(np.frombuffer(row.payload, np.uint8), count=RECORDS_PER_SEGMENT)
-        for row in own
-    ]
-    assert [np.flatnonzero(bit).tolist() for bit in bits] == [[], [2, 3, 4, 5]]
+    (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
+    # k0's last update is clean, so no update of k0 supersedes another.
+    assert ordinals_in(superseded) == [2, 3, 4, 5, 7, 8, 9, 10]
+    own = [set_bits(row) for row in after if row.kind is RowKind.OWN_SUPERSEDED]
+    assert own == [[], [2, 3, 4, 5]]
 
 
-def test_rows_move_to_the_tasks_that_rewrite_their_segments_now(tier: Path) -> None:
+def test_rows_move_to_the_new_tasks_of_their_segments(tier: Path) -> None:
     rows = [a_row(RowKind.SUPERSEDED, bytes([i]), segment_index=i) for i in range(3)]
     moved = ran(tier, MoveStage(task_of={(0, 0): 4, (0, 2): 5, (1, 1): 6}), rows)
     assert moved == [replace(rows[0], task=4), replace(rows[2], task=5)]
@@ -190,7 +190,7 @@ def test_a_failure_is_a_sentence_and_an_unexpected_one_is_called_a_bug() -> None
     assert surprise == "b.log: unexpected IndexError: 9. This is a bug; please report it."
 
 
-def test_a_stage_without_memory_ends_and_reports_no_bug() -> None:
+def test_a_stage_that_runs_out_of_memory_ends_and_is_not_called_a_bug() -> None:
     with pytest.raises(MemoryError):
         failure(MemoryError(), "b.log")
     assert sentence_of(MemoryError(), "b.log") == (

@@ -1,4 +1,4 @@
-"""Claimed rounds, groups and checks are cut into rows, and each row has its task."""
+"""Claimed rounds, groups and checks become rows, each with its task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LARGE = task_assignment.TASK_BYTES
 
 @pytest.fixture
 def rounds(tmp_path: Path) -> list[Round]:
-    """Two partitions of three and one segments, two segments to a group at most."""
+    """Two partitions, of three segments and of one; a group has at most two."""
     tier = made_tier(tmp_path / "tier")
     sizes = [put_updates(tier, key_of("orders"), number).stat().st_size for number in range(3)]
     put_updates(tier, key_of("payments"), 0)
@@ -52,16 +52,12 @@ def scans(rows: Sequence[Row]) -> list[ScanTask]:
     return [unpickled(row.payload) for row in rows]
 
 
-def places(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    return [(row.partition_index, row.segment_index) for row in rows]
-
-
 # The scan.
 
 
 def test_every_segment_gets_one_row_and_a_task(rounds: list[Round]) -> None:
     rows, tasks = scan_rows(rounds, cores=2)
-    assert places(rows) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert [row.place for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert tasks == 4
     assert {row.task for row in rows} == set(range(tasks))
     starts = [task.segment.own_start_offset for task in scans(rows)]
@@ -78,7 +74,9 @@ def test_a_segment_gets_only_the_aborts_that_reach_into_it(rounds: list[Round]) 
     assert [task.aborted for task in scans(rows)] == [(first, middle), (middle,), ()]
 
 
-def test_of_segments_beside_a_round_only_the_transactions_are_read(rounds: list[Round]) -> None:
+def test_only_transactions_are_read_of_segments_that_are_not_sources(
+    rounds: list[Round],
+) -> None:
     whole = rounds[0]
     segments = whole.state.segments
     partial = with_plan(
@@ -144,8 +142,7 @@ def test_small_buckets_share_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_large_segment_is_a_task_and_small_ones_share_one() -> None:
-    large = task_assignment.TASK_BYTES
-    placed, tasks = tasks_for([large, 10, 10, large, 10, 10], cores=1)
+    placed, tasks = tasks_for([LARGE, 10, 10, LARGE, 10, 10], cores=1)
     assert tasks == 3
     assert len({placed[0], placed[3], placed[1]}) == 3
     assert {placed[i] for i in (1, 2, 4, 5)} == {placed[1]}
@@ -165,7 +162,7 @@ def test_a_task_with_more_than_its_share_gets_threads() -> None:
 # The rewrite.
 
 
-def test_a_group_travels_with_its_first_segment(rounds: list[Round]) -> None:
+def test_a_group_is_ordered_at_its_first_segment(rounds: list[Round]) -> None:
     groups = tasks_of(rounds[0])
     placed = assigned_rounds([rounds[0]], cores=2)
     assert placed == assigned_groups(groups, cores=2)
@@ -173,7 +170,7 @@ def test_a_group_travels_with_its_first_segment(rounds: list[Round]) -> None:
     assert placed.task_of[0, 0] == placed.task_of[0, 1] != placed.task_of[0, 2]
     rows = rewrite_rows(groups, placed, cores=2)
     assert {row.kind for row in rows} == {RowKind.REWRITE}
-    assert places(rows) == [(0, 0), (0, 2)]
+    assert [row.place for row in rows] == [(0, 0), (0, 2)]
     assert [row.task for row in rows] == [placed.task_of[0, 0], placed.task_of[0, 2]]
     assert [unpickled(row.payload).group for row in rows] == list(rounds[0].groups)
 
@@ -185,10 +182,10 @@ def test_a_group_that_exceeds_its_tasks_share_gets_threads(rounds: list[Round]) 
     assert [unpickled(row.payload).threads for row in rows] == [task_assignment.THREADS_MAX] * 2
 
 
-def test_the_last_group_of_a_partition_gets_threads_where_tasks_are_few(
+def test_the_last_group_of_a_partition_gets_threads_if_tasks_are_few(
     rounds: list[Round],
 ) -> None:
-    # Each has its share of the bytes, and most of the last one is kept.
+    # Each group has its share of the bytes; most of the last one is kept.
     one = tasks_of(rounds[0])[1]
     groups = [
         replace(one, group_index=i, segment_index=i, partition_index=partition)
@@ -222,7 +219,7 @@ def groups_of_bytes(*sizes: int) -> list[GroupTask]:
         pytest.param((4 * LARGE, LARGE, LARGE), [2, 0, 1], id="a large one does not begin last"),
     ],
 )
-def test_groups_begin_in_the_order_of_what_may_be_kept(
+def test_groups_begin_in_the_order_of_their_costs(
     sizes: tuple[int, ...], order: list[int]
 ) -> None:
     placed = assigned_groups(groups_of_bytes(*sizes), cores=2)
@@ -272,7 +269,7 @@ def test_every_check_gets_a_row_with_its_number() -> None:
     orders = [an_order(segment) for segment in a_round().state.segments]
     rows, tasks = check_rows([orders, orders[:1]], cores=2)
     assert {row.kind for row in rows} == {RowKind.CHECK}
-    assert places(rows) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert [row.place for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert tasks == 4
     assert {row.task for row in rows} == set(range(tasks))
     assert [unpickled(row.payload) for row in rows] == [*orders, orders[0]]

@@ -70,12 +70,12 @@ class EventfulExecutor(LocalExecutor):
         self._event = event
         self._is_after = is_after
 
-    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
+    def collected(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
         self.stages.append(title)
         event = self._event if title == self._stage else None
         if event is not None and not self._is_after:
             event()
-        done = super().taken(title, size_bytes, rows)
+        done = super().collected(title, size_bytes, rows)
         if event is not None and self._is_after:
             event()
         return done
@@ -95,11 +95,11 @@ class FragileExecutor(EventfulExecutor):
         self._is_dying = any(work.key == ORDERS for work in rounds)
         return super().scan(rounds)
 
-    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
+    def collected(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
         if self._is_dying:
             check()
             raise WorkersDied("Python worker exited", is_over=self._is_over)
-        return super().taken(title, size_bytes, rows)
+        return super().collected(title, size_bytes, rows)
 
 
 def run(tier: Path, executor: LocalExecutor, *settings: str) -> list[RoundResult]:

@@ -1,4 +1,4 @@
-"""Options of a layout: which source overrides which, and what is refused."""
+"""A layout's options: which source overrides which, and which values are refused."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.settings.refusals import CANARY, refused
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.key_files import (
     KEYS_VARIABLE,
     with_keys_of_environment,
     with_own_paths,
 )
-from tierfold.jobs.settings.given_layout import NOTHING_SAID, OPTIONS, GivenLayout
+from tierfold.jobs.settings.given_layout import OPTIONS, UNSPECIFIED, GivenLayout
 from tierfold.jobs.settings.layers import config_of_toml
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.tiers.layout_options import AS_FOUND, KeyFile, Layout, LayoutOptions
 
-CANARY = "Kanarienvogel7Qz"
 WHERE = {name: f"--{name}" for name in OPTIONS}
 BROKER = """
 rsm.config.chunk.size=9
@@ -46,9 +46,9 @@ def broker(tmp_path: Path) -> Path:
     return path
 
 
-def test_nothing_is_as_found() -> None:
-    assert NOTHING_SAID.options() == AS_FOUND
-    assert resolve(()).layout == config_of_toml("", where="f").layout == NOTHING_SAID
+def test_without_options_the_tier_decides() -> None:
+    assert UNSPECIFIED.options() == AS_FOUND
+    assert resolve(()).layout == config_of_toml("", where="f").layout == UNSPECIFIED
 
 
 def test_the_table_has_every_option(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_table_has_every_option(tmp_path: Path) -> None:
     )
 
 
-def test_the_brokers_file_gives_what_nothing_else_gives(broker: Path) -> None:
+def test_the_brokers_file_sets_what_nothing_else_sets(broker: Path) -> None:
     assert given(rsm_config=str(broker)).options() == LayoutOptions(
         layout=Layout.AIVEN,
         key_prefix="of-broker/",
@@ -88,8 +88,8 @@ def test_an_option_overrides_the_table_which_overrides_the_brokers_file(broker: 
     assert found.key_prefix == ""
     assert found.chunk_bytes == 9
     assert found.key_files == files(c="/line/c", b="/table/b", a="/broker/a")
-    assert NOTHING_SAID.over(table) == table
-    assert NOTHING_SAID.over(given(layout="local")) == given(layout="local")
+    assert UNSPECIFIED.over(table) == table
+    assert UNSPECIFIED.over(given(layout="local")) == given(layout="local")
     other = given(layout="aiven", rsm_config="/none").over(given(layout="local"))
     assert (other.layout, other.rsm_config) == (Layout.AIVEN, Path("/none"))
 
@@ -112,10 +112,8 @@ def test_the_driver_adds_the_keys_of_its_environment() -> None:
 
 @pytest.mark.parametrize("text", ["a", "a=/1,", "a=/1,a=/2", f"a=-----BEGIN PRIVATE KEY-{CANARY}"])
 def test_a_wrong_variable_is_refused(text: str) -> None:
-    with pytest.raises(BadSettings) as caught:
+    with refused("", where=KEYS_VARIABLE):
         with_own_paths(AS_FOUND, {KEYS_VARIABLE: text})
-    assert caught.value.where == KEYS_VARIABLE
-    assert CANARY not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -138,37 +136,32 @@ def test_a_wrong_variable_is_refused(text: str) -> None:
 def test_a_wrong_option_is_refused(
     texts: Mapping[str, str], keys: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(BadSettings) as caught:
+    with refused(message):
         GivenLayout.of(texts, keys, WHERE)
-    assert message in str(caught.value)
-    assert CANARY not in str(caught.value)
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a/", "cluster-a/tiered/", "..a/b..", "a.b/=@~,+_-"])
-def test_a_prefix_is_taken_as_it_is(prefix: str) -> None:
+def test_a_prefix_is_kept_as_given(prefix: str) -> None:
     assert given(key_prefix=prefix).options().key_prefix == prefix
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("layout = 1", "layout has a value that is not allowed. Give a text"),
+        ("layout = 1", "layout has a value that is not allowed. Give a string"),
         ('layout = ""', "layout has a value that is not allowed"),
-        (f'"encryption.key" = "a={CANARY}"', "Give a list of texts, such as"),
-        (f'"encryption.key" = [{{a = "{CANARY}"}}]', "Give a list of texts"),
+        (f'"encryption.key" = "a={CANARY}"', "Give a list of strings, such as"),
+        (f'"encryption.key" = [{{a = "{CANARY}"}}]', "Give a list of strings"),
         (f'"private.key" = "{CANARY}"', "there is no option 'private.key'. Known are layout, key"),
         (f'"x {CANARY}" = 1', "there is no option [hidden]"),
     ],
 )
 def test_a_wrong_table_is_refused(text: str, message: str) -> None:
-    with pytest.raises(BadSettings) as caught:
+    with refused(message, where="f.toml [layout]"):
         config_of_toml(f"[layout]\n{text}\n", where="f.toml")
-    assert message in str(caught.value)
-    assert caught.value.where == "f.toml [layout]"
-    assert CANARY not in str(caught.value)
 
 
-def test_local_tiered_storage_has_no_such_options(broker: Path) -> None:
+def test_local_tiered_storage_has_no_options_of_aiven(broker: Path) -> None:
     assert given(layout="local").options() == LayoutOptions(layout=Layout.LOCAL)
     both = given("a=/a", layout="local", key_prefix="p", rsm_config=str(broker))
     with pytest.raises(BadSettings, match=r"has no key prefix and no encryption key and no rsm"):

@@ -1,4 +1,4 @@
-"""Settings that are probably a mistake get a remark, in print and in documents."""
+"""Probable mistakes in settings get a remark, on stderr and in documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.jobs.commands import tierfold
-from tests.jobs.tiers import key_of, made_tier, put_updates
+from tests.jobs.tiers import key_of, updated_tier
 from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import EVERYTHING, Scope
@@ -50,10 +50,8 @@ LATE: Final = """
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    tier = made_tier(tmp_path / "tier")
-    for topic in ("orders", "payments", "events", "users"):
-        put_updates(tier, key_of(topic), 0)
-    return tier
+    keys = [key_of(topic) for topic in ("orders", "payments", "events", "users")]
+    return updated_tier(tmp_path / "tier", keys, segments=1)
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ def test_without_remarks_a_document_has_two_empty_lists(tier: Path) -> None:
     assert (document["warnings"], document["notes"]) == ([], [])
 
 
-def test_a_plan_advises_against_a_tombstone_that_late_records_outlast(
+def test_late_records_that_may_outlast_a_tombstone_are_a_warning(
     tier: Path, config: Path
 ) -> None:
     config.write_text(LATE, encoding="utf-8")
@@ -118,9 +116,8 @@ def test_a_plan_advises_against_a_tombstone_that_late_records_outlast(
 
 def test_topics_beyond_a_few_are_counted(tmp_path: Path, config: Path) -> None:
     config.write_text(LATE, encoding="utf-8")
-    many = made_tier(tmp_path / "many")
-    for number in range(TOPICS_MAX + 2):
-        put_updates(many, key_of(f"t{number}"), 0)
+    keys = [key_of(f"t{number}") for number in range(TOPICS_MAX + 2)]
+    many = updated_tier(tmp_path / "many", keys, segments=1)
     context = run_context(str(many), None, NOW_MS)
     warning = remarks_on_tier(resolve((), config), context, EVERYTHING).warnings[-1]
     assert warning.startswith("topics t0, t1, t2, t3, t4 and 2 more: segment.ms = ")

@@ -1,7 +1,7 @@
 """A secret in the right or the wrong place appears in no output, file or message.
 
-The tests put the same unlikely word wherever a secret could be, and then search all output and all
-written files for it.
+The tests put `CANARY` wherever a secret could be, and search all output and all written files for
+it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.scripted_runs import scripted
-from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates
+from tests.jobs.settings.refusals import CANARY
+from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates, updated_tier
 from tests.storage.call_scripts import fails
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
 from tierfold.storage.catalog.runs_table import RunsTable
 
-CANARY: Final = "Kanarienvogel7Qz"
 VERBS: Final = ("plan", "compact", "status", "verify")
 URIS: Final = (
     f"s3://AKIA:{CANARY}@bucket/tier",
@@ -37,12 +37,12 @@ URIS: Final = (
 WORDS: Final[dict[str, tuple[str, ...]]] = {
     "an unknown setting": ("--set", f"ssl.keystore.passphrase={CANARY}"),
     "no equals sign": ("--set", f"ssl.keystore.password:{CANARY}"),
-    "a space for it": ("--set", "ssl.keystore.password", CANARY),
+    "a space instead of it": ("--set", "ssl.keystore.password", CANARY),
     "a login": ("--set", f'sasl.jaas.login=a.b.Plain required password="{CANARY}";'),
     "a login without its name": ("--set", f'a.b.Plain required password="{CANARY}" user="x";'),
-    "another option": (f"--password={CANARY}",),
+    "an unknown option": (f"--password={CANARY}",),
     "a file from elsewhere": ("--config", f"https://u:{CANARY}@host/tierfold.toml"),
-    "a number": ("--now", f"s3://u:{CANARY}@host"),
+    "an invalid time": ("--now", f"s3://u:{CANARY}@host"),
 }
 FILES: Final[dict[str, str]] = {
     "a broker's own file": f"ssl.key.password={CANARY}\n",
@@ -50,14 +50,14 @@ FILES: Final[dict[str, str]] = {
     "an unknown name": f'[broker]\n"ssl.key.passphrase" = "{CANARY}"\n',
     "a topic's unknown name": f'[topics."a"]\n"ssl.key.password" = "{CANARY}"\n',
     "outside of a table": f'"ssl.key.password" = "{CANARY}"\n',
-    "a name that is none": f'"password {CANARY}" = 1\n',
-    "a name that is none, in a table": f'[broker]\n"password {CANARY}" = 1\n',
-    "a table that is none": f'[broker]\n"password {CANARY}" = {{}}\n',
-    "for a table": f'broker = "{CANARY}"\n',
-    "for a topic": f'[topics]\n"ssl.key.password" = "{CANARY}"\n',
+    "an invalid name": f'"password {CANARY}" = 1\n',
+    "an invalid name in a table": f'[broker]\n"password {CANARY}" = 1\n',
+    "an invalid name of a table": f'[broker]\n"password {CANARY}" = {{}}\n',
+    "a string instead of a table": f'broker = "{CANARY}"\n',
+    "a string instead of a topic's table": f'[topics]\n"ssl.key.password" = "{CANARY}"\n',
     "below a known name": f'[broker]\n"log.segment.bytes" = {{password = "{CANARY}"}}\n',
     "in a list of a known name": f'[broker]\n"log.cleanup.policy" = [{{a = "{CANARY}"}}]\n',
-    "said twice": f'[broker]\n"x {CANARY}" = 1\n"x {CANARY}" = 2\n',
+    "a name twice": f'[broker]\n"x {CANARY}" = 1\n"x {CANARY}" = 2\n',
     "a table twice": f'["x {CANARY}"]\n["x {CANARY}"]\n',
     "an open quote": f'[broker]\n"password" = "{CANARY}\n',
 }
@@ -72,13 +72,12 @@ def refused(ran: Ran, code: int = 2) -> None:
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tier = made_tier(tmp_path_factory.mktemp("module") / "tier")
-    put_updates(tier, key_of("orders"), 0)
-    return tier
+    folder = tmp_path_factory.mktemp("module") / "tier"
+    return updated_tier(folder, [key_of("orders")], segments=1)
 
 
 @pytest.mark.parametrize("uri", URIS)
-def test_a_uri_with_a_secret_is_refused_without_it(uri: str, tier: Path) -> None:
+def test_a_uri_with_a_secret_is_refused_without_showing_it(uri: str, tier: Path) -> None:
     for verb in VERBS:
         refused(tierfold(verb, uri))
         refused(tierfold(verb, tier, "--catalog", uri))
@@ -93,12 +92,12 @@ def test_a_refused_argument_is_not_repeated(words: str, tier: Path) -> None:
     for verb in VERBS:
         refused(tierfold(verb, tier, *WORDS[words]))
     refused(tierfold("dump", "x.log", *WORDS[words]))
-    if words != "a number":
+    if words != "an invalid time":
         refused(tierfold("config", "orders", *WORDS[words]))
 
 
 @pytest.mark.parametrize("toml", FILES)
-def test_a_file_is_refused_without_its_content(toml: str, tier: Path, tmp_path: Path) -> None:
+def test_a_refused_file_is_not_quoted(toml: str, tier: Path, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(FILES[toml])
     refused(tierfold("plan", tier, "--config", file))
@@ -132,9 +131,7 @@ def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
 
 
 def test_a_bug_prints_its_traceback_without_secrets(tmp_path: Path) -> None:
-    tier = made_tier(tmp_path / "tier")
-    put_updates(tier, key_of("orders"), 0)
-    put_updates(tier, key_of("orders"), 1)
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], segments=2)
     with scripted(fails("claim", RuntimeError(f"s3://u:{CANARY}@bucket \x1b[2J"))):
         ran = tierfold("compact", tier, *ALWAYS)
     assert (ran.code, ran.stdout) == (1, "")
@@ -164,7 +161,7 @@ ENVIRONMENT: Final = (
 def test_a_run_leaves_no_secret_in_its_output_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's event log is on, credentials are where they belong, and a partition fails."""
+    """Spark's event log is on, credentials are in their proper places, and a partition fails."""
     for name in ENVIRONMENT:
         monkeypatch.setenv(name, CANARY)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Single settings take the right names and values, and refuse wrong ones clearly."""
+"""Each setting accepts its names and values, and refuses others clearly."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_shipped_file_gives_each_setting_its_unit_and_a_reason(setting: Sett
         ("index.interval.bytes=0", 0),
     ],
 )
-def test_a_value_within_kafkas_bounds_is_taken(override: str, value: object) -> None:
+def test_a_value_within_kafkas_bounds_is_accepted(override: str, value: object) -> None:
     name = override.partition("=")[0].strip()
     field = "retention_ms" if name.startswith("log.retention") else name.replace(".", "_")
     assert getattr(rules_of(override), field) == value
@@ -114,13 +114,13 @@ def test_a_number_of_thousands_of_digits_is_refused() -> None:
         rules_of(f"segment.bytes={digits}")
 
 
-def test_the_last_override_of_a_name_wins_over_earlier_ones_and_the_defaults() -> None:
+def test_the_last_override_of_a_name_takes_effect() -> None:
     rules = rules_of("segment.bytes=10", "index.interval.bytes=7", "segment.bytes=20")
     assert rules == Rules(segment_bytes=20, index_interval_bytes=7)
 
 
 @given(st.text(max_size=40), st.sampled_from([setting.name for setting in SETTINGS]))
-def test_any_text_is_either_understood_or_refused_by_name(text: str, name: str) -> None:
+def test_any_text_is_parsed_or_refused_with_the_settings_name(text: str, name: str) -> None:
     message = ""
     try:
         resolve([f"{name}={text}"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.commands import ROOT
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.settings.layers import (
     NOTHING_GIVEN,
@@ -89,7 +90,7 @@ def test_a_file_that_is_not_toml_is_refused(toml: str) -> None:
         config_of_toml(toml, where="mine.toml")
 
 
-def test_names_that_only_brokers_use_are_known_and_without_effect() -> None:
+def test_names_that_only_brokers_use_have_no_effect() -> None:
     file = config_of_toml(
         """
         [broker]
@@ -137,9 +138,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, why: s
     assert "--config" in refused.value.remedy
 
 
-def test_the_shipped_example_is_understood() -> None:
-    path = Path(__file__).resolve().parents[3] / "conf" / "example.toml"
-    settings = resolve((), path)
+def test_the_shipped_example_resolves() -> None:
+    settings = resolve((), ROOT / "conf" / "example.toml")
     orders = settings.rules_for("orders.changelog")
     assert orders.is_compacted
     assert (orders.compaction_strategy, orders.compaction_strategy_header) == ("header", "version")

@@ -1,4 +1,4 @@
-"""Layers of settings resolve as a model of dict updates does; conflicts are refused."""
+"""Layers of settings resolve as dict updates do; conflicts are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS
 from tierfold.jobs.settings.resolution import resolve
 
-# Two settings of each kind of name; values are small, so that no two contradict each other.
+# Two settings of each kind of name; values are small, so that no two conflict.
 BROKER_NAMES = ("log.segment.bytes", "log.roll.ms", "log.roll.hours", "log.cleanup.policy")
 TOPIC_NAMES = ("segment.bytes", "segment.ms", "cleanup.policy")
 TOPICS = ("a", "ab", "b", "c")
@@ -25,6 +25,13 @@ def texts(name: str) -> st.SearchStrategy[str]:
     if "policy" in name:
         return st.sampled_from(["compact", "delete", "compact,delete"])
     return st.integers(1, 9).map(str)
+
+
+def user_file(folder: Path, toml: str) -> Path:
+    """Write the user's file."""
+    path = folder / "mine.toml"
+    path.write_text(toml, encoding="utf-8")
+    return path
 
 
 def tables(names: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
@@ -61,14 +68,13 @@ def of_broker(given: dict[str, str]) -> dict[str, str]:
     topics=st.dictionaries(st.sampled_from(PATTERNS), tables(TOPIC_NAMES), max_size=5),
     line=overrides(),
 )
-def test_resolution_is_a_few_dict_updates(
+def test_layers_resolve_as_dict_updates_do(
     tmp_path: Path,
     broker: dict[str, str],
     topics: dict[str, dict[str, str]],
     line: list[tuple[str, str]],
 ) -> None:
-    config = tmp_path / "mine.toml"
-    config.write_text(written(broker, topics), encoding="utf-8")
+    config = user_file(tmp_path, written(broker, topics))
     resolved = resolve([f"{name}={text}" for name, text in line], config)
     for topic in TOPICS:
         model = {"segment.bytes": str(2**30), "segment.ms": "604800000", "cleanup.policy": ""}
@@ -91,13 +97,12 @@ def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None
     text |= {"segment.index.bytes": "4", "tier.binding": "detached", "bloom.filter.fpp": "0.1"}
     for name, spelling in BY_BROKER_NAME.items():
         value = text.get(spelling.setting.name, "1")
-        (tmp_path / "b.toml").write_text(f'[broker]\n"{name}" = "{value}"\n', encoding="utf-8")
-        rules = resolve((), tmp_path / "b.toml").rules_for("any")
+        config = user_file(tmp_path, f'[broker]\n"{name}" = "{value}"\n')
+        rules = resolve((), config).rules_for("any")
         assert getattr(rules, spelling.setting.field) == spelling.parse(value)
     for name, spelling in BY_TOPIC_NAME.items():
         value = text.get(name, "1")
-        (tmp_path / "t.toml").write_text(f'[topics.t]\n"{name}" = "{value}"\n', encoding="utf-8")
-        resolved = resolve((), tmp_path / "t.toml")
+        resolved = resolve((), user_file(tmp_path, f'[topics.t]\n"{name}" = "{value}"\n'))
         assert getattr(resolved.rules_for("t"), spelling.setting.field) == spelling.parse(value)
         assert resolved.rules_for("other") == Rules()
 
@@ -114,20 +119,17 @@ HEADERS = """
 
 
 def test_a_topic_that_is_not_compacted_is_exempt_from_conflicts(tmp_path: Path) -> None:
-    config = tmp_path / "mine.toml"
-    config.write_text(HEADERS, encoding="utf-8")
-    resolved = resolve((), config)
+    resolved = resolve((), user_file(tmp_path, HEADERS))
     assert resolved.rules_for("orders").compaction_strategy_header == "version"
     assert not resolved.rules_for("logs").is_compacted
     assert not resolved.rules_for("other").is_compacted
 
 
-def test_patterns_that_meet_in_a_topic_are_refused_for_that_topic(tmp_path: Path) -> None:
-    config = tmp_path / "mine.toml"
-    config.write_text(
+def test_conflicting_patterns_are_refused_for_a_topic_that_matches_both(tmp_path: Path) -> None:
+    config = user_file(
+        tmp_path,
         '[topics."a*"]\n"min.compaction.lag.ms" = 6\n"cleanup.policy" = "compact"\n'
         '[topics."*z"]\n"max.compaction.lag.ms" = 5\n',
-        encoding="utf-8",
     )
     resolved = resolve((), config)
     assert resolved.rules_for("ab").min_compaction_lag_ms == 6
@@ -139,9 +141,8 @@ def test_patterns_that_meet_in_a_topic_are_refused_for_that_topic(tmp_path: Path
 
 
 def test_each_effective_value_names_its_source(tmp_path: Path) -> None:
-    config = tmp_path / "mine.toml"
-    config.write_text(
-        '[broker]\n"log.roll.hours" = 1\n[topics."o*"]\n"segment.bytes" = 5\n', encoding="utf-8"
+    config = user_file(
+        tmp_path, '[broker]\n"log.roll.hours" = 1\n[topics."o*"]\n"segment.bytes" = 5\n'
     )
     resolved = resolve(["index.interval.bytes=7"], config)
     shown = {one.setting.name: (one.text, one.source) for one in resolved.effective("orders")}

@@ -1,4 +1,4 @@
-"""Leaves out the tests of emulators that are not installed; `tests/conftest.py` says so."""
+"""Skips the tests of emulators that are not installed; `tests/conftest.py` reports them."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.compaction.builders import KEY
+from tests.jobs.commands import ROOT
 from tests.storage import emulators
 from tests.storage.aged_tables import superseded
 from tests.storage.catalog_contract import A_RUN, committed, fresh
@@ -27,14 +28,13 @@ from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, SEGMENT
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 18 + "A")
-"""A topic id whose first character would be an option, and whose case matters in a path."""
+"""Its topic id begins like an option, and case matters in it."""
 
 
 @pytest.fixture(scope="module")
 def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A catalog in a folder, and one in a bucket; the environment has its endpoint and keys."""
+    """A catalog in a folder, and one in a bucket whose endpoint and keys are in the environment."""
     folder = str(tmp_path_factory.mktemp("tier") / "_tierfold")
     written(folder, CHECKPOINT_INTERVAL // 2 + 1)
     assert list(Path(folder, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
@@ -61,7 +61,7 @@ def written(catalog: str, commits: int) -> None:
 def seen_by_spark(
     catalogs: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """What delta-spark, in a session of its own, reads of them."""
+    """What delta-spark reads from the catalogs, in its own session."""
     folder = tmp_path_factory.mktemp("seen")
     done = subprocess.run(
         [sys.executable, "-m", "tests.jobs.delta_reader", str(folder), *catalogs],
@@ -78,7 +78,7 @@ def seen_by_spark(
 
 @pytest.fixture(params=[0, 1], ids=["folder", "bucket"])
 def number(request: pytest.FixtureRequest) -> int:
-    """Which of the catalogs."""
+    """The index of the catalog."""
     return int(request.param)
 
 

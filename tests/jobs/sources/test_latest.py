@@ -1,9 +1,10 @@
-"""The newest record of each key, by every strategy, is what a dictionary keeps."""
+"""For every strategy, the newest record of each key is the one that a dictionary keeps."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.commands import tierfold
 from tests.jobs.segment_rows_expected import EPOCH, expected_rows
-from tests.jobs.tiers import SAMPLE, key_of, made_tier, put_segment, put_updates, sample_copy
+from tests.jobs.tiers import SAMPLE, key_of, made_tier, put_segment, sample_copy, updated_tier
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import EVERYTHING, Scope
@@ -73,7 +74,7 @@ def _bytes(content: bytearray | None) -> bytes | None:
 
 
 def rank(strategy: str, record: RecordDraft) -> tuple[bool, int]:
-    """What decides beside the offset, and whether the record has it."""
+    """Whether the record has a version, and the version; the offset decides between equal ones."""
     if strategy == "offset":
         return True, 0
     if strategy == "timestamp":
@@ -84,7 +85,7 @@ def rank(strategy: str, record: RecordDraft) -> tuple[bool, int]:
 
 
 def model(strategy: str, log: Sequence[RecordDraft]) -> list[tuple[Any, ...]]:
-    """Offset, key and value of the records that stay of a log in offset order."""
+    """Offset, key and value of each key's latest record, without tombstones; in offset order."""
     kept: dict[bytes, RecordDraft] = {}
     for record in log:
         if record.key is not None:
@@ -96,16 +97,7 @@ def model(strategy: str, log: Sequence[RecordDraft]) -> list[tuple[Any, ...]]:
 
 
 def a_log(found: Sequence[RecordDraft]) -> list[RecordDraft]:
-    return [
-        RecordDraft(
-            offset=offset,
-            timestamp_ms=one.timestamp_ms,
-            key=one.key,
-            value=one.value,
-            headers=one.headers,
-        )
-        for offset, one in enumerate(found)
-    ]
+    return [replace(record, offset=offset) for offset, record in enumerate(found)]
 
 
 @settings(max_examples=4)
@@ -113,7 +105,7 @@ def a_log(found: Sequence[RecordDraft]) -> list[RecordDraft]:
 def test_any_log_has_the_newest_of_each_key_before_and_after_it_is_compacted(
     quick: SparkSession, found: list[list[RecordDraft]]
 ) -> None:
-    logs = [a_log(one) for one in found]  # Each is a partition of each topic.
+    logs = [a_log(one) for one in found]  # One per partition of each topic.
     expected = sorted(
         (f"by-{strategy}", number, *row)
         for number, log in enumerate(logs)
@@ -156,7 +148,7 @@ def test_the_sample_has_the_newest_of_each_key(quick: SparkSession, strategy: st
     assert len(expected) > 500
 
 
-def test_values_that_are_not_asked_for_are_not_read(quick: SparkSession, tmp_path: Path) -> None:
+def test_values_that_are_not_selected_are_not_read(quick: SparkSession, tmp_path: Path) -> None:
     tier = made_tier(tmp_path)
     batch = [
         RecordDraft(offset=i, timestamp_ms=i, key=b"%d" % (i // 2), value=v)
@@ -177,10 +169,9 @@ def test_values_that_are_not_asked_for_are_not_read(quick: SparkSession, tmp_pat
 
 
 def test_all_records_are_read_by_their_topics_strategy(quick: SparkSession, tmp_path: Path) -> None:
-    tier, config = made_tier(tmp_path / "tier"), tmp_path / "tierfold.toml"
+    keys = [key_of(f"by-{strategy}") for strategy in STRATEGIES]
+    tier, config = updated_tier(tmp_path / "tier", keys, segments=1), tmp_path / "tierfold.toml"
     config.write_text(CONFIG)
-    for strategy in STRATEGIES:
-        put_updates(tier, key_of(f"by-{strategy}"), 0)
     columns = ("topic", "offset", "version")
     found = records(quick, run_context(str(tier)), resolve((), config), EVERYTHING, columns)
     first = {row["topic"]: row["version"] for row in found.where("offset = 5").collect()}
@@ -189,9 +180,8 @@ def test_all_records_are_read_by_their_topics_strategy(quick: SparkSession, tmp_
 
 
 def test_only_partitions_in_scope_are_read(quick: SparkSession, tmp_path: Path) -> None:
-    tier = made_tier(tmp_path)
-    for topic, number in (("orders", 0), ("orders", 1), ("payments", 0)):
-        put_updates(tier, key_of(topic, number), 0)
+    keys = [key_of("orders", 0), key_of("orders", 1), key_of("payments")]
+    tier = updated_tier(tmp_path, keys, segments=1)
     chosen = (run_context(str(tier)), resolve(()), Scope(topics=("ord*",), partitions=("1",)))
     for found in (records(quick, *chosen), latest_records(quick, *chosen)):
         places = {(row["topic"], row["partition"]) for row in found.collect()}
@@ -202,7 +192,7 @@ def test_only_partitions_in_scope_are_read(quick: SparkSession, tmp_path: Path) 
         assert (empty.collect(), empty.columns) == ([], ["key", "offset"])
 
 
-def test_a_wrong_topic_or_column_is_one_sentence(quick: SparkSession, tmp_path: Path) -> None:
+def test_a_wrong_topic_or_column_is_refused(quick: SparkSession, tmp_path: Path) -> None:
     context = run_context(str(sample_copy(tmp_path)))
     for read in (records, latest_records):
         with pytest.raises(BadSettings, match="topic order: no topic has that name"):
@@ -211,11 +201,9 @@ def test_a_wrong_topic_or_column_is_one_sentence(quick: SparkSession, tmp_path: 
             read(quick, context, resolve(()), EVERYTHING, ("colour",))
 
 
-def test_topics_that_had_the_same_name_do_not_compete(quick: SparkSession, tmp_path: Path) -> None:
-    tier = made_tier(tmp_path)
-    for incarnation in (0, 1):
-        put_updates(tier, key_of("orders", incarnation=incarnation), 0)
-    put_updates(tier, key_of("payments"), 0)
+def test_topics_that_had_the_same_name_are_refused(quick: SparkSession, tmp_path: Path) -> None:
+    keys = [key_of("orders"), key_of("orders", incarnation=1), key_of("payments")]
+    tier = updated_tier(tmp_path, keys, segments=1)
     with pytest.raises(BadSettings, match="orders-0 is a partition of 2 topics that had this name"):
         latest(quick, tier, None)
     context, others = run_context(str(tier)), Scope(topics=("pay*",))

@@ -24,6 +24,7 @@ from tests.jobs.tiers import (
     put_segment,
     put_updates,
     sample_copy,
+    updated_tier,
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import an_abort, data, marker
@@ -51,10 +52,6 @@ def read(session: SparkSession, tier: Path, **options: str) -> DataFrame:
     return reader.load(str(tier))
 
 
-def places(frame: DataFrame) -> list[tuple[str, int, int]]:
-    return sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect())
-
-
 def offsets(frame: DataFrame) -> list[int]:
     return sorted(row["offset"] for row in frame.collect())
 
@@ -66,7 +63,8 @@ def live_logs(tier: Path) -> dict[tuple[str, int], list[str]]:
     }
 
 
-def is_as_the_plain_reader_reads_it(session: SparkSession, tier: Path, level: str) -> int:
+def assert_same_as_plain_reader(session: SparkSession, tier: Path, level: str) -> int:
+    """Compare with the plain reader's records; return how many they are."""
     rows = [
         row
         for (topic, partition), logs in live_logs(tier).items()
@@ -79,8 +77,10 @@ def is_as_the_plain_reader_reads_it(session: SparkSession, tier: Path, level: st
     return len(rows)
 
 
-def test_registering_again_and_reading_is_safe(reading: SparkSession, tmp_path: Path) -> None:
-    put_updates(made_tier(tmp_path), ORDERS, 0)
+def test_registering_twice_and_reading_leave_the_tier_as_it_is(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    updated_tier(tmp_path, [ORDERS], segments=1)
     before = sorted(tmp_path.rglob("*"))
     register(reading)
     found = read(reading, tmp_path)
@@ -93,27 +93,27 @@ def test_the_sample_is_read_before_and_after_it_is_compacted(
     reading: SparkSession, tmp_path: Path
 ) -> None:
     tier = sample_copy(tmp_path)
-    assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 8261
-    assert is_as_the_plain_reader_reads_it(reading, tier, "read_uncommitted") == 12065
+    assert assert_same_as_plain_reader(reading, tier, "read_committed") == 8261
+    assert assert_same_as_plain_reader(reading, tier, "read_uncommitted") == 12065
     sources = live_logs(tier)["tiered", 0]
     assert tierfold("compact", tier, *COMPACT).code == 0
     original = {"segments": "original", "columns": "offset,value_digest"}
     assert read(reading, tier, **original).count() == 8261
     for log in sources:
-        Path(log).unlink()  # A reader of retired segments would fail.
-    assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 999
+        Path(log).unlink()  # A read of replaced segments would fail.
+    assert assert_same_as_plain_reader(reading, tier, "read_committed") == 999
     with pytest.raises(PySparkException, match="tiered-0: 3 of 3 original segments are gone"):
         read(reading, tier, **original).count()
 
 
-def test_partitions_that_are_assigned_are_read_and_no_others(
+def test_only_assigned_partitions_are_read(
     reading: SparkSession, tmp_path: Path
 ) -> None:
-    tier = made_tier(tmp_path)
-    for topic, partition in (("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1)):
-        put_updates(tier, key_of(topic, partition), 0)
+    keys = [key_of(topic, partition) for topic in ("orders", "payments") for partition in range(2)]
+    tier = updated_tier(tmp_path, keys, segments=1)
     found = read(reading, tier, assign='{"orders": [1], "payments": [0]}')
-    assert {place[:2] for place in places(found)} == {("orders", 1), ("payments", 0)}
+    partitions = {(row["topic"], row["partition"]) for row in found.collect()}
+    assert partitions == {("orders", 1), ("payments", 0)}
     with pytest.raises(PySparkException, match="there is no partition orders-7"):
         read(reading, tier, assign='{"orders": [1, 7]}').count()
 
@@ -189,16 +189,12 @@ def test_times_headers_and_nulls_are_exact(reading: SparkSession, tmp_path: Path
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics of two partitions of three segments each."""
-    tier = made_tier(tmp_path_factory.mktemp("several"))
-    for topic in ("orders", "payments"):
-        for partition in range(2):
-            for number in range(3):
-                put_updates(tier, key_of(topic, partition), number)
-    return tier
+    keys = [key_of(topic, partition) for topic in ("orders", "payments") for partition in range(2)]
+    return updated_tier(tmp_path_factory.mktemp("several"), keys, segments=3)
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
-def test_every_query_on_a_frame_has_its_own_filters(
+def test_each_query_on_a_frame_uses_its_own_filters(
     reading: SparkSession, several: Path, pushdown: str
 ) -> None:
     reading.conf.set(PUSHDOWN, pushdown)
@@ -211,13 +207,13 @@ def test_every_query_on_a_frame_has_its_own_filters(
 
 
 @pytest.mark.parametrize(
-    ("said", "first", "end"),
+    ("span", "first", "end"),
     [("5:14", 5, 14), (" 12 : ", 12, 33), (":3", 0, 3), (":", 0, 33), ("9:9", 0, 0), ("40:", 0, 0)],
 )
-def test_an_option_chooses_offsets(
-    reading: SparkSession, several: Path, said: str, first: int, end: int
+def test_the_option_offsets_chooses_offsets(
+    reading: SparkSession, several: Path, span: str, first: int, end: int
 ) -> None:
-    found = read(reading, several, topics="orders", partitions="1", offsets=said)
+    found = read(reading, several, topics="orders", partitions="1", offsets=span)
     assert offsets(found) == list(range(first, end))
 
 
@@ -231,7 +227,7 @@ def test_options_choose_partitions_and_columns(reading: SparkSession, several: P
     assert chosen.count() == 4 * 3 * RECORDS_PER_SEGMENT
 
 
-def test_excluded_partitions_are_not_inspected(reading: SparkSession, tmp_path: Path) -> None:
+def test_partitions_out_of_scope_are_not_inspected(reading: SparkSession, tmp_path: Path) -> None:
     put_updates(made_tier(tmp_path), ORDERS, 0)
     put_updates(tmp_path, key_of("broken"), 0).write_bytes(b"no log")
     with pytest.raises(PySparkException, match=r"broken-0.*the log is torn"):
@@ -240,8 +236,8 @@ def test_excluded_partitions_are_not_inspected(reading: SparkSession, tmp_path: 
 
 
 @contextmanager
-def refused_in_a_sentence(match: str) -> Iterator[None]:
-    """A notebook shows one sentence, without the traceback of a Python worker."""
+def refused_in_one_sentence(match: str) -> Iterator[None]:
+    """Expect one sentence, without the traceback of a Python worker."""
     with pytest.raises(PySparkException, match=match) as refused:
         yield
     assert "Traceback (most recent call last)" not in str(refused.value)
@@ -260,18 +256,18 @@ def gap(tier: Path) -> str:
 
 
 @pytest.mark.parametrize("corruption", [corrupt_batch, gap])
-def test_a_corruption_fails_the_query_in_a_sentence(
+def test_corruption_fails_the_query_in_one_sentence(
     reading: SparkSession, tmp_path: Path, corruption: Callable[[Path], str]
 ) -> None:
-    with refused_in_a_sentence(corruption(made_tier(tmp_path))):
+    with refused_in_one_sentence(corruption(made_tier(tmp_path))):
         read(reading, tmp_path).count()
 
 
-def test_a_wrong_read_is_refused_in_a_sentence(reading: SparkSession, several: Path) -> None:
-    with refused_in_a_sentence("there is no option startingoffsets"):
+def test_a_wrong_read_is_refused_in_one_sentence(reading: SparkSession, several: Path) -> None:
+    with refused_in_one_sentence("there is no option startingoffsets"):
         read(reading, several, startingOffsets="earliest")
     twice = reading.read.format(FORMAT).schema("value binary").option("columns", "key")
-    with refused_in_a_sentence("name different columns"):
+    with refused_in_one_sentence("name different columns"):
         twice.load(str(several)).count()
     with pytest.raises(PySparkException, match="topic none: no topic has that name"):
         read(reading, several, topics="orders,none").count()

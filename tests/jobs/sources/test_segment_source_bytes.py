@@ -1,4 +1,4 @@
-"""Pruning reads fewer bytes of the store and passes fewer to Spark, both counted."""
+"""Pruning reads fewer bytes from the store and passes fewer to Spark."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _records(base: int) -> tuple[RecordDraft, ...]:
 
 
 class Counted:
-    """One query, planned and read here as Spark would, over a store that counts."""
+    """One query, planned and read as Spark would, over a store that counts bytes."""
 
     def __init__(self, tier: Path, **options: str) -> None:
         request = request_of({"path": str(tier), **options})
@@ -96,7 +96,7 @@ def test_everything_is_read_once(tier: Path) -> None:
         ({"offsets": f":{PER_SEGMENT}"}, 2 * PER_SEGMENT, 1 / SEGMENTS, "no such key"),
     ],
 )
-def test_an_option_reads_nothing_of_other_segments(
+def test_segments_out_of_scope_are_not_read(
     tier: Path, options: dict[str, str], rows: int, share: float, unread: str
 ) -> None:
     found = Counted(tier, **options)
@@ -105,10 +105,10 @@ def test_an_option_reads_nothing_of_other_segments(
     assert not [key for key in found.read_bytes if unread in key]
 
 
-def test_offsets_read_only_a_part_of_a_segment(tier: Path) -> None:
+def test_an_offset_range_reads_only_a_part_of_a_segment(tier: Path) -> None:
     few = Counted(tier, partitions="0", offsets="301:303")
     assert few.rows == 2
-    # The batch that holds them and at most one more on either side.
+    # The batch that holds both offsets, and at most one more on either side.
     assert few.log_bytes <= 3 * PER_BATCH * (VALUE_BYTES + 100)
 
 
@@ -117,13 +117,13 @@ def test_other_columns_are_not_passed_to_spark(tier: Path) -> None:
     assert narrow.rows == whole.rows
     assert whole.passed_bytes > whole.rows * VALUE_BYTES
     assert narrow.passed_bytes < narrow.rows * 32
-    # Kafka stores batches by row, under one checksum: they are read whole either way.
+    # Kafka stores a batch by row, under one checksum, so it is read whole either way.
     assert narrow.log_bytes == whole.log_bytes
 
 
 def test_spark_receives_only_what_a_query_needs(spark: SparkSession, tier: Path) -> None:
     register(spark)
-    # Spark's counter belongs to the registered format: it runs on from query to query.
+    # Spark's counter belongs to the registered format: it adds up over queries.
     before = received_bytes(spark, tier, "offset")
     after_offsets = received_bytes(spark, tier, "offset")
     after_values = received_bytes(spark, tier, "offset,value")

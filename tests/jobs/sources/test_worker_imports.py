@@ -34,7 +34,7 @@ for _ in range(read_int(read)):
     rows += sum(found.num_rows for found in task(iter([batch])))
 print(json.dumps([rows, sorted(name for name in sys.modules if name.startswith("tierfold"))]))
 """
-"""Does what Spark's worker does with a planned read, without what executors lack."""
+"""Reads as Spark's worker does, without the packages that executors lack."""
 
 
 def plain(tier: Path, _: Path) -> KafkaSegments:

@@ -25,7 +25,7 @@ def uploads(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("case", [ENCRYPTED_CASE, BOTH], ids=["encrypted", "both"])
 @pytest.mark.parametrize("verb", ["compact", "verify"])
-def test_a_session_that_is_there_must_encrypt(
+def test_an_existing_session_must_encrypt(
     spark: SparkSession, uploads: Path, tmp_path: Path, case: AivenCase, verb: str
 ) -> None:
     assert not encrypts_disk(spark)
@@ -35,7 +35,7 @@ def test_a_session_that_is_there_must_encrypt(
     assert len(manifests(tier)) == 2
 
 
-def test_the_second_opinion_asks_for_it_too(
+def test_the_second_opinion_needs_an_encrypting_session(
     spark: SparkSession, uploads: Path, tmp_path: Path
 ) -> None:
     assert not encrypts_disk(spark)
@@ -44,7 +44,9 @@ def test_the_second_opinion_asks_for_it_too(
     tierfold("verify", tier, *say, "--second-opinion").refuses(IO_ENCRYPTION)
 
 
-def test_the_reader_asks_for_it_too(spark: SparkSession, uploads: Path, tmp_path: Path) -> None:
+def test_the_reader_needs_an_encrypting_session(
+    spark: SparkSession, uploads: Path, tmp_path: Path
+) -> None:
     tier = aiven_tier(uploads, tmp_path / "tier", BOTH.variant)
     register(spark)
     reader = spark.read.format(FORMAT).option("key.prefix", PREFIX)
@@ -52,7 +54,7 @@ def test_the_reader_asks_for_it_too(spark: SparkSession, uploads: Path, tmp_path
         reader.option("encryption.key", f"key-1={KEY_FILE}").load(str(tier)).count()
 
 
-def test_a_tier_without_encryption_needs_no_such_session(
+def test_a_tier_without_encryption_needs_no_encrypting_session(
     spark: SparkSession, uploads: Path, tmp_path: Path
 ) -> None:
     tier, say = aiven_tier(uploads, tmp_path / "tier", ZSTD.variant), ZSTD.arguments

@@ -1,4 +1,4 @@
-"""Spark's processes listen in private folders, which are deleted when they end."""
+"""Spark's processes listen in private folders, which are deleted when the processes end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_folder_is_the_owners_alone_whatever_the_umask(umask: int) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    # 42 for what Spark calls a socket, and one for the slash.
+    # The name of Spark's socket takes 42 bytes, the slash one.
     assert len(str(folder)) + 43 <= 107
 
 
@@ -36,11 +36,11 @@ def test_no_other_user_connects_to_a_session_and_it_leaves_nothing(tmp_path: Pat
         [sys.executable, "-m", "tests.jobs.socket_session", answer, ROOT / "sample"], cwd=ROOT
     )
     try:
-        told = awaited("its sockets", lambda: _answer(first, running))
-        folders = Path(told["driver"]), Path(told["worker"])
-        assert told["records"] > 0
+        found = awaited("its sockets", lambda: _answer(first, running))
+        folders = Path(found["driver"]), Path(found["worker"])
+        assert found["records"] > 0
         sockets = [[str(path) for path in folder.glob(".*.sock")] for folder in folders]
-        # The driver's: of the accumulators' server, and of the daemons that planned the read.
+        # The driver's folder: the accumulators' server, and the daemons that planned the read.
         assert len(sockets[0]) > 1
         assert len(sockets[1]) == 1
         assert all(kept_private(socket) for socket in (*sockets[0], *sockets[1]))

@@ -1,4 +1,4 @@
-"""A session is made as configured; without a usable Java a message says what to install."""
+"""A session starts as configured; without a usable Java, the message says what to install."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from tests.jobs.commands import ROOT
 from tests.jobs.tiers import sample_copy
 from tierfold.jobs.spark.session import cause_of
 
-ROOT = Path(__file__).resolve().parents[3]
 TOO_OLD = "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"
 
 
 def compact(tier: Path, path: str) -> subprocess.CompletedProcess[str]:
-    """Compact with nothing of the environment but `path`."""
+    """Compact in an environment of only `path` and HOME."""
     return subprocess.run(
         [sys.executable, "-m", "tierfold", "compact", str(tier), "--set", "cleanup.policy=compact"],
         cwd=ROOT,
@@ -38,7 +38,7 @@ def test_without_a_usable_java_one_sentence_names_what_to_install(
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    # Spark's launcher is a bash script; only Java is to be missing, or broken.
+    # Spark's launcher is a bash script: only Java should be missing or broken.
     for name in ("bash", "env", "dirname", "basename", "nice", "ps", "uname", "sh", "cat"):
         found = next(p for p in (Path("/bin") / name, Path("/usr/bin") / name) if p.exists())
         (tools / name).symlink_to(found)
@@ -54,27 +54,27 @@ def test_without_a_usable_java_one_sentence_names_what_to_install(
 
 
 def test_our_daemon_forks_the_workers_and_they_use_a_unix_socket(spark: SparkSession) -> None:
-    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def inspect(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
             working = sys.modules["pyspark.daemon"].worker
-            told = {
+            found = {
                 "over_unix_socket": os.environ["PYTHON_UNIX_DOMAIN_ENABLED"],
                 "parent": parent.replace("\0", " "),
                 "worker": f"{working.__module__}.{working.__name__}",
             }
-            yield pa.RecordBatch.from_pylist([told])
+            yield pa.RecordBatch.from_pylist([found])
 
-    asked = spark.range(0, 1, 1, 1).mapInArrow(
-        tell, "over_unix_socket string, parent string, worker string"
+    inspected = spark.range(0, 1, 1, 1).mapInArrow(
+        inspect, "over_unix_socket string, parent string, worker string"
     )
-    (told,) = asked.collect()
-    assert told.over_unix_socket == "True"
-    assert " -m tierfold.jobs.spark.worker_daemon " in told.parent
-    assert told.worker == "__main__.until_hung_up"
+    (found,) = inspected.collect()
+    assert found.over_unix_socket == "True"
+    assert " -m tierfold.jobs.spark.worker_daemon " in found.parent
+    assert found.worker == "__main__.until_hung_up"
 
 
-def test_a_task_whose_worker_dies_is_tried_again_on_this_machine_too(spark: SparkSession) -> None:
+def test_a_local_session_retries_a_task_whose_worker_dies(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[*,4]"
 
 

@@ -1,4 +1,4 @@
-"""The launcher's and native code's chatter on stderr is dropped; everything else is kept."""
+"""Chatter of Spark's launcher and of native code is hidden on stderr; all else is shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ with chatter_hidden():
 os.write(2, b"afterwards")
 """
 
-SAYS_MORE: Final = """
+WRITES_TWICE: Final = """
 import subprocess, time
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
 with chatter_hidden():
@@ -44,30 +44,30 @@ with chatter_hidden():
 """
 
 
-def passed_on(said: str) -> list[str]:
-    """What a process shows whose child says so, and that then says something of its own."""
-    command = [sys.executable, "-c", WRITES, said]
+def stderr_lines(written: str) -> list[str]:
+    """The stderr of a process whose child writes this, and that then writes lines of its own."""
+    command = [sys.executable, "-c", WRITES, written]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return sorted(ran.stderr.split("\n"))
 
 
 def test_only_chatter_is_hidden() -> None:
-    said = PANIC + "a sentence between\n" + JVM + PANIC + OTHERS
+    written = PANIC + "a sentence between\n" + JVM + PANIC + OTHERS
     expected = ["", "", "a sentence between", *OTHERS.splitlines(), "own words", "afterwards"]
-    assert passed_on(said) == sorted(expected)
+    assert stderr_lines(written) == sorted(expected)
 
 
-def test_a_last_line_without_an_end_is_passed_on() -> None:
-    assert "cut off" in "".join(passed_on("cut off"))
+def test_a_last_line_without_a_newline_is_shown() -> None:
+    assert "no newline" in "".join(stderr_lines("no newline"))
 
 
 @pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
-def test_a_process_succeeds_even_if_stderr_takes_nothing(stderr: str) -> None:
-    command = ["sh", "-c", f'"$0" -c "$1" {stderr}', sys.executable, SAYS_MORE]
+def test_a_process_succeeds_even_if_stderr_is_full_or_closed(stderr: str) -> None:
+    command = ["sh", "-c", f'"$0" -c "$1" {stderr}', sys.executable, WRITES_TWICE]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
-def test_a_process_that_native_code_aborts_prints_where() -> None:
+def test_if_native_code_aborts_the_process_the_place_is_printed() -> None:
     imports = "import os; from tierfold.jobs.spark.stderr_filter import chatter_hidden"
     aborts = f"{imports}\nwith chatter_hidden(): os.abort()"
     command = [sys.executable, "-c", aborts]

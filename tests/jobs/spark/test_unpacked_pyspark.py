@@ -1,4 +1,4 @@
-"""Spark's archives of PySpark are left out only where the installation they belong to is found."""
+"""Spark's archives leave the path only if it also has the installation that they belong to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def path_after(monkeypatch: pytest.MonkeyPatch, *entries: str) -> list[str]:
     return sys.path
 
 
-def test_archives_beside_their_modules_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_beside_their_modules_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(ARCHIVES) == 2
     found = path_after(monkeypatch, *ARCHIVES, "", "/jars/spark-core.jar", str(INSTALLED))
     assert found == ["", "/jars/spark-core.jar", str(INSTALLED)]
@@ -38,14 +38,14 @@ def test_archives_beside_their_modules_are_left_out(monkeypatch: pytest.MonkeyPa
         "/opt/python/pyspark/python/lib/pyspark.zip",
     ],
 )
-def test_an_archive_stays_where_the_path_lacks_its_modules(
+def test_an_archive_stays_if_the_path_lacks_its_installation(
     monkeypatch: pytest.MonkeyPatch, archive: str
 ) -> None:
     elsewhere = "/another/environment"
     assert path_after(monkeypatch, archive, elsewhere) == [archive, elsewhere]
 
 
-def test_an_archive_stays_where_nothing_lies_beside_it(
+def test_an_archive_stays_if_its_modules_are_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     archive = str(tmp_path / "pyspark" / "python" / "lib" / "pyspark.zip")
@@ -56,8 +56,8 @@ def test_an_archive_stays_where_nothing_lies_beside_it(
 def test_the_daemon_compiles_nothing_of_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ":".join((*ARCHIVES, str(ROOT))))
     command = [sys.executable, "-v", "-m", "tierfold.jobs.spark.worker_daemon", "pyspark.worker"]
-    # Without an input it ends at once; `-v` says where each module came from.
+    # Without input the daemon ends at once; `-v` prints where each module came from.
     done = subprocess.run(command, input=b"", capture_output=True, check=False)
-    said = done.stderr.decode()
-    assert "import 'pyspark.daemon' # <_frozen_importlib_external.SourceFileLoader" in said
-    assert "<zipimporter object" not in said
+    stderr = done.stderr.decode()
+    assert "import 'pyspark.daemon' # <_frozen_importlib_external.SourceFileLoader" in stderr
+    assert "<zipimporter object" not in stderr

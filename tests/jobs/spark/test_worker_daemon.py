@@ -20,7 +20,7 @@ from tests.jobs.commands import ROOT
 from tests.jobs.other_users import kept_private
 
 THREADS: Final = frozenset({"OPENBLAS_NUM_THREADS", "JE_ARROW_MALLOC_CONF"})
-"""With these the test run might forbid the threads that the daemon itself must forbid."""
+"""Settings of the test run that could hide that the daemon must forbid threads itself."""
 
 IMPORTED: Final = """
 import gc, json, os, sys
@@ -32,38 +32,38 @@ print(json.dumps([sorted(sys.modules), gc.get_freeze_count(), len(os.listdir("/p
 
 @dataclass(slots=True, kw_only=True)
 class Daemon:
-    """What runs, where it listens, and what it said in the end."""
+    """A running daemon, and its stderr after it has ended."""
 
     process: subprocess.Popen[bytes]
     address: str
-    said: str = ""
+    stderr: str = ""
 
     def hung_up_on(self) -> None:
-        """A worker is forked for a connection that ends at once; returns when the worker has."""
+        """Connect and hang up at once; return when the worker that was forked has ended."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self.address)
             (pid,) = struct.unpack("!i", connection.recv(4))
         awaited("the worker's end", lambda: None if text_of(pid, "stat") else True)
 
 
-def free() -> dict[str, str]:
+def without_threads() -> dict[str, str]:
     """The environment without `THREADS`."""
     return {name: text for name, text in os.environ.items() if name not in THREADS}
 
 
 @contextmanager
 def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
-    """It ends with the context, as when its JVM closes its input."""
+    """Run a daemon; at the end, close its input as its JVM does."""
     settings = {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        # The driver's, as an executor on another machine knows it: by name only.
+        # The driver's folder, which an executor on another machine lacks.
         "PYTHON_WORKER_FACTORY_SOCK_DIR": "/tmp/tierfold-elsewhere",
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "tierfold.jobs.spark.worker_daemon", "pyspark.worker"],
         cwd=ROOT,
-        env=free() | settings | environment,
+        env=without_threads() | settings | environment,
         umask=umask,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -75,17 +75,17 @@ def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
     try:
         yield running
     finally:
-        running.said = process.communicate()[1].decode()
+        running.stderr = process.communicate()[1].decode()
 
 
 def test_a_worker_whose_spark_hangs_up_prints_nothing() -> None:
     with daemon() as running:
         running.hung_up_on()
-    assert running.said == ""
+    assert running.stderr == ""
 
 
-def test_the_daemon_has_imported_what_its_workers_need_and_is_one_thread() -> None:
-    # A fork has one thread; a lock that another one held would stay locked in it for ever.
+def test_the_daemon_has_imported_what_its_workers_need_and_has_one_thread() -> None:
+    # A fork has one thread; a lock that another thread held stays locked in it forever.
     with daemon() as running:
         running.hung_up_on()
         pid = running.process.pid
@@ -93,9 +93,10 @@ def test_the_daemon_has_imported_what_its_workers_need_and_is_one_thread() -> No
         assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
 
 
-def test_a_worker_need_not_import_a_stage_nor_what_kernels_call() -> None:
-    told = subprocess.check_output([sys.executable, "-c", IMPORTED], cwd=ROOT, env=free())
-    modules, frozen, threads = json.loads(told)
+def test_a_worker_imports_neither_a_stage_nor_what_kernels_call() -> None:
+    command = [sys.executable, "-c", IMPORTED]
+    printed = subprocess.check_output(command, cwd=ROOT, env=without_threads())
+    modules, frozen, threads = json.loads(printed)
     stages = {
         f"tierfold.jobs.engines.{path.stem}"
         for path in (ROOT / "jobs" / "engines").glob("*.py")
@@ -103,31 +104,31 @@ def test_a_worker_need_not_import_a_stage_nor_what_kernels_call() -> None:
     }
     assert len(stages) >= 5
     needed = {"tierfold.jobs.engines.arrow_rows", "pyspark.sql.pandas.serializers", "pandas"}
-    # numba imports it when it is about to run its first kernel.
+    # numba imports this just before its first kernel.
     of_kernels = "numba.cpython.listobj"
     assert stages | needed | {of_kernels} <= set(modules)
     assert frozen > len(modules)
-    # OpenBLAS ends its threads at a fork: the test above does not see them.
+    # OpenBLAS ends its threads at a fork, so the test above cannot see them.
     assert threads == 1
 
 
 def test_other_worker_failures_are_reported() -> None:
     with daemon(SPARK_BUFFER_SIZE="no number") as running:
         running.hung_up_on()
-    assert "ValueError" in running.said
+    assert "ValueError" in running.stderr
 
 
 def test_no_other_user_can_fork_a_worker_whatever_the_umask() -> None:
     with daemon(umask=0) as running:
         assert kept_private(running.address)
         running.hung_up_on()
-    assert running.said == ""
+    assert running.stderr == ""
     assert not Path(running.address).parent.exists()
 
 
 def test_a_daemon_that_ends_on_request_leaves_no_folder() -> None:
     with daemon() as running:
-        running.hung_up_on()  # It listens before the call can reach it.
+        running.hung_up_on()  # Now the daemon handles signals.
         running.process.terminate()
         running.process.wait()
         assert not Path(running.address).parent.exists()
