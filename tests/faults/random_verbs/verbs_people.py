@@ -176,12 +176,21 @@ def _resolve_obstacle(machine: Machine, partition: Partition, reason: str) -> De
 
 def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
     """Move away segments that a dead run may have written; return the ids of brokers' segments."""
-    found = _DOUBTFUL.search(reason)
-    if found is None or "bring back what" not in reason or _VACUUM.search(reason):
-        return set()
-    named = set(re.findall(r"[\w-]{22}", found[1]))
-    _move_segments_away(machine, partition, named)
+    named = to_set_aside(reason)
+    if named:
+        _move_segments_away(machine, partition, named)
     return named & partition.uploads.keys()
+
+
+def to_set_aside(reason: str) -> set[str]:
+    """The ids of the segments that a refusal asks to move away and to bring back in part.
+
+    Empty: it asks for `vacuum` first, or for something else.
+    """
+    found = _DOUBTFUL.search(reason)
+    if found is None or "bring back" not in reason or _VACUUM.search(reason):
+        return set()
+    return set(re.findall(r"[\w-]{22}", found[1]))
 
 
 def _bring_back(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:

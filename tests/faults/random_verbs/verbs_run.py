@@ -20,7 +20,13 @@ import click
 
 from tests.end_to_end.processes import awaited, started
 from tests.faults.kills.killed_places import FolderPlace
-from tests.faults.kills.planned_kills import PlannedKill, Target, carried_out, planned_kills
+from tests.faults.kills.planned_kills import (
+    ON_BOTH,
+    PlannedKill,
+    Target,
+    carried_out,
+    planned_kills,
+)
 from tests.faults.random_verbs.verbs_checks import Violation
 from tests.faults.random_verbs.verbs_machine import Machine
 from tests.faults.random_verbs.verbs_steps import play
@@ -34,13 +40,14 @@ OTHER_ENDS: Final = frozenset({-9, 0, 3})
 
 def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
     """Return a step that runs `compact` in its own process and applies the next planned kill."""
-    due: Iterator[PlannedKill] = planned_kills(seed)
+    due: Iterator[PlannedKill] = planned_kills(seed, ON_BOTH)
 
     def kill(machine: Machine) -> None:
         planned = next(due)
         machine.note(f"{planned.target}, {planned}")
         sizes = ("--set", "segment.bytes=900", "--set", "chunk.bytes=1")
-        command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *ALWAYS, *sizes)
+        options = (*ALWAYS, *sizes, "--engine", "spark" if planned.on_spark else "local")
+        command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *options)
         environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
         name = f"kill-{machine.counts['kill']}"
         run = started((*command, "--json", *machine.clock), folder, name, environment)
