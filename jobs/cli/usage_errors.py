@@ -15,6 +15,7 @@ from tierfold.compaction.model.redaction import printable, redacted, without_sec
 from tierfold.jobs.cli.exit_codes import leave_broken_pipe
 from tierfold.jobs.cli.log_lines import logged_on_stderr
 from tierfold.jobs.cli.output import output_of
+from tierfold.jobs.cli.without_mllib import start_spark_without_mllib
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Extra arguments that click quotes, for example after `--set NAME VALUE` without `=`."""
@@ -33,7 +34,7 @@ OWN_PROCESS: Final = object()
 
 
 class Verb(click.Command):
-    """A verb; if the process runs nothing else, Arrow does without pandas, which starts slowly."""
+    """A verb; if the process runs nothing else, Arrow and Spark do without what starts slowly."""
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click
         """See `click.Command`."""
@@ -41,6 +42,7 @@ class Verb(click.Command):
             from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 
             run_arrow_without_pandas()
+            start_spark_without_mllib()
         return super().invoke(ctx)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from tests.jobs.commands import Ran, in_own_process, tierfold
 from tests.jobs.elections import known, old_history
 from tests.jobs.tiers import sample_copy
 from tierfold.jobs.cli.commands import tierfold as verbs
+from tierfold.jobs.cli.without_mllib import start_spark_without_mllib
 
 HEAVY: Final = frozenset(
     {"delta", "deltalake", "llvmlite", "numba", "numpy", "pandas", "py4j", "pyarrow", "pyspark"}
@@ -95,3 +97,16 @@ def test_status_and_plan_import_what_reads_the_catalog_and_no_more(
 def test_arrow_goes_without_pandas_until_it_is_needed() -> None:
     done = in_own_process(sys.executable, "-c", NO_FINDER)
     assert (done.code, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("own", ["", "-Xss1m -Dspark.sql.extensions.test.loadFromCp=true"])
+def test_a_command_starts_spark_without_mllib_unless_the_user_wants_it(
+    own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", own)
+    start_spark_without_mllib()
+    # The JVM takes the last value of a property.
+    assert os.environ["SPARK_SUBMIT_OPTS"].split() == [
+        "-Dspark.sql.extensions.test.loadFromCp=false",
+        *own.split(),
+    ]

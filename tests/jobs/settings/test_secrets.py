@@ -186,6 +186,8 @@ def test_a_run_leaves_no_secret_in_its_output_and_files(
     assert len(RunsTable(str(tier / "_tierfold")).read()) == 2
     written = dict(_written(tmp_path))
     assert any("SparkListenerEnvironmentUpdate" in text for text in written.values())
+    without_mllib = '"spark.sql.extensions.test.loadFromCp":"false"'
+    assert any(without_mllib in text for text in written.values())
     assert [str(path) for path, text in written.items() if CANARY in text] == []
 
 
