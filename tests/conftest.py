@@ -64,6 +64,8 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in IDENTITY.items():
             patch.setenv(name, value)
-        session = tierfold_session()
+        # Tests sort a few rows.
+        builder = SparkSession.builder.config("spark.sql.shuffle.partitions", "2")
+        session = tierfold_session(builder)
     yield session
     session.stop()

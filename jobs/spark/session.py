@@ -72,7 +72,16 @@ SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
 CAUSE_MAX: Final = 300
 """Maximum number of characters quoted from Spark's messages."""
 
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
 _EXCEPTION_LINE: Final = re.compile(r"\S+Exception: \S.*")
+
+TASKS_PER_CORE: Final = 8
+"""How many tasks a query on a local session shuffles to, per core, unless its builder says so.
+
+By default Spark makes 200, whatever the size: with 16 the newest records of the sample took 0.4
+seconds instead of 1.5, on two cores.
+"""
 
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
 """For executors and their archive: kernels for every CPU of the platform.
@@ -197,6 +206,9 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
     log4j = files("tierfold.conf").joinpath("log4j2.properties")
+    tasks = TASKS_PER_CORE * (os.cpu_count() or 1)
+    if _SHUFFLE_PARTITIONS not in builder._options:  # noqa: SLF001 - no other way
+        builder = builder.config(_SHUFFLE_PARTITIONS, str(tasks))
     return (
         builder.master(LOCAL_MASTER)
         .config("spark.driver.memory", "2g")

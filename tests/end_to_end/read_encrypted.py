@@ -19,7 +19,8 @@ from tierfold.jobs.spark.session import tierfold_session
 
 def main(tier: str, key_file: str) -> None:
     """Read, sort by offset on Spark, and print."""
-    spark = tierfold_session(SparkSession.builder.config(IO_ENCRYPTION, "true"))
+    settings = {IO_ENCRYPTION: "true", "spark.sql.shuffle.partitions": "2"}
+    spark = tierfold_session(SparkSession.builder.config(map=settings))
     register(spark)
     reader = spark.read.format("kafka-segments").option("encryption.key", f"key-1={key_file}")
     rows = reader.load(tier).selectExpr("*", "unix_millis(timestamp) AS ms").orderBy("offset")

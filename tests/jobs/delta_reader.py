@@ -23,6 +23,7 @@ if __name__ == "__main__":
         "spark.sql.shuffle.partitions": "1",
         # A few rows do not earn back what compiling their plans costs.
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
     builder = SparkSession.builder.master("local[1]").config(map=settings)

@@ -37,6 +37,7 @@ def main() -> None:
     (worker,) = spark.range(0, 1, 1, 1).mapInArrow(_folder, "folder string").collect()
     driver = spark.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")
     told: dict[str, Any] = {"records": records, "driver": driver, "worker": worker.folder}
+    told["tasks"] = spark.range(9).repartition("id").rdd.getNumPartitions()
     answer.with_name("first").write_text(json.dumps(told))
     while answer.with_name("first").exists():
         time.sleep(0.05)

@@ -21,7 +21,6 @@ from tests.oracle.recipes import LEGACY_FROM, recipe
 from tests.oracle.remote_views import to_remote
 
 SEEDS: Final = (*range(6), LEGACY_FROM)
-SHUFFLE: Final = "spark.sql.shuffle.partitions"
 
 Row: TypeAlias = tuple[str, int, str, int]
 """Topic, offset, key in hex, CRC32 of the value."""
@@ -65,15 +64,6 @@ class Log:
 
 
 @pytest.fixture(scope="module")
-def quick(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with few tasks per shuffle."""
-    before = spark.conf.get(SHUFFLE)
-    spark.conf.set(SHUFFLE, "2")
-    yield spark
-    spark.conf.set(SHUFFLE, str(before))
-
-
-@pytest.fixture(scope="module")
 def logs(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Log]]:
     folder = tmp_path_factory.mktemp("latest")
     return folder / "tier", [Log(lab, folder, folder / "tier", seed) for seed in SEEDS]
@@ -86,16 +76,16 @@ def rows(found: DataFrame) -> list[Row]:
     )
 
 
-def newest(quick: SparkSession, tier: Path, strategy: str) -> list[Row]:
+def newest(spark: SparkSession, tier: Path, strategy: str) -> list[Row]:
     settings = {"compaction.strategy": strategy}
-    return rows(tierfold.read(tier, latest=True, settings=settings, spark=quick))
+    return rows(tierfold.read(tier, latest=True, settings=settings, spark=spark))
 
 
 def test_the_newest_by_offset_are_what_kafkas_cleaner_leaves(
-    quick: SparkSession, logs: tuple[Path, list[Log]]
+    spark: SparkSession, logs: tuple[Path, list[Log]]
 ) -> None:
     tier, made = logs
-    found = newest(quick, tier, "offset")
+    found = newest(spark, tier, "offset")
     assert found == sorted(row for log in made for row in log.rows(log.cleaned, "offset"))
     assert found == sorted(row for log in made for row in log.rows(log.before, "offset"))
     every = sum(len(log.before) for log in made)
@@ -103,9 +93,9 @@ def test_the_newest_by_offset_are_what_kafkas_cleaner_leaves(
 
 
 def test_the_newest_by_timestamp_are_what_kafkas_reader_finds(
-    quick: SparkSession, logs: tuple[Path, list[Log]]
+    spark: SparkSession, logs: tuple[Path, list[Log]]
 ) -> None:
     tier, made = logs
-    found = newest(quick, tier, "timestamp")
+    found = newest(spark, tier, "timestamp")
     assert found == sorted(row for log in made for row in log.rows(log.before, "timestamp"))
-    assert found != newest(quick, tier, "offset")
+    assert found != newest(spark, tier, "offset")

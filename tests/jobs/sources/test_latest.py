@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -33,7 +33,6 @@ CONFIG: Final = "".join(
     for name in STRATEGIES
 )
 COMPACT: Final = ("--set", "tier.binding=detached", "--engine", "local")
-SHUFFLE: Final = "spark.sql.shuffle.partitions"
 PLACE: Final = ("topic", "partition", "offset", "key", "value")
 
 numbers = st.integers(-2, 2)
@@ -47,15 +46,6 @@ drafts = st.builds(
     value=st.sampled_from([b"x", b"y", b"", None]),
     headers=headers.map(tuple),
 )
-
-
-@pytest.fixture(scope="module")
-def quick(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, with few tasks per shuffle."""
-    before = spark.conf.get(SHUFFLE)
-    spark.conf.set(SHUFFLE, "2")
-    yield spark
-    spark.conf.set(SHUFFLE, str(before))
 
 
 def latest(spark: SparkSession, tier: Path, config: Path | None, *columns: str) -> DataFrame:
@@ -103,7 +93,7 @@ def a_log(found: Sequence[RecordDraft]) -> list[RecordDraft]:
 @settings(max_examples=4)
 @given(found=st.lists(st.lists(drafts, min_size=2, max_size=25), min_size=6, max_size=6))
 def test_any_log_has_the_newest_of_each_key_before_and_after_it_is_compacted(
-    quick: SparkSession, found: list[list[RecordDraft]]
+    spark: SparkSession, found: list[list[RecordDraft]]
 ) -> None:
     logs = [a_log(one) for one in found]  # One per partition of each topic.
     expected = sorted(
@@ -120,14 +110,14 @@ def test_any_log_has_the_newest_of_each_key_before_and_after_it_is_compacted(
                 start = part[0].offset
                 batch = BatchDraft(base_offset=start, records=tuple(part), leader_epoch=3)
                 put_segment(tier, key_of(f"by-{strategy}", number), [batch], start_offset=start)
-        assert rows(latest(quick, tier, config)) == expected
+        assert rows(latest(spark, tier, config)) == expected
         ran = tierfold("compact", tier, "--config", config, *COMPACT, "--json")
         assert [entry["outcome"] for entry in ran.entries] == ["compacted"] * 18
-        assert rows(latest(quick, tier, config)) == expected
+        assert rows(latest(spark, tier, config)) == expected
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_sample_has_the_newest_of_each_key(quick: SparkSession, strategy: str) -> None:
+def test_the_sample_has_the_newest_of_each_key(spark: SparkSession, strategy: str) -> None:
     logs = sorted(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
     committed = expected_rows("tiered", 0, logs, is_committed=True)
     found = (
@@ -142,13 +132,13 @@ def test_the_sample_has_the_newest_of_each_key(quick: SparkSession, strategy: st
     )
     expected = [("tiered", 0, *row) for row in model(strategy, list(found))]
     set_to = [f"compaction.strategy={strategy}", "compaction.strategy.header=version"]
-    newest = latest_records(quick, run_context(str(SAMPLE)), resolve(set_to), EVERYTHING)
+    newest = latest_records(spark, run_context(str(SAMPLE)), resolve(set_to), EVERYTHING)
     assert newest.schema == schema_of(USUAL_COLUMNS)
     assert rows(newest) == expected
     assert len(expected) > 500
 
 
-def test_values_that_are_not_selected_are_not_read(quick: SparkSession, tmp_path: Path) -> None:
+def test_values_that_are_not_selected_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     tier = made_tier(tmp_path)
     batch = [
         RecordDraft(offset=i, timestamp_ms=i, key=b"%d" % (i // 2), value=v)
@@ -160,7 +150,7 @@ def test_values_that_are_not_selected_are_not_read(quick: SparkSession, tmp_path
         [BatchDraft(base_offset=0, records=tuple(batch), leader_epoch=3)],
         start_offset=0,
     )
-    found = latest(quick, tier, None, "offset")
+    found = latest(spark, tier, None, "offset")
     assert found.columns == ["offset"]
     assert [row["offset"] for row in found.collect()] == [3]
     scan = found._jdf.queryExecution().optimizedPlan().toString().splitlines()[-1]
@@ -168,44 +158,44 @@ def test_values_that_are_not_selected_are_not_read(quick: SparkSession, tmp_path
     assert "value#" not in scan
 
 
-def test_all_records_are_read_by_their_topics_strategy(quick: SparkSession, tmp_path: Path) -> None:
+def test_all_records_are_read_by_their_topics_strategy(spark: SparkSession, tmp_path: Path) -> None:
     keys = [key_of(f"by-{strategy}") for strategy in STRATEGIES]
     tier, config = updated_tier(tmp_path / "tier", keys, segments=1), tmp_path / "tierfold.toml"
     config.write_text(CONFIG)
     columns = ("topic", "offset", "version")
-    found = records(quick, run_context(str(tier)), resolve((), config), EVERYTHING, columns)
+    found = records(spark, run_context(str(tier)), resolve((), config), EVERYTHING, columns)
     first = {row["topic"]: row["version"] for row in found.where("offset = 5").collect()}
     assert first == {"by-offset": 5, "by-timestamp": 1_700_000_000_005, "by-header": None}
     assert found.count() == 3 * 11
 
 
-def test_only_partitions_in_scope_are_read(quick: SparkSession, tmp_path: Path) -> None:
+def test_only_partitions_in_scope_are_read(spark: SparkSession, tmp_path: Path) -> None:
     keys = [key_of("orders", 0), key_of("orders", 1), key_of("payments")]
     tier = updated_tier(tmp_path, keys, segments=1)
     chosen = (run_context(str(tier)), resolve(()), Scope(topics=("ord*",), partitions=("1",)))
-    for found in (records(quick, *chosen), latest_records(quick, *chosen)):
+    for found in (records(spark, *chosen), latest_records(spark, *chosen)):
         places = {(row["topic"], row["partition"]) for row in found.collect()}
         assert places == {("orders", 1)}
     none = Scope(topics=("x*",))
     for read in (records, latest_records):
-        empty = read(quick, run_context(str(tier)), resolve(()), none, ("key", "offset"))
+        empty = read(spark, run_context(str(tier)), resolve(()), none, ("key", "offset"))
         assert (empty.collect(), empty.columns) == ([], ["key", "offset"])
 
 
-def test_a_wrong_topic_or_column_is_refused(quick: SparkSession, tmp_path: Path) -> None:
+def test_a_wrong_topic_or_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     context = run_context(str(sample_copy(tmp_path)))
     for read in (records, latest_records):
         with pytest.raises(BadSettings, match="topic order: no topic has that name"):
-            read(quick, context, resolve(()), Scope(topics=("order",)))
+            read(spark, context, resolve(()), Scope(topics=("order",)))
         with pytest.raises(BadSettings, match="there is no column 'colour'"):
-            read(quick, context, resolve(()), EVERYTHING, ("colour",))
+            read(spark, context, resolve(()), EVERYTHING, ("colour",))
 
 
-def test_topics_that_had_the_same_name_are_refused(quick: SparkSession, tmp_path: Path) -> None:
+def test_topics_that_had_the_same_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     keys = [key_of("orders"), key_of("orders", incarnation=1), key_of("payments")]
     tier = updated_tier(tmp_path, keys, segments=1)
     with pytest.raises(BadSettings, match="orders-0 is a partition of 2 topics that had this name"):
-        latest(quick, tier, None)
+        latest(spark, tier, None)
     context, others = run_context(str(tier)), Scope(topics=("pay*",))
-    assert latest_records(quick, context, resolve(()), others).count() == 6
-    assert records(quick, context, resolve(()), EVERYTHING).count() == 3 * 11
+    assert latest_records(spark, context, resolve(()), others).count() == 6
+    assert records(spark, context, resolve(()), EVERYTHING).count() == 3 * 11

@@ -15,6 +15,7 @@ from tests.end_to_end.processes import awaited
 from tests.jobs.commands import ROOT
 from tests.jobs.other_users import kept_private
 from tierfold.jobs.spark.private_sockets import private_folder
+from tierfold.jobs.spark.session import TASKS_PER_CORE
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
@@ -39,6 +40,8 @@ def test_no_other_user_connects_to_a_session_and_it_leaves_nothing(tmp_path: Pat
         found = awaited("its sockets", lambda: _answer(first, running))
         folders = Path(found["driver"]), Path(found["worker"])
         assert found["records"] > 0
+        # No setting of this session is given, as in a notebook.
+        assert found["tasks"] == TASKS_PER_CORE * (os.cpu_count() or 1)
         sockets = [[str(path) for path in folder.glob(".*.sock")] for folder in folders]
         # The driver's folder: the accumulators' server, and the daemons that planned the read.
         assert len(sockets[0]) > 1

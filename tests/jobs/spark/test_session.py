@@ -74,6 +74,10 @@ def test_our_daemon_forks_the_workers_and_they_use_a_unix_socket(spark: SparkSes
     assert found.worker == "__main__.until_hung_up"
 
 
+def test_a_builder_says_how_many_tasks_a_query_shuffles_to(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
 def test_a_local_session_retries_a_task_whose_worker_dies(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[*,4]"
 
