@@ -262,7 +262,7 @@ CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
     overlaps_are_proven,
     epoch_rises_by_one,
 )
-"""A claim may adopt new segments, and drop segments that a truncation cut off."""
+"""A claim may adopt new segments, and drop segments that the log lost by a truncation."""
 
 RESTORE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,

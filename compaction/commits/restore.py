@@ -76,7 +76,7 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     ]
     if strays:
         return _refusal(
-            "an unclean leader election has cut off segments of that state:"
+            "segments of that state are of a log that an unclean leader election truncated:"
             f" {', '.join(strays)}"
         )
     at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset

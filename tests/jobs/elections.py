@@ -1,4 +1,4 @@
-"""Tiers whose log an unclean leader election cut off: two histories in one folder.
+"""Tiers whose log an unclean leader election truncated: two histories in one folder.
 
 The old leader (epoch 3) uploads 0–5 and 6–10. The new one (epoch 4) begins at 6 and uploads 6–9:
 

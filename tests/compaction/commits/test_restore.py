@@ -140,4 +140,4 @@ def test_a_gap_after_an_empty_log_refuses_a_restore() -> None:
 
 def test_segments_that_an_unclean_election_cut_off_refuse_a_restore() -> None:
     detail = refused(FOUND, replace(COMPACTED, lineage=epochs((0, 0), (1, 5))))
-    assert "has cut off segments of that state" in detail
+    assert "are of a log that an unclean leader election truncated" in detail

@@ -92,7 +92,7 @@ def test_a_common_epoch_that_starts_elsewhere_is_a_violation(start: int) -> None
 
 
 def test_epochs_below_the_rows_first_are_ignored() -> None:
-    # The row's own lineage was cut off at its head.
+    # The row's own lineage was truncated at its head.
     row = a_row((3, 4))
     history = decided_history([upload(8, 15, (1, 0), (2, 2), (3, 3), (4, 11))], row)
     assert history.violation == ""
@@ -205,7 +205,7 @@ def test_of_two_epochs_that_batches_show_the_newer_cuts_the_older_off() -> None:
 
 
 def test_batches_of_older_epochs_below_the_lineages_head_are_ignored() -> None:
-    # The head of the lineage was cut off with the log's, and the tier still has segments below.
+    # The head of the lineage was dropped with the log's, and the tier still has segments below.
     row = a_row((3, 4))
     assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "0-6"
     assert not fits(cut_short(0, 3, (5, 0, 3)), epochs((3, 4), (5, 8)))
@@ -232,7 +232,7 @@ def test_a_checkpoint_beside_a_torn_log_shows_a_truncation() -> None:
         (((1, 170), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
         # Cut off before epoch 2: only the row has the older epochs.
         (((2, 200),), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
-        # Not cut off.
+        # Not truncated.
         (((0, 0), (1, 150), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
         # A later epoch that starts earlier, or an earlier one that starts later: another history.
         (((2, 200),), ((0, 0), (3, 150)), ((0, 0), (2, 200))),
@@ -276,7 +276,7 @@ def test_without_a_checkpoint_the_batches_show_the_truncation(
 
 
 def test_an_epoch_of_the_row_beyond_its_live_end_is_ignored() -> None:
-    # Catalogs of format 3 list such epochs; the log may have been cut off there.
+    # Catalogs of format 3 list such epochs; the log may have been truncated there.
     row = a_state([a_segment(0, 10)], lineage=epochs((0, 0), (4, 15)))
     found = decided_history([upload(11, 14, (0, 0), (4, 13))], row)
     assert (found.violation, found.lineage) == ("", epochs((0, 0), (4, 13)))

@@ -199,7 +199,7 @@ def test_missing_data_is_reported_before_anything_else() -> None:
 
 
 def test_epochs_beyond_the_live_end_are_not_kept() -> None:
-    # 13-20 waits, and may be cut off before it is taken: its epoch is not added to the row.
+    # 13-20 waits, and may be truncated before it is taken: its epoch is not added to the row.
     seen = view(ROW, upload(13, 20, (0, 0), (5, 12)))
     assert (seen.lineage, starts(seen.waiting)) == (LINEAGE, [13])
     assert view(ROW, upload(11, 12), upload(13, 20, (0, 0), (5, 13))).lineage == epochs(

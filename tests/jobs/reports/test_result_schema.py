@@ -34,7 +34,7 @@ Place = tuple[str | int, ...]
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A document of each verb, with an entry in each list where that is possible."""
     tier = updated_tier(tmp_path_factory.mktemp("result") / "tier", [key_of("orders")], 2)
-    cut_off, *_ = histories(tmp_path_factory.mktemp("cut off") / "tier")
+    truncated, *_ = histories(tmp_path_factory.mktemp("truncated") / "tier")
     orders = ("--topic", "orders")
     found = {"explained": tierfold("plan", tier, *ALWAYS, "--explain", "orders-0", "--json")}
     found["planned"] = tierfold("plan", tier, *ALWAYS, "--json")
@@ -47,7 +47,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found["restored"] = tierfold("restore", tier, "orders-0", *to, "--json")
     found["retired"] = tierfold("vacuum", tier, *DETACHED, *LATER, "--dry-run", "--json")
     found["expired"] = tierfold("vacuum", tier, *DELETE, *LATER, "--dry-run", "--json")
-    found["forgotten"] = tierfold("forget", cut_off, "orders-0", "--dry-run", "--json")
+    found["forgotten"] = tierfold("forget", truncated, "orders-0", "--dry-run", "--json")
     found["config"] = tierfold("config", "orders", "--json")
     found["refused settings"] = tierfold("status", tier / "none", "--json")
     return {name: ran.document for name, ran in found.items()}

@@ -141,7 +141,7 @@ def test_of_a_diverged_partition_what_neither_history_needs_may_go(tier: Path) -
     current = upload(tier, 6, 9, (3, 0), (5, 6))
     deposed = upload(tier, 8, 12, (3, 0), (4, 8))
     left = upload(tier, 0, 8, (3, 0), lacking=["index"])
-    # Where the live one is cut off, only this gives the new history its head.
+    # Where the live one is truncated, only this gives the new history its head.
     head = upload(tier, 0, 4, (3, 0), lacking=["index"])
     entry = vacuum(tier, hours=DAYS).entry
     assert {listed["segment_id"] for listed in entry["objects"]} == {left}

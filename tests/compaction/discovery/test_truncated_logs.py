@@ -100,7 +100,7 @@ def test_the_only_source_of_an_offset_in_the_new_history_is_no_orphan(
     start: int, end: int, goes: bool
 ) -> None:
     #   row        0 ─ 3 │ 4 ──────── 10
-    #   current               (7) 8 ──── 12   epoch 4 from 8 on: 4 to 10 is cut off, 0 to 3 is not
+    #   current               (7) 8 ──── 12   epoch 4 from 8 on: 4 to 10 is truncated, 0 to 3 is not
     row = a_row((0, 3), (4, 10))
     seen = rest_of(row, upload(start, end), upload(8, 12, (0, 0), (4, 8)))
     assert seen is not None
