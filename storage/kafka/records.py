@@ -145,13 +145,22 @@ def decode(
     return Records(body=body, first_record=first_record, **columns)
 
 
+_COLUMNS_BYTES: Final = 384
+"""What a record counts in a window, besides its bytes: its columns and its share of key blocks."""
+
+_COMPRESSED: Final = 8
+"""How often a compressed batch counts: decoded, it takes several times as much."""
+
+
 def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]]:
     """Cut `heads` into ranges `[first, last)` of at most `window_bytes` stored bytes.
 
-    Those of compressed batches count twice: decoded, they take several times as much. A range holds
-    at least one batch. None holds both legacy and magic 2 batches, so that one function decodes it.
+    What decoding takes counts, too (`_COLUMNS_BYTES`, `_COMPRESSED`). A range holds at least one
+    batch. None holds both legacy and magic 2 batches, so that one function decodes it.
     """
-    counted_bytes = heads.size_bytes * np.where(heads.codec == Codec.NONE, 1, 2)
+    plain_bytes = heads.size_bytes + _COLUMNS_BYTES * heads.count.astype(np.int64)
+    is_plain = heads.codec == Codec.NONE
+    counted_bytes = np.where(is_plain, plain_bytes, _COMPRESSED * heads.size_bytes)
     ends = np.cumsum(counted_bytes)
     turns = np.flatnonzero(np.diff(heads.is_legacy)) + 1
     first = 0

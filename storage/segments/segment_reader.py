@@ -28,8 +28,8 @@ from tierfold.storage.kafka.control_records import ControlType, control_type
 from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records, headers_of, windows
 
-WINDOW_BYTES: Final = 8 * 2**20
-"""How much of a segment is decoded at a time."""
+WINDOW_BYTES: Final = 16 * 2**20
+"""How much of a segment is decoded at a time, as `windows` counts it."""
 
 _SEQUENCES: Final = 2**31  # Sequence numbers wrap to 0 (Kafka `incrementSequence`).
 
