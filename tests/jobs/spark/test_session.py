@@ -74,7 +74,7 @@ def test_our_daemon_forks_the_workers_and_they_use_a_unix_socket(spark: SparkSes
     assert found.worker == "__main__.until_hung_up"
 
 
-def test_a_builder_says_how_many_tasks_a_query_shuffles_to(spark: SparkSession) -> None:
+def test_a_setting_of_the_user_says_how_many_tasks_a_query_shuffles_to(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
