@@ -16,7 +16,7 @@ _NO_EXTENSIONS: Final = "-Dspark.sql.extensions.test.loadFromCp=false"
 def start_spark_without_mllib() -> None:
     """Make a later Spark session of this process start without functions that no command calls.
 
-    Spark's own MLlib registers some with each session, by Scala's reflection: 0.7 of the 4.5 CPU
+    Spark's own MLlib registers some with each session, by Scala's reflection: 0.9 of the 4.8 CPU
     seconds that the JVM takes for a run on the sample. An option that the user has set wins.
     """
     options = os.environ.get(_JVM_OPTIONS, "")

@@ -72,7 +72,7 @@ SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
 CAUSE_MAX: Final = 300
 """Maximum number of characters quoted from Spark's messages."""
 
-_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 _EXCEPTION_LINE: Final = re.compile(r"\S+Exception: \S.*")
 
@@ -199,8 +199,8 @@ def _prepare_executors(context: SparkContext) -> None:
 
 def _limit_shuffles(session: SparkSession) -> None:
     """Set `TASKS_PER_CORE`, unless the builder or a file of Spark's settings sets the number."""
-    if session.sparkContext.getConf().get(_SHUFFLE_PARTITIONS) is None:
-        session.conf.set(_SHUFFLE_PARTITIONS, TASKS_PER_CORE * (os.cpu_count() or 1))
+    if session.sparkContext.getConf().get(SHUFFLE_PARTITIONS) is None:
+        session.conf.set(SHUFFLE_PARTITIONS, TASKS_PER_CORE * (os.cpu_count() or 1))
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:

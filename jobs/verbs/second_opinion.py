@@ -27,13 +27,18 @@ from tierfold.jobs.sources.latest import newest, read_by_strategy
 from tierfold.jobs.sources.segment_options import LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
-from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
+from tierfold.jobs.spark.session import (
+    SHUFFLE_PARTITIONS,
+    SPARK_FAILURES,
+    announced_session,
+    cause_of,
+    spark_answers,
+)
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
 
 _PARTITION: Final = ["topic", "partition"]
 _KEY: Final = [*_PARTITION, "key"]
 _COLUMNS: Final = (*_KEY, "offset", "version", "value_digest")
-_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 _BOUNDS: Final = "topic string, partition int, end bigint, passes array<bigint>"
 """Per partition: the first offset that is not compared, and where passes ended."""
@@ -154,12 +159,12 @@ def _is_late() -> Column:
 @contextmanager
 def _shuffled_into(spark: SparkSession, tasks: int) -> Iterator[None]:
     """Set the number of tasks after each shuffle for one query; Spark's default is 200."""
-    before = spark.conf.get(_SHUFFLE_PARTITIONS)
-    spark.conf.set(_SHUFFLE_PARTITIONS, str(tasks))
+    before = spark.conf.get(SHUFFLE_PARTITIONS)
+    spark.conf.set(SHUFFLE_PARTITIONS, str(tasks))
     try:
         yield
     finally:
-        spark.conf.set(_SHUFFLE_PARTITIONS, str(before))
+        spark.conf.set(SHUFFLE_PARTITIONS, str(before))
 
 
 def _opinion(row: dict[str, Any]) -> SecondOpinion:

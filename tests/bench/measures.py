@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -11,7 +10,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from tests.end_to_end.processes import repeated
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -91,22 +92,18 @@ class PeakMemory:
 
     def __init__(self, sample: Callable[[], int], interval_s: float) -> None:
         self._sample = sample
-        self._interval_s = interval_s
+        self._sampled = repeated(self._look, interval_s)
 
     def __enter__(self) -> PeakMemory:
         self.start_bytes = self.peak_bytes = self._sample()
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
+        self._sampled.__enter__()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        self._is_over.set()
-        self._thread.join()
+    def __exit__(self, *error: Any) -> None:
+        self._sampled.__exit__(*error)
 
-    def _watch(self) -> None:
-        while not self._is_over.wait(self._interval_s):
-            self.peak_bytes = max(self.peak_bytes, self._sample())
+    def _look(self) -> None:
+        self.peak_bytes = max(self.peak_bytes, self._sample())
 
 
 def peak_of_workers() -> PeakMemory:

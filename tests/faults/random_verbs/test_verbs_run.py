@@ -30,7 +30,7 @@ def is_hit(folder: Path) -> bool:
     """Carry out the first kill on a new tier and check the tier; whether the run was killed."""
     folder.mkdir()
     kill = killer(folder, SEED)
-    machine = Machine(folder / "tier", SEED, kill)
+    machine = Machine(folder / "tier", SEED)
     machine.trace.append("kill")
     kill(machine)
     machine.inspect()
