@@ -143,6 +143,17 @@ def test_windows_cover_all_batches_in_order(drafts: tuple[BatchDraft, ...], size
             assert sum(counted_bytes[first : last + 1]) > size
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize(("short_bytes", "counts"), [(0, [3, 3, 1]), (1, [2, 2, 2, 1])])
+def test_a_window_is_full_by_what_its_batches_count(
+    codec: Codec, short_bytes: int, counts: list[int]
+) -> None:
+    log = b"".join(write_batch(replace(one_record(i), codec=codec)) for i in range(7))
+    counted_bytes = len(log) // 7 + 384 if codec == Codec.NONE else 8 * len(log) // 7
+    ranges = windows(heads_of(log), window_bytes=3 * counted_bytes - short_bytes)
+    assert [last - first for first, last in ranges] == counts
+
+
 def test_a_window_never_mixes_legacy_and_new() -> None:
     heads = heads_of(log_bytes("v0gzip") + batch(100) + batch(101))
     legacy = int(heads.is_legacy.sum())
