@@ -13,6 +13,7 @@ the tier's objects never are, and a deleted one stays readable through its mappi
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
@@ -46,6 +47,7 @@ WRITE_BACK_BYTES_MIN: Final = 1 << 20
 """The disk begins to write pieces of this size and above at once."""
 
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python names it from 3.13 on.
+_C: Final = ctypes.CDLL(None, use_errno=True)
 
 _CAUSES: Final = {
     errno.ENOENT: (
@@ -339,14 +341,14 @@ def _mapped(descriptor: int, start: int, length: int) -> NDArray[np.uint8] | Non
         )
     except ValueError as error:  # The file has shrunk.
         raise OSError(errno.EFAULT, os.strerror(errno.EFAULT)) from error
-    try:
-        mapping.madvise(_MADV_POPULATE_READ)
-    except OSError as error:
-        mapping.close()
-        if error.errno == errno.EINVAL:
-            return None
-        raise
-    return np.frombuffer(mapping, np.uint8, offset=before)
+    data = np.frombuffer(mapping, np.uint8)
+    # Not `mapping.madvise`: that would keep Python's lock while the kernel loads the pages.
+    address, size_bytes = ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.size)
+    if _C.madvise(address, size_bytes, _MADV_POPULATE_READ) == 0:
+        return data[before:]
+    if (number := ctypes.get_errno()) == errno.EINVAL:
+        return None
+    raise OSError(number, os.strerror(number))
 
 
 def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
