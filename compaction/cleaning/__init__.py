@@ -1,5 +1,6 @@
 """cleaning: which records and batches are kept.
 
+    kernel_memory      words and prefetches, in numba kernels
     key_hash           a 64-bit hash of a key, in numba kernels
     key_columns        the keys of many records as columns
     key_blocks         a block of keys per segment and bucket: the unit of the shuffle

@@ -16,7 +16,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_hash import hash_key, load_u64, part_of, store_u64
+from tierfold.compaction.cleaning.kernel_memory import (
+    PREFETCH_AHEAD,
+    load_u64,
+    prefetch,
+    store_u64,
+)
+from tierfold.compaction.cleaning.key_hash import hash_key, part_of
 
 WINDOW_PARTS_MAX: Final = 1024
 """With more parts, keys are ordered once all windows are joined, and not in each: a window has
@@ -201,6 +207,8 @@ def _gather(
     starts = np.zeros(parts + 1, np.int64)
     bytes_before = np.zeros(parts + 1, np.int64)
     for i in range(len(chosen)):
+        if i + PREFETCH_AHEAD < len(chosen):
+            prefetch(body, key_at[i + PREFETCH_AHEAD])
         if chosen[i]:
             found[i] = hash_key(body, key_at[i], key_bytes[i])
             after = part_of(found[i], parts) + 1
@@ -213,6 +221,8 @@ def _gather(
     lengths, keys = np.empty(starts[parts], np.int32), np.empty(bytes_before[parts], np.uint8)
     place = starts[:-1].copy()
     for i in range(len(chosen)):
+        if i + PREFETCH_AHEAD < len(chosen):
+            prefetch(body, key_at[i + PREFETCH_AHEAD])
         if chosen[i]:
             part = part_of(found[i], parts)
             to = place[part]

@@ -7,50 +7,17 @@ never correctness. It must be the same in every worker of a run; it is never sto
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from tierfold.compaction.cleaning.kernel_memory import load_u64
 
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SEED: Final = np.uint64(0xD6E8FEB86659FD93)
 _HALF: Final = np.uint64(32)
 _SHIFT: Final = np.uint64(29)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def load_u64(typing_context: Any, array: Any, position: Any) -> Any:
-    """Eight bytes of a uint8 array as one little-endian integer; the caller checks the bounds.
-
-    Numba has no unaligned load, and eight shifted byte loads cost five times as much.
-    """
-    signature = types.uint64(array, position)
-
-    def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return builder.load(_address(context, builder, sig, arguments), align=1)
-
-    return signature, codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def store_u64(typing_context: Any, array: Any, position: Any, word: Any) -> Any:
-    """Write eight bytes as `load_u64` reads them; the caller checks the bounds."""
-    signature = types.void(array, position, types.uint64)
-
-    def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _address(context, builder, sig, arguments), align=1)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-def _address(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-    view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
-    address = builder.gep(view.data, [arguments[1]])
-    return builder.bitcast(address, ir.IntType(64).as_pointer())
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

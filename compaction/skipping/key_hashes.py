@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_hash import load_u64
+from tierfold.compaction.cleaning.kernel_memory import PREFETCH_AHEAD, load_u64, prefetch
 
 _C1: Final = np.uint64(0x87C37B91114253D5)
 _C2: Final = np.uint64(0x4CF5AD432745937F)
@@ -47,6 +47,8 @@ def _hash_keys(
     body: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray, hashes: np.ndarray
 ) -> None:
     for i in range(len(key_at)):
+        if i + PREFETCH_AHEAD < len(key_at):
+            prefetch(body, key_at[i + PREFETCH_AHEAD])
         hashes[i] = _murmur3(body, key_at[i], key_bytes[i]) & ~LOW_BYTE
 
 

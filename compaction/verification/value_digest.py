@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_hash import load_u64
+from tierfold.compaction.cleaning.kernel_memory import load_u64
 
 DIGEST_BYTES: Final = 16
 """The size of a digest: two hashes of eight bytes."""

@@ -10,6 +10,7 @@
     kafka_uuid         Kafka's ids as text
     topic_names        the names that Kafka allows for topics
     batch_layout       the layout of batch headers, and one header read by it
+    batch_lengths      a log from batch to batch, by their lengths
     batch_headers      the headers of all batches of a segment, as columns
     records            the records of magic 2 batches, as columns
     legacy_batches     messages of magic 0 and 1

@@ -1,9 +1,9 @@
 """The headers of all batches of a segment, as columns.
 
-One kernel walks the log, one fills the columns, and then every batch's checksum is compared: no
-batch is trusted before. The layout is in `storage.kafka.batch_layout`. Of a compressed legacy
-wrapper only the last offset is known here, so that is its `base_offset`, too;
-`storage.kafka.legacy_batches` reads the true one.
+`batch_lengths` walks the log, a kernel fills the columns, and then every batch's checksum is
+compared, here or as its records are decoded: no batch is trusted before. The layout is in
+`storage.kafka.batch_layout`. Of a compressed legacy wrapper only the last offset is known here, so
+that is its `base_offset`, too; `storage.kafka.legacy_batches` reads the true one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tierfold.storage.kafka.batch_layout import (
     CODEC_BITS,
     CONTROL_BIT,
     HORIZON_BIT,
-    LEGACY_BYTES_MIN,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     NO_EPOCH,
@@ -36,6 +35,7 @@ from tierfold.storage.kafka.batch_layout import (
     TRANSACTIONAL_BIT,
     corrupt_batch,
 )
+from tierfold.storage.kafka.batch_lengths import batch_starts, have_sizes
 from tierfold.storage.kafka.checksums import checksums
 from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.wire import as_kernel_input, be_int, be_word, kernel
@@ -49,14 +49,8 @@ NO_OFFSET: Final = -1
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
-HEAD_BYTES_MIN: Final = 17
-"""Enough to know a batch's length and magic; every batch is longer."""
-
-_OK, _TORN, _SHORT, _MAGIC, _CODEC, _ORDER, _DELTA, _COUNT, _CROWDED = range(9)
+_OK, _CODEC, _ORDER, _DELTA, _COUNT, _CROWDED = range(6)
 _CORRUPTIONS: Final = {
-    _TORN: "the log is torn at byte {at}: a batch there needs {found} bytes more",
-    _SHORT: "the batch at byte {at} claims {found} bytes, fewer than a batch can have",
-    _MAGIC: "the batch at byte {at} has magic {found}; Kafka has 0, 1 and 2",
     _CODEC: "the batch at byte {at} has the unknown compression codec {found}",
     _ORDER: "the batch at byte {at} is out of order: offset {found} was there before it",
     _DELTA: "the batch at byte {at} has last offset delta {found}",
@@ -183,13 +177,25 @@ def read_heads(
 
     Raises CorruptLog with the byte position.
     """
-    log = as_kernel_input(log)
-    batches, code, at, found = _count_batches(log)
-    if code != _OK:
-        raise corrupt_batch(_CORRUPTIONS[code].format(at=origin + at, found=found), where)
-    start = np.empty(batches, np.int64)
-    _fill_starts(log, start)
-    return _heads_from(log, start, check_crc=check_crc, where=where, origin=origin, after=after)
+    start = batch_starts(log, where=where, origin=origin)
+    heads, error = _filled(log, start, where, origin, after)
+    if check_crc:
+        # A bad checksum explains an odd header, so it is reported first.
+        compare_checksums(log, heads, where=where, origin=origin)
+    if error is not None:
+        raise error
+    return heads
+
+
+def unchecked_heads(
+    log: NDArray[np.uint8], *, where: str, origin: int = 0, after: int = NO_OFFSET
+) -> BatchHeads:
+    """`read_heads` for a caller that compares the checksums of magic 2 batches as it decodes them.
+
+    Here they are compared only to explain an odd header, and those of legacy batches always.
+    """
+    start = batch_starts(log, where=where, origin=origin)
+    return _unchecked(log, start, where, origin, after)
 
 
 def heads_at(
@@ -200,57 +206,22 @@ def heads_at(
     where: str,
     origin: int = 0,
 ) -> BatchHeads | None:
-    """`read_heads` of some batches of a log only; None: other batches lie there, or none.
+    """`unchecked_heads` of some batches of a log only; None: other batches lie there, or none.
 
     `start` (bytes of `log`, ascending) and `size_bytes` have shape (batches,).
     """
-    log = as_kernel_input(log)
-    if len(start) and start[-1] + size_bytes[-1] > len(log):
+    if not have_sizes(log, start, size_bytes):
         return None
-    if not _have_sizes(log, start, size_bytes):
-        return None
-    return _heads_from(
-        log, start, check_crc=True, where=where, origin=origin, after=NO_OFFSET
-    )
+    return _unchecked(log, start, where, origin, NO_OFFSET)
 
 
-def _heads_from(
-    log: NDArray[np.uint8],
-    start: NDArray[np.int64],
-    *,
-    check_crc: bool,
-    where: str,
-    origin: int,
-    after: int,
-) -> BatchHeads:
-    """The heads of the batches at `start`, of which each is whole."""
-    columns = empty_columns(BatchHeads, len(start))
-    read, code, found = _fill(log, start, _Columns(**columns), after)
-    heads = BatchHeads(**columns)
-    if check_crc:
-        # A bad checksum explains an odd header, so it is reported first.
-        _check_crc(log, heads if code == _OK else heads.slice(0, read + 1), where, origin)
-    if code != _OK:
-        what = _CORRUPTIONS[code].format(at=origin + heads.position[read], found=found)
-        raise corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)
-    return heads
+def compare_checksums(
+    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+) -> None:
+    """Compare the stored checksum of each batch with its bytes; raises CorruptLog.
 
-
-def whole_batches_bytes(log: NDArray[np.uint8]) -> tuple[int, int]:
-    """How many bytes at the start of `log` are whole batches, and how many the next one lacks.
-
-    If a batch claims what no batch can have, all bytes count as whole: `read_heads` refuses them.
+    The parameters are those of `read_heads`, with any of its batches.
     """
-    _, code, at, found = _count_batches(as_kernel_input(log))
-    return (at, found) if code == _TORN else (len(log), 0)
-
-
-def torn_batch(at: int, missing_bytes: int, where: str) -> CorruptLog:
-    """The error for a batch at byte `at` that the log ends within."""
-    return corrupt_batch(_CORRUPTIONS[_TORN].format(at=at, found=missing_bytes), where)
-
-
-def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int) -> None:
     end = heads.position + heads.size_bytes
     computed = checksums(log, heads.position, end, heads.magic)
     wrong = np.flatnonzero(computed != heads.crc)
@@ -263,50 +234,29 @@ def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: in
         )
 
 
-@kernel
-def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """Return the number of batches, and a code, the byte position and the offending number."""
-    at = 0
-    batches = 0
-    while at < log.size:
-        left = log.size - at
-        if left < HEAD_BYTES_MIN:
-            return batches, _TORN, at, HEAD_BYTES_MIN - left
-        magic = be_int(log, at + 16, 1)
-        if magic < 0 or magic > 2:
-            return batches, _MAGIC, at, magic
-        size_bytes = be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES
-        if size_bytes < (BATCH_HEADER_BYTES if magic == 2 else LEGACY_BYTES_MIN[magic]):
-            return batches, _SHORT, at, size_bytes
-        if size_bytes > left:
-            return batches, _TORN, at, size_bytes - left
-        at += size_bytes
-        batches += 1
-    return batches, _OK, at, 0
+def _unchecked(
+    log: NDArray[np.uint8], start: NDArray[np.int64], where: str, origin: int, after: int
+) -> BatchHeads:
+    heads, error = _filled(log, start, where, origin, after)
+    if error is not None or heads.is_legacy.any():
+        compare_checksums(log, heads, where=where, origin=origin)
+    if error is not None:
+        raise error
+    return heads
 
 
-@kernel
-def _fill_starts(log: NDArray[np.uint8], start: NDArray[np.int64]) -> None:
-    """Fill in where the batches start, which were counted."""
-    at = 0
-    for i in range(start.size):
-        start[i] = at
-        at += be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES
-
-
-@kernel
-def _have_sizes(
-    log: NDArray[np.uint8], start: NDArray[np.int64], size_bytes: NDArray[np.int32]
-) -> bool:
-    """Whether batches of these sizes and of a known magic start there."""
-    for i in range(start.size):
-        at = start[i]
-        magic = be_int(log, at + 16, 1)
-        if magic < 0 or magic > 2:
-            return False
-        if be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES != size_bytes[i]:
-            return False
-    return True
+def _filled(
+    log: NDArray[np.uint8], start: NDArray[np.int64], where: str, origin: int, after: int
+) -> tuple[BatchHeads, CorruptLog | None]:
+    """The heads of the batches at `start`, each of which is whole; up to an odd one, with why."""
+    columns = empty_columns(BatchHeads, len(start))
+    read, code, found = _fill(as_kernel_input(log), start, _Columns(**columns), after)
+    heads = BatchHeads(**columns)
+    if code == _OK:
+        return heads, None
+    what = _CORRUPTIONS[code].format(at=origin + heads.position[read], found=found)
+    error = corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)
+    return heads.slice(0, read + 1), error
 
 
 @kernel

@@ -5,6 +5,7 @@ No byte is copied. The checksums of many batches take one call, which releases P
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from typing import Final
 
@@ -12,7 +13,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.storage.kafka.native_calls import address_of, call, pointer
+from tierfold.storage.kafka.native_calls import address_of, c_function, call, pointer
 from tierfold.storage.kafka.wire import as_kernel_input, kernel
 
 V2_CRC_COVERS_FROM: Final = 21
@@ -21,7 +22,10 @@ V2_CRC_COVERS_FROM: Final = 21
 LEGACY_CRC_COVERS_FROM: Final = 16
 """From the magic byte to the message's end (KIP-31)."""
 
-_EXTEND: Final = address_of("google_crc32c._crc32c", "crc32c_extend")
+CRC32C_EXTEND: Final = address_of("google_crc32c._crc32c", "crc32c_extend")
+"""(checksum so far, address, bytes) → the checksum with these bytes; for `crc32c_of`."""
+
+_EXTEND: Final = c_function("google_crc32c._crc32c", "crc32c_extend")
 
 
 def crc32c(batch: NDArray[np.uint8]) -> int:
@@ -50,7 +54,7 @@ def checksums(
     The batches are whole. The other arrays have that shape, too.
     """
     found = np.empty(len(start), np.uint32)
-    _crc32c_each(_EXTEND, as_kernel_input(log), start, end, magic, found)
+    _crc32c_each(CRC32C_EXTEND, as_kernel_input(log), start, end, magic, found)
     for i in np.flatnonzero(magic < 2).tolist():
         found[i] = crc32(log[start[i] : end[i]])
     return found
@@ -58,7 +62,19 @@ def checksums(
 
 def object_crc32c(data: NDArray[np.uint8] | bytes, before: int = 0) -> int:
     """The CRC32C of an object (uint8) up to the end of `data`; `before`: of what precedes it."""
-    return int(google_crc32c.extend(before, data))
+    found = np.frombuffer(data, np.uint8)
+    address, size_bytes = ctypes.c_void_p(found.ctypes.data), ctypes.c_size_t(found.size)
+    return int(_EXTEND(ctypes.c_uint32(before), address, size_bytes)) & 0xFFFFFFFF
+
+
+@kernel
+def crc32c_of(extend: int, log: NDArray[np.uint8], start: int, end: int) -> int:
+    """The checksum that the magic 2 batch `log[start:end]` must have, for kernels.
+
+    `extend` is `CRC32C_EXTEND`.
+    """
+    at = start + V2_CRC_COVERS_FROM
+    return int(call(extend, (0, pointer(log, at), end - at)) & 0xFFFFFFFF)
 
 
 @kernel
@@ -73,5 +89,4 @@ def _crc32c_each(
     """Fill `out` for the batches of magic 2."""
     for i in range(start.size):
         if magic[i] == 2:
-            at = start[i] + V2_CRC_COVERS_FROM
-            out[i] = np.uint32(call(extend, (0, pointer(log, at), end[i] - at)) & 0xFFFFFFFF)
+            out[i] = crc32c_of(extend, log, start[i], end[i])

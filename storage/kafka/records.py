@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.kernel_memory import CACHE_LINE_BYTES, prefetch
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
-from tierfold.storage.kafka.batch_headers import RECORD_BYTES_MIN, BatchHeads
+from tierfold.storage.kafka.batch_headers import RECORD_BYTES_MIN, BatchHeads, compare_checksums
 from tierfold.storage.kafka.batch_layout import corrupt_batch
+from tierfold.storage.kafka.checksums import CRC32C_EXTEND, crc32c_of
 from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
 from tierfold.storage.kafka.native_codecs import Payloads, Progress, decompress_run
@@ -27,7 +29,7 @@ from tierfold.storage.kafka.wire import as_kernel_input, kernel, read_varint, re
 BODY_GUESS: Final = 4
 """Uncompressed to stored bytes, to start with: untouched memory is free, and a body may grow."""
 
-_OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE = range(6)
+_OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE, _CRC = range(7)
 _CORRUPTIONS: Final = (
     "",
     "its length leads out of the batch",
@@ -35,6 +37,7 @@ _CORRUPTIONS: Final = (
     "its fields do not end where its length says",
     "its offset lies outside the batch or does not rise",
     "bytes are left over after the last record",
+    "its batch has a bad CRC",
 )
 
 
@@ -87,6 +90,10 @@ else:
 class _Payloads(NamedTuple):
     """What the kernel needs of the batches; `body[start:end]` is the payload of one."""
 
+    crc32c_extend: int
+    """`CRC32C_EXTEND`: each batch must have the checksum of its header; 0: it is not computed."""
+    position: NDArray[np.int64]
+    crc: NDArray[np.uint32]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     first_record: NDArray[np.int64]
@@ -109,25 +116,33 @@ def columns_of(records: Records) -> RecordColumns:
 
 
 def decode(
-    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    *,
+    where: str,
+    origin: int = 0,
+    check_crc: bool = False,
 ) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 2.
 
     If no batch is compressed, the body is the log itself, else one new buffer with all payloads.
-    For errors: `where` is the object or file, `origin` the position of `log[0]` in it. Raises
-    CorruptLog if a payload cannot be decompressed, or is not the records that its header announces.
+    For errors: `where` is the object or file, `origin` the position of `log[0]` in it. With
+    `check_crc` the checksum of each batch is compared first: right before it is decoded, so that it
+    is read from memory once. Raises CorruptLog if one differs, or if a payload cannot be
+    decompressed, or is not the records that its header announces.
     """
+    is_compressed = bool(heads.codec.any())
+    if check_crc and is_compressed:
+        compare_checksums(log, heads, where=where, origin=origin)
     body, start, end = _payloads(as_kernel_input(log), heads, where, origin)
-    crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > end - start)
-    if crowded.size:
-        i = int(crowded[0])
-        place = _batch_at(heads, i, origin)
-        what = f"claims {heads.count[i]} records in {end[i] - start[i]} bytes of payload"
-        raise corrupt_batch(f"{place} {what}", where)
+    _refuse_crowded(heads, end - start, where, origin)
     first_record = np.zeros(len(heads) + 1, np.int64)
     np.cumsum(heads.count, out=first_record[1:])
     columns = empty_records(int(first_record[-1]))
     payloads = _Payloads(
+        crc32c_extend=CRC32C_EXTEND if check_crc and not is_compressed else 0,
+        position=heads.position,
+        crc=heads.crc,
         start=start,
         end=end,
         first_record=first_record,
@@ -138,6 +153,8 @@ def decode(
         is_log_append_time=heads.is_log_append_time,
     )
     code, batch, record, at = _decode(body, payloads, RecordColumns(**columns))
+    if code == _CRC:
+        compare_checksums(log, heads.slice(0, batch + 1), where=where, origin=origin)
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
         place = _batch_at(heads, batch, origin)
@@ -194,6 +211,18 @@ def _read_bytes(body: NDArray[np.uint8], at: int, end: int) -> tuple[bytes | Non
 
 def _batch_at(heads: BatchHeads, i: int, origin: int) -> str:
     return f"the batch at byte {origin + heads.position[i]} (base offset {heads.base_offset[i]})"
+
+
+def _refuse_crowded(
+    heads: BatchHeads, payload_bytes: NDArray[np.int64], where: str, origin: int
+) -> None:
+    """Raise CorruptLog if a batch claims more records than its payload can hold."""
+    crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > payload_bytes)
+    if crowded.size:
+        i = int(crowded[0])
+        place = _batch_at(heads, i, origin)
+        what = f"claims {heads.count[i]} records in {payload_bytes[i]} bytes of payload"
+        raise corrupt_batch(f"{place} {what}", where)
 
 
 def _payloads(
@@ -256,6 +285,12 @@ def _decode(
     for b in range(payloads.start.size):
         at = payloads.start[b]
         end = payloads.end[b]
+        if payloads.crc32c_extend != 0:
+            crc = crc32c_of(payloads.crc32c_extend, body, payloads.position[b], end)
+            if crc != payloads.crc[b]:
+                return _CRC, b, payloads.first_record[b], at
+        # While this batch is decoded, the processor loads the next one.
+        ahead = payloads.start[b + 1] - at if b + 1 < payloads.start.size else 0
         lowest = payloads.base_offset[b]
         for i in range(payloads.first_record[b], payloads.first_record[b + 1]):
             code = _decode_record(body, at, end, out, i)
@@ -271,6 +306,9 @@ def _decode(
             else:
                 out.timestamp_ms[i] += payloads.base_timestamp_ms[b]
             lowest = offset + 1
+            if ahead > 0:
+                for line in range(at, out.end[i], CACHE_LINE_BYTES):
+                    prefetch(body, line + ahead)
             at = out.end[i]
         if at != end:
             return _GARBAGE, b, payloads.first_record[b + 1], at

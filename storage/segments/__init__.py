@@ -14,6 +14,7 @@
     segment_writer       writes a new segment and the files beside it
     broker_upload        a segment as a broker uploads it
     log_windows          a log in windows of whole batches, read in ranges
+    window               batches that are decoded together
     chosen_batches       only the batches that a rewrite needs
     log_pieces           a log in pieces of bounded size
     arrow_records        records as Arrow columns

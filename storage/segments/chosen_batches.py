@@ -5,8 +5,8 @@
     stretches  |          first stretch          |             |second |
 
 What lies between the chosen batches of a stretch is read with them, and neither checked nor
-decoded; a large gap is not read. Every chosen batch's header is compared with what the scan found,
-and its checksum with its bytes. Stretches do not depend on each other, so threads can share them.
+decoded; a large gap is not read. Every chosen batch's header is compared with what the scan found.
+Stretches do not depend on each other, so threads can share them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.batch_outline import BatchOutline
-from tierfold.storage.kafka.batch_headers import BatchHeads, heads_at
+from tierfold.storage.kafka.batch_headers import BatchHeads, compare_checksums, heads_at
 from tierfold.storage.kafka.records import windows
-from tierfold.storage.segments.log_windows import RANGE_BYTES, LogWindow, StoredObject, changed
+from tierfold.storage.segments.log_windows import RANGE_BYTES, StoredObject, changed
+from tierfold.storage.segments.window import LogWindow, UncheckedWindow
 from tierfold.storage.tiers.remote_tier import Access
 
 GAP_BYTES: Final = RANGE_BYTES // 2
@@ -58,8 +59,8 @@ class Stretch:
     first_record: int
     """How many records the chosen batches before have."""
 
-    def windows(self) -> Iterator[LogWindow]:
-        """Check the batches, and cut them into windows.
+    def windows(self) -> Iterator[UncheckedWindow]:
+        """Compare the headers, and cut the batches into windows.
 
         Raises CorruptLog and UnreadableObject, also if these are not the batches of the scan.
         """
@@ -69,7 +70,10 @@ class Stretch:
         heads = heads_at(
             data, self.start, self.batch_bytes, where=log.where, origin=self.origin
         )
-        if heads is None or not self._are_these(heads):
+        if heads is None:
+            raise changed(log.where, self.origin)
+        if not self._are_these(heads):
+            compare_checksums(data, heads, where=log.where, origin=self.origin)
             raise changed(log.where, self.origin)
         first_record = self.first_record
         for first, last in windows(heads, window_bytes=log.window_bytes):
@@ -80,7 +84,7 @@ class Stretch:
                 first_record=first_record,
                 where=log.where,
             )
-            yield window
+            yield UncheckedWindow(window)
             first_record = window.records_end
 
     def _are_these(self, heads: BatchHeads) -> bool:
@@ -104,7 +108,10 @@ def chosen_stretches(
     start = end - size_bytes
     record_ends = np.cumsum(records, dtype=np.int64)
     is_mapped = log.access().is_mapped
-    cuts = _cuts(start, end, log.range_bytes, span_max=SPAN_MAX if is_mapped else 1)
+    if is_mapped:
+        cuts = _cuts(start, end, log.window_bytes, span_max=SPAN_MAX)
+    else:
+        cuts = _cuts(start, end, log.range_bytes, span_max=1)
     spans = [(log.start + int(start[a]), int(end[b - 1] - start[a])) for a, b in cuts]
     found = [None] * len(cuts) if is_mapped else log.fetched(spans)
     for (a, b), (at, length), data in zip(cuts, spans, found, strict=True):
@@ -122,11 +129,11 @@ def chosen_stretches(
 
 
 def _cuts(
-    start: NDArray[np.int64], end: NDArray[np.int64], range_bytes: int, *, span_max: int
+    start: NDArray[np.int64], end: NDArray[np.int64], limit_bytes: int, *, span_max: int
 ) -> list[tuple[int, int]]:
     """Ranges [first, last) of the chosen batches that form a stretch.
 
-    Its batches have at most `range_bytes` together, or it is one batch; it spans at most `span_max`
+    Its batches have at most `limit_bytes` together, or it is one batch; it spans at most `span_max`
     times as much, and no large gap.
     """
     turns = np.append(np.flatnonzero(start[1:] - end[:-1] > GAP_BYTES) + 1, len(start))
@@ -136,8 +143,8 @@ def _cuts(
     while first < len(start):
         before = reached[first] - (end[first] - start[first])
         last = min(
-            int(np.searchsorted(reached, before + range_bytes, side="right")),
-            int(np.searchsorted(end, start[first] + span_max * range_bytes, side="right")),
+            int(np.searchsorted(reached, before + limit_bytes, side="right")),
+            int(np.searchsorted(end, start[first] + span_max * limit_bytes, side="right")),
             int(turns[np.searchsorted(turns, first, side="right")]),
         )
         cuts.append((first, max(last, first + 1)))

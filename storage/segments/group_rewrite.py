@@ -53,17 +53,12 @@ from tierfold.storage.segments.key_indexing import (
     indexed_batches,
     indexed_window,
 )
-from tierfold.storage.segments.log_windows import (
-    LogWindow,
-    StoredObject,
-    checked_windows,
-    live_log,
-    reread,
-)
+from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_metadata import read_aborted
 from tierfold.storage.segments.segment_scan import is_aborted_in
 from tierfold.storage.segments.segment_writer import SegmentWriter
+from tierfold.storage.segments.window import LogWindow, UncheckedWindow
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 _NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
@@ -71,8 +66,8 @@ _NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
 RecordBits: TypeAlias = Callable[[Segment], NDArray[np.uint8]]
 """A segment → the bits of `offset_map` of its records; there may be zeros behind them."""
 
-_Piece: TypeAlias = Callable[[], Iterator[LogWindow]]
-"""Checks a piece of a log, and returns its windows."""
+_Piece: TypeAlias = Callable[[], Iterator[UncheckedWindow]]
+"""Reads a piece of a log, and returns its windows."""
 
 NO_OUTLINES: Final[Mapping[str, BatchOutline]] = MappingProxyType({})
 
@@ -98,8 +93,9 @@ class _Rewrite:
         self.indexing = KeyIndexing()
         self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
 
-    def add(self, window: LogWindow, found: _Rewritten) -> None:
+    def add(self, found: _Rewritten) -> None:
         """Take a window and what it became."""
+        window = found.window
         self.counts.append(found.counts)
         known_ms = (due_ms for due_ms in (self.due_ms, found.due_ms) if due_ms is not None)
         self.due_ms = min(known_ms, default=None)
@@ -226,17 +222,13 @@ def _rewrite_pieces(
     task = state.task
     records = record_bytes = 0
 
-    def rewritten(piece: _Piece) -> list[tuple[LogWindow, _Rewritten]]:
-        return [
-            (window, _rewritten_window(task, segment, window, here))
-            for window in piece()
-            for here in [bits[window.first_record : window.records_end]]
-        ]
+    def rewritten(piece: _Piece) -> list[_Rewritten]:
+        return [_rewritten_window(task, segment, window, bits) for window in piece()]
 
     for found in mapped_ahead(rewritten, pieces, threads=task.threads):
-        for window, one in found:
-            state.add(window, one)
-            records = window.records_end
+        for one in found:
+            state.add(one)
+            records = one.window.records_end
             record_bytes += one.counts.record_bytes_in
     if bits[records:].any():
         name = state.tier.log_name(task.key, segment)
@@ -244,13 +236,14 @@ def _rewrite_pieces(
     return record_bytes
 
 
-def _within(segment: Segment, log: StoredObject) -> Iterator[LogWindow]:
+def _within(segment: Segment, log: StoredObject) -> Iterator[UncheckedWindow]:
     """The segment's windows; raises CorruptLog for an offset outside the segment."""
     first: int | None = None
-    for window in checked_windows(log):
+    for window in sized_windows(log):
         first = int(window.heads.base_offset[0]) if first is None else first
         last = int(window.heads.last_offset[-1])
         if violation := offset_violation(first, last, segment):
+            window.checked()  # A bad checksum explains an odd offset, so it is reported first.
             raise corrupt_batch(violation, log.where)
         yield window
 
@@ -259,6 +252,7 @@ def _within(segment: Segment, log: StoredObject) -> Iterator[LogWindow]:
 class _Rewritten:
     """What one window of a segment became."""
 
+    window: LogWindow
     data: NDArray[np.uint8]
     heads: BatchHeads
     """Of the batches in `data`, whose checksums were compared."""
@@ -274,10 +268,12 @@ class _Rewritten:
 
 
 def _rewritten_window(
-    task: GroupTask, segment: Segment, window: LogWindow, bits: NDArray[np.uint8]
+    task: GroupTask, segment: Segment, unchecked: UncheckedWindow, bits: NDArray[np.uint8]
 ) -> _Rewritten:
-    """`bits` has shape (records of the window,)."""
-    heads, records = window.heads, window.records()
+    """`bits` are those of the segment."""
+    window, records = unchecked.decoded()
+    heads = window.heads
+    bits = bits[window.first_record : window.records_end]
     if len(bits) < len(records):
         raise ValueError(f"{window.where} has more records than there are bits")
     types = window.control_types(records)
@@ -301,6 +297,7 @@ def _rewritten_window(
     elif task.fpp is not None and len(data):
         indexed = indexed_batches(data, written, where=f"rewritten from {window.where}")
     return _Rewritten(
+        window=window,
         data=data,
         heads=written,
         reason=reason,

@@ -105,7 +105,8 @@ def read_piece(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
     is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
     first_offset: int | None = None
     last_offset = NO_OFFSET
-    for window in log_windows(log):
+    for unchecked in log_windows(log):
+        window = unchecked.checked()
         heads = window.heads
         last_offset = int(heads.last_offset[-1])
         if first_offset is None:

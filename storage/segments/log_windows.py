@@ -9,10 +9,12 @@ a range's end is completed with the next range. A store that maps ranges gives t
 range: a mapping is neither copied nor held in memory. If a layout encodes logs in chunks, a range
 ends where a chunk does, and is decoded while the one before is processed, too.
 
-Every window's headers and checksums are checked before it is returned, and they continue those of
-the window before. No batch is skipped, not even where only transaction markers are wanted: the
-checksum covers the bits that make a batch transactional, so a flipped bit in a batch that was not
-fetched whole could hide a marker, and the data of an aborted transaction would stay.
+Every window's headers are checked before it is returned, and they continue those of the window
+before. Its checksums are compared when it is used: as its records are decoded, because then a batch
+is read from memory once, and by the thread that decodes it. No batch is skipped, not even where
+only transaction markers are wanted: the checksum covers the bits that make a batch transactional,
+so a flipped bit in a batch that was not fetched whole could hide a marker, and the data of an
+aborted transaction would stay.
 """
 
 from __future__ import annotations
@@ -29,18 +31,16 @@ from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.batch_headers import (
-    HEAD_BYTES_MIN,
     NO_OFFSET,
-    BatchHeads,
     read_heads,
-    torn_batch,
-    whole_batches_bytes,
+    unchecked_heads,
 )
 from tierfold.storage.kafka.batch_layout import corrupt_batch
-from tierfold.storage.kafka.control_records import control_types
-from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
-from tierfold.storage.kafka.records import Records, windows
+from tierfold.storage.kafka.batch_lengths import HEAD_BYTES_MIN, torn_batch, whole_batches_bytes
+from tierfold.storage.kafka.legacy_batches import with_inner_heads
+from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.lookahead import mapped_ahead
+from tierfold.storage.segments.window import LogWindow, UncheckedWindow
 from tierfold.storage.tiers.remote_tier import (
     Access,
     Part,
@@ -162,64 +162,7 @@ def stored_object(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogWindow:
-    """Batches of a log, in order, all legacy or all magic 2; others may lie between them."""
-
-    data: NDArray[np.uint8]
-    """Bytes of the log that hold the batches, and may hold others, too."""
-    heads: BatchHeads
-    """Of the batches, with positions in `data`, and what is inside each wrapper."""
-    origin: int
-    """Position of `data` in the log."""
-    first_record: int
-    """How many records of the log precede the window, not counting batches that are left out."""
-    where: str
-
-    @property
-    def position(self) -> int:
-        """Position in the log of the first batch."""
-        return self.origin + int(self.heads.position[0])
-
-    @property
-    def size_bytes(self) -> int:
-        """Stored bytes of the batches."""
-        return int(self.heads.size_bytes.sum())
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether other batches lie between these."""
-        end = self.heads.position[-1] + self.heads.size_bytes[-1]
-        return bool(end - self.heads.position[0] != self.size_bytes)
-
-    @property
-    def stored(self) -> NDArray[np.uint8]:
-        """The batches' bytes, if there are no gaps."""
-        start = int(self.heads.position[0])
-        return self.data[start : start + self.size_bytes]
-
-    @property
-    def records_end(self) -> int:
-        """How many records lie before the window's end, counted as in `first_record`."""
-        return self.first_record + int(self.heads.count.sum(dtype=np.int64))
-
-    def records(self) -> Records:
-        """The records of the batches; raises CorruptLog."""
-        return decode_any(self.data, self.heads, where=self.where, origin=self.origin)
-
-    def control_types(self, records: Records) -> NDArray[np.int16]:
-        """See `control_records.control_types`; `records` are the window's."""
-        return control_types(records, self.heads, where=self.where, origin=self.origin)
-
-    def between(self, first: int, last: int) -> LogWindow:
-        """The window of the batches `[first, last)` of this one."""
-        before = int(self.heads.count[:first].sum(dtype=np.int64))
-        return replace(
-            self, heads=self.heads.slice(first, last), first_record=self.first_record + before
-        )
-
-
-def log_windows(log: StoredObject) -> Iterator[LogWindow]:
+def log_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
     """The windows of a log, in order, to where it really ends; none for an empty one.
 
     A window has at most `log.window_bytes`, or one batch. Raises CorruptLog, and UnreadableObject.
@@ -228,7 +171,7 @@ def log_windows(log: StoredObject) -> Iterator[LogWindow]:
     for data, origin in _whole_batches(log):
         heads = with_inner_heads(
             data,
-            read_heads(data, where=log.where, origin=origin, after=after),
+            unchecked_heads(data, where=log.where, origin=origin, after=after),
             window_bytes=log.window_bytes,
             where=log.where,
             origin=origin,
@@ -243,11 +186,11 @@ def log_windows(log: StoredObject) -> Iterator[LogWindow]:
                 first_record=records,
                 where=log.where,
             )
-            yield window
+            yield UncheckedWindow(window)
             records = window.records_end
 
 
-def checked_windows(log: StoredObject) -> Iterator[LogWindow]:
+def sized_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
     """`log_windows` of a log of the size in the catalog; raises CorruptLog for any other."""
     size_bytes = 0
     for window in nonempty_windows(log):
@@ -260,7 +203,7 @@ def checked_windows(log: StoredObject) -> Iterator[LogWindow]:
         )
 
 
-def nonempty_windows(log: StoredObject) -> Iterator[LogWindow]:
+def nonempty_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
     """`log_windows` of a log of any size but zero; raises CorruptLog for that."""
     is_empty = True
     for window in log_windows(log):

@@ -49,9 +49,10 @@ def prove_overlaps(
 def _heads(tier: RemoteTier, key: PartitionKey, segment: Segment) -> BatchHeads:
     # Imports numba. In most tiers nothing overlaps, and `status` and `plan` start without it.
     from tierfold.storage.kafka.batch_headers import joined_heads  # noqa: PLC0415
-    from tierfold.storage.segments.log_windows import checked_windows, whole_log  # noqa: PLC0415
+    from tierfold.storage.segments.log_windows import sized_windows, whole_log  # noqa: PLC0415
 
-    return joined_heads([window.heads for window in checked_windows(whole_log(tier, key, segment))])
+    windows = sized_windows(whole_log(tier, key, segment))
+    return joined_heads([window.checked().heads for window in windows])
 
 
 def _disagreement(pair: Comparison, first: BatchHeads, second: BatchHeads) -> str:

@@ -22,15 +22,11 @@ from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads
 from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
-from tierfold.storage.segments.log_windows import (
-    LogWindow,
-    StoredObject,
-    log_windows,
-    whole_log,
-)
+from tierfold.storage.segments.log_windows import StoredObject, log_windows, whole_log
 from tierfold.storage.segments.segment_latest import LatestCollector
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_scan import transaction_batches_of
+from tierfold.storage.segments.window import LogWindow
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 
@@ -127,17 +123,18 @@ def _decoded(
     heads: list[BatchHeads] = []
     txn_batches: list[TransactionBatches] = []
     size_bytes = first_batch = records_in_all = 0
-    for window in log_windows(log):
+    for unchecked in log_windows(log):
+        window, records = unchecked.decoded()
+        types = window.control_types(records)
         heads.append(window.heads)
         size_bytes += window.size_bytes
-        skipped, counted = _split(window, segment.skipped_bytes)
-        first_batch += len(skipped.heads)
-        if len(skipped.heads):
-            skipped.control_types(skipped.records())
+        skipped = _skipped_batches(window, segment.skipped_bytes)
+        first_batch += skipped
+        counted = window.between(skipped, len(window.heads))
         if not len(counted.heads):
             continue
-        records = counted.records()
-        types = counted.control_types(records)
+        if skipped:
+            records, types = counted.records(), types[skipped:]
         txn_batches.append(transaction_batches_of(counted.heads, types)[0])
         for collector in collectors:
             collector.add(counted.heads, records, types)
@@ -152,11 +149,9 @@ def _decoded(
     )
 
 
-def _split(window: LogWindow, skipped_bytes: int) -> tuple[LogWindow, LogWindow]:
-    """The batches that begin below that position of the log, and the others."""
-    positions = window.heads.position + window.origin
-    first_batch = int(np.searchsorted(positions, skipped_bytes))
-    return window.between(0, first_batch), window.between(first_batch, len(window.heads))
+def _skipped_batches(window: LogWindow, skipped_bytes: int) -> int:
+    """How many batches of the window begin below that position of the log."""
+    return int(np.searchsorted(window.heads.position + window.origin, skipped_bytes))
 
 
 def _checked_indexes(tier: RemoteTier, order: CheckOrder, log: _Log) -> CheckedIndexes:

@@ -62,7 +62,7 @@ def _incomplete(
 
     listed = found.listed
     log = whole_log(tier, key, listed)
-    heads = joined_heads([window.heads for window in nonempty_windows(log)])
+    heads = joined_heads([window.checked().heads for window in nonempty_windows(log)])
     if heads.base_offset[0] < listed.start_offset:
         raise CorruptLog(
             f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"

@@ -35,8 +35,9 @@ from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing, indexed_window
-from tierfold.storage.segments.log_windows import LogWindow, StoredObject, checked_windows
+from tierfold.storage.segments.log_windows import StoredObject, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
+from tierfold.storage.segments.window import UncheckedWindow
 
 KEYS_MAX: Final = 8_000_000
 """Keys held at a time; a segment with more emits its blocks in several stretches."""
@@ -134,8 +135,9 @@ def is_aborted_in(
 def scan_transactions(log: StoredObject) -> TransactionBatches:
     """Read only the transaction batches of a log; raises CorruptLog, and UnreadableObject."""
     txn_batches: list[TransactionBatches] = []
-    for window in checked_windows(log):
-        types = window.control_types(window.records())
+    for unchecked in sized_windows(log):
+        window, records = unchecked.decoded()
+        types = window.control_types(records)
         txn_batches.append(transaction_batches_of(window.heads, types)[0])
     return joined_batches(txn_batches)
 
@@ -145,7 +147,7 @@ def scan_segment(
 ) -> ScannedSegment:
     """Read the log of a segment of a round; raises CorruptLog, and UnreadableObject."""
 
-    def scanned(window: LogWindow) -> _ScannedWindow:
+    def scanned(window: UncheckedWindow) -> _ScannedWindow:
         return _scanned_window(window, aborted, order)
 
     keys = _Keys(order)
@@ -155,7 +157,7 @@ def scan_segment(
     outlines: list[BatchOutline] = []
     malformed = without_key = 0
     is_plain_so_far = True
-    for found in mapped_ahead(scanned, checked_windows(log), threads=order.threads):
+    for found in mapped_ahead(scanned, sized_windows(log), threads=order.threads):
         txn_batches.append(found.txn_batches)
         malformed += found.malformed_versions
         without_key += found.without_key
@@ -209,9 +211,10 @@ class _ScannedWindow:
 
 
 def _scanned_window(
-    window: LogWindow, aborted: Sequence[AbortedTransaction], order: ScanOrder
+    unchecked: UncheckedWindow, aborted: Sequence[AbortedTransaction], order: ScanOrder
 ) -> _ScannedWindow:
-    heads, records = window.heads, window.records()
+    window, records = unchecked.decoded()
+    heads = window.heads
     types = window.control_types(records)
     is_aborted, txn_batches = is_aborted_in(heads, types, aborted)
     is_dirty = records.offset >= order.first_dirty

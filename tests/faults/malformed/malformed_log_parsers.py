@@ -36,11 +36,12 @@ from tests.faults.malformed.malformed_reference import (
     plain_payload,
 )
 from tests.scratch import SCRATCH
+from tests.storage.stored_logs import stored
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
-from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.compression import Codec, compress, decompress
 from tierfold.storage.kafka.control_records import (
     EMPTIED,
@@ -49,11 +50,11 @@ from tierfold.storage.kafka.control_records import (
     control_types,
     coordinator_epoch,
 )
-from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
+from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.record_versions import VersionSource
-from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import ChosenRecords
+from tierfold.storage.segments.log_windows import log_windows
 from tierfold.storage.segments.segment_reader import Batch, SegmentContent
 from tierfold.storage.segments.segment_walk import walk
 
@@ -99,20 +100,21 @@ def _logs(sound: Callable[[Random], bytes]) -> Callable[[Random], bytes]:
 def _checked_columns(log: bytes) -> Outcome:
     """Check the rows of Spark's reader, and the versions that the header strategy finds."""
     try:
-        heads = read_heads(_view(log), where="a log")
-        heads = with_inner_heads(_view(log), heads, window_bytes=_WINDOW_BYTES, where="a log")
+        heads: list[BatchHeads] = []
         rows: list[dict[str, Any]] = []
         versions: list[tuple[int | None, int]] = []
-        for first, last in windows(heads, window_bytes=_WINDOW_BYTES):
-            window = heads.slice(first, last)
-            records = decode_any(_view(log), window, where="a log")
-            chosen = ChosenRecords(heads=window, records=records, rows=np.arange(len(records)))
+        for unchecked in log_windows(stored(log, window_bytes=_WINDOW_BYTES)):
+            window, records = unchecked.decoded()
+            heads.append(window.heads)
+            every = np.arange(len(records))
+            chosen = ChosenRecords(heads=window.heads, records=records, rows=every)
             for batch in record_batches(_KEY, chosen, _FIELDS, where="a log"):
                 rows += _rows(batch)
             versions += _versions(chosen)
     except TierfoldError as error:
         return refused(error)
-    found = (heads.base_offset.tolist(), heads.count.tolist(), rows, versions)
+    joined = joined_heads(heads)
+    found = (joined.base_offset.tolist(), joined.count.tolist(), rows, versions)
     return compared(lambda: found, lambda: _expected(plain_batches(log)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.corrupted_bytes import batch, batch_around
+from tests.storage.corrupted_bytes import batch, batch_around, patched
 from tests.storage.decoded_logs import WHERE, array, decoded, heads_of, one_record, written
 from tests.storage.drafts import logs
 from tests.storage.kafka_dumps import log_bytes
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka import compression
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
+from tierfold.storage.kafka.batch_headers import unchecked_heads
 from tierfold.storage.kafka.compression import Codec, compress
-from tierfold.storage.kafka.records import decode, headers_of, windows
+from tierfold.storage.kafka.records import Records, columns_of, decode, headers_of, windows
 
 RECORD = bytes.fromhex("0e 00 02 04 02 6b 01 00")  # 7 bytes: +1 ms, +2, key "k", null, none
 
@@ -64,6 +66,49 @@ def test_a_body_grows_with_what_is_in_it() -> None:
     records = decoded(written(drafts)).records
     found = [records.body[at : at + 50_000].tobytes() for at in records.value_at]
     assert found == values
+
+
+def _read_at_once(log: bytes) -> list[list[int]]:
+    return _columns(decoded(log).records)
+
+
+def _read_batch_by_batch(log: bytes) -> list[list[int]]:
+    heads = unchecked_heads(array(log), where=WHERE)
+    return _columns(decode(array(log), heads, where=WHERE, check_crc=True))
+
+
+def _columns(records: Records) -> list[list[int]]:
+    return [column.tolist() for column in columns_of(records)]
+
+
+def _outcome(read: Callable[[bytes], list[list[int]]], log: bytes) -> list[list[int]] | str:
+    try:
+        return read(log)
+    except CorruptLog as error:
+        return str(error)
+
+
+@given(drafts=logs(), data=st.data())
+def test_checksums_compared_while_decoding_find_the_same(
+    drafts: tuple[BatchDraft, ...], data: st.DataObject
+) -> None:
+    log = written(drafts)
+    assert _read_batch_by_batch(log) == _read_at_once(log)
+    for at in data.draw(st.lists(st.integers(0, max(0, len(log) - 1)), max_size=20)):
+        turned = log[:at] + bytes([log[at] ^ 4]) + log[at + 1 :] if log else log
+        assert _outcome(_read_batch_by_batch, turned) == _outcome(_read_at_once, turned), at
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_the_checksum_of_every_batch_is_compared(n: int, codec: Codec) -> None:
+    batches = [write_batch(replace(one_record(i), codec=codec)) for i in range(3)]
+    at = sum(map(len, batches[:n]))
+    batches[n] = patched(batches[n], 43, "q", 77)  # Another producer: it can still be decoded.
+    log = b"".join(batches)
+    assert len(decoded(log, check_crc=False).records) == 3
+    with pytest.raises(CorruptLog, match=rf"at byte {at} \(base offset {n}\) has a bad CRC"):
+        _read_batch_by_batch(log)
 
 
 def test_a_run_of_batches_is_decoded_by_itself() -> None:

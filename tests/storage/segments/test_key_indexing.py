@@ -27,7 +27,7 @@ from tierfold.storage.segments.key_indexing import (
     indexed_batches,
     indexed_window,
 )
-from tierfold.storage.segments.log_windows import checked_windows, live_log
+from tierfold.storage.segments.log_windows import live_log, sized_windows
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
@@ -48,8 +48,8 @@ MIXED = (
 def window_of(*batches: BatchDraft | bytes | str) -> IndexedWindow | None:
     """What the index needs of these batches, which words may draw, in one window."""
     found = [draft_of(one, 0) if isinstance(one, str) else one for one in batches]
-    (window,) = checked_windows(stored(log_of(found)))
-    records = window.records()
+    (unchecked,) = sized_windows(stored(log_of(found)))
+    window, records = unchecked.decoded()
     indexed = indexed_window(window.heads, records, window.control_types(records))
     if not window.heads.is_legacy.any():
         written = indexed_batches(window.data, window.heads, where="a log")

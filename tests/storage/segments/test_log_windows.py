@@ -33,12 +33,13 @@ from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_windows import (
     StoredObject,
-    checked_windows,
     live_log,
     log_windows,
     reread,
+    sized_windows,
 )
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment
+from tierfold.storage.segments.window import LogWindow
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 from tierfold.storage.tiers.remote_tier import Access, Part, address_of
 
@@ -97,12 +98,13 @@ def in_windows(log: StoredObject) -> Content:
     """The content by windows; checks that they follow each other and hold what they may."""
     heads, types, records = [], [], []
     position = first_record = 0
-    for window in log_windows(log):
+    for unchecked in log_windows(log):
+        window, decoded = unchecked.decoded()
         assert (window.position, window.first_record) == (position, first_record)
         assert len(window.heads) == 1 or window.size_bytes <= log.window_bytes
         assert len(window.data) <= log.window_bytes or len(window.data) == window.size_bytes
         assert len(set(window.heads.is_legacy.tolist())) == 1
-        decoded = window.records()
+        assert _rows(decoded) == _rows(unchecked.checked().records())
         position += window.size_bytes
         first_record += len(decoded)
         assert (len(window.stored), window.records_end) == (window.size_bytes, first_record)
@@ -110,6 +112,10 @@ def in_windows(log: StoredObject) -> Content:
         records.append(decoded)
         types.append(window.control_types(decoded))
     return content_of(heads, types, records)
+
+
+def checked(log: StoredObject) -> list[LogWindow]:
+    return [window.checked() for window in log_windows(log)]
 
 
 def outcome(read: Callable[[], Content]) -> Content | str:
@@ -224,9 +230,9 @@ def test_a_log_of_another_size_than_the_catalog_says_is_refused(
     sizes: dict[str, Any] = {"window_bytes": window_bytes, "range_bytes": range_bytes}
     for size_bytes in (max(0, len(log) - cut), len(log) + cut):
         with pytest.raises(CorruptLog, match=r"torn|where the catalog says|the log is empty"):
-            list(checked_windows(stored(log, end=size_bytes, **sizes)))
+            list(sized_windows(stored(log, end=size_bytes, **sizes)))
         with pytest.raises(CorruptLog, match=r"torn|where the catalog says|the log is empty"):
-            list(checked_windows(stored(log[:size_bytes] or b"", end=len(log) + 1, **sizes)))
+            list(sized_windows(stored(log[:size_bytes] or b"", end=len(log) + 1, **sizes)))
     longer = stored(log, end=max(0, len(log) - cut), **sizes)
     assert in_windows(longer) == whole(log)  # `verify` reports the size, and reads the rest.
 
@@ -246,11 +252,11 @@ def test_positions_in_messages_count_from_the_logs_start() -> None:
     log = patched(b"".join(batches), at + 21, "h", 8)
     for range_bytes in (1, 100, 2**20):
         with pytest.raises(CorruptLog, match=rf"the batch at byte {at} \(base offset 4\)"):
-            list(log_windows(stored(log, window_bytes=1, range_bytes=range_bytes)))
+            checked(stored(log, window_bytes=1, range_bytes=range_bytes))
         skipped = len(batches[0])
         cut = stored(log, start=skipped, window_bytes=1, range_bytes=range_bytes)
         with pytest.raises(CorruptLog, match=f"the batch at byte {at - skipped} "):
-            list(log_windows(cut))
+            checked(cut)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +280,7 @@ def test_a_false_length_does_not_collect_the_rest_of_the_log(length: int, reason
         return found
 
     with pytest.raises(CorruptLog, match=reason.format(at=at, behind=at + length + 12)):
-        list(log_windows(replace(small, read=read)))
+        checked(replace(small, read=read))
     assert read_bytes <= 4 * 500
 
 
@@ -301,7 +307,7 @@ def test_the_next_range_is_fetched_meanwhile_and_no_more_than_two() -> None:
 
 def test_batches_that_changed_are_not_read_again_as_if_they_had_not() -> None:
     log = b"".join(_piece("plain", base, [30]) for base in range(4))
-    passed = list(log_windows(stored(log, window_bytes=1, range_bytes=1)))
+    passed = checked(stored(log, window_bytes=1, range_bytes=1))
     again = reread(stored(log, range_bytes=50), passed)
     assert b"".join(found.tobytes() for found in again) == log
     # No checksum covers the leader epoch.

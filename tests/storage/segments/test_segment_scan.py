@@ -20,7 +20,7 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_draft import write_batch
 from tierfold.storage.kafka.batch_headers import joined_heads, read_heads
 from tierfold.storage.segments import segment_scan
-from tierfold.storage.segments.log_windows import checked_windows
+from tierfold.storage.segments.log_windows import sized_windows
 from tierfold.storage.segments.segment_scan import (
     ScannedSegment,
     ScanOrder,
@@ -231,7 +231,7 @@ def test_the_messages_in_a_wrapper_are_scanned() -> None:
 @pytest.mark.parametrize("window_bytes", [1, 100, 10**6])
 def test_heads_hold_what_is_inside_a_wrapper(window_bytes: int) -> None:
     log = stored(legacy_log(), window_bytes=window_bytes)
-    heads = joined_heads([window.heads for window in checked_windows(log)])
+    heads = joined_heads([window.checked().heads for window in sized_windows(log)])
     assert heads.base_offset.tolist() == [3, 5, 8, 9]
     assert heads.last_offset.tolist() == [3, 7, 8, 9]
     assert heads.count.tolist() == [1, 3, 1, 1]
