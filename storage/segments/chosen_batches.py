@@ -109,7 +109,9 @@ def chosen_stretches(
     record_ends = np.cumsum(records, dtype=np.int64)
     is_mapped = log.access().is_mapped
     if is_mapped:
-        cuts = _cuts(start, end, log.window_bytes, span_max=SPAN_MAX)
+        stored_bytes = int(outline.size_bytes.sum(dtype=np.int64))
+        limit_bytes = log.window_bytes * stored_bytes // max(stored_bytes, outline.record_bytes)
+        cuts = _cuts(start, end, limit_bytes, span_max=SPAN_MAX)
     else:
         cuts = _cuts(start, end, log.range_bytes, span_max=1)
     spans = [(log.start + int(start[a]), int(end[b - 1] - start[a])) for a, b in cuts]
