@@ -35,7 +35,7 @@ _LENGTHS: Final[dict[int, type[np.generic]]] = {1: np.uint8, 2: np.uint16, 4: np
 PARTS_AT_LEAST: Final = 64
 """Enough parts that the hash table of one part fits the cache, for a segment of any size."""
 
-BLOCK_BYTES: Final = 64 * 2**20
+BLOCK_BYTES: Final = 16 * 2**20
 """Bytes at which a bucket's keys are cut into several blocks. A block is one value of an Arrow
 batch, which holds at most 2 GiB, and the JVM copies it a few times while it is shuffled."""
 
