@@ -132,10 +132,12 @@ def _cut(
     block_bytes: int,
 ) -> list[NDArray[np.int64]]:
     """`rows` in pieces of whole parts, of at most `block_bytes` unless one part has more."""
+    if key_bytes.sum(dtype=np.int64) + _ENTRY_BYTES * len(rows) <= block_bytes:
+        return [rows] if len(rows) else []
     sizes = np.concatenate(([0], np.cumsum(key_bytes, dtype=np.int64)))
     sizes += _ENTRY_BYTES * np.arange(len(sizes))
     cuts = [0]
-    for before, end in pairwise(part_ends if sizes[-1] > block_bytes else ()):
+    for before, end in pairwise(part_ends):
         if sizes[end] - sizes[cuts[-1]] > block_bytes:
             cuts.append(int(before))
     pieces = [rows[start:end] for start, end in pairwise([*cuts, len(rows)])]

@@ -173,7 +173,8 @@ def _write_headers(
     position: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    written = np.flatnonzero(np.isin(retention, (BatchRetention.REWRITE, BatchRetention.EMPTY)))
+    is_new = (retention == BatchRetention.REWRITE) | (retention == BatchRetention.EMPTY)
+    written = np.flatnonzero(is_new)
     ends = np.append(position[1:], out.size)[written]
     starts = position[written]
     base_offset = survivors.base_offset[written]

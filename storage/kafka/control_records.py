@@ -52,6 +52,8 @@ def control_types(
     version or type is negative.
     """
     kinds = np.full(len(heads), NOT_CONTROL, np.int16)
+    if not heads.is_control.any():
+        return kinds
     first, after = records.first_record[:-1], records.first_record[1:]
     kinds[heads.is_control & (first == after)] = EMPTIED
     batches = np.flatnonzero(heads.is_control & (first < after))

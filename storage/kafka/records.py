@@ -169,15 +169,24 @@ _COMPRESSED: Final = 8
 """How often a compressed batch counts: decoded, it takes several times as much."""
 
 
+def window_share(
+    size_bytes: NDArray[np.int64], records: NDArray[np.int32], is_plain: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """How many bytes of a window each batch counts for, with what decoding it takes.
+
+    `size_bytes`: stored; `is_plain`: not compressed. All have shape (batches,).
+    """
+    plain_bytes = size_bytes + _COLUMNS_BYTES * records.astype(np.int64)
+    return np.where(is_plain, plain_bytes, _COMPRESSED * size_bytes)
+
+
 def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]]:
     """Cut `heads` into ranges `[first, last)` of at most `window_bytes` stored bytes.
 
-    What decoding takes counts, too (`_COLUMNS_BYTES`, `_COMPRESSED`). A range holds at least one
-    batch. None holds both legacy and magic 2 batches, so that one function decodes it.
+    They are counted by `window_share`. A range holds at least one batch. None holds both legacy and
+    magic 2 batches, so that one function decodes it.
     """
-    plain_bytes = heads.size_bytes + _COLUMNS_BYTES * heads.count.astype(np.int64)
-    is_plain = heads.codec == Codec.NONE
-    counted_bytes = np.where(is_plain, plain_bytes, _COMPRESSED * heads.size_bytes)
+    counted_bytes = window_share(heads.size_bytes, heads.count, heads.codec == Codec.NONE)
     ends = np.cumsum(counted_bytes)
     turns = np.flatnonzero(np.diff(heads.is_legacy)) + 1
     first = 0

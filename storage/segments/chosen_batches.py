@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.batch_outline import BatchOutline
 from tierfold.storage.kafka.batch_headers import BatchHeads, compare_checksums, heads_at
-from tierfold.storage.kafka.records import windows
+from tierfold.storage.kafka.records import window_share, windows
 from tierfold.storage.segments.log_windows import RANGE_BYTES, StoredObject, changed
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow
 from tierfold.storage.tiers.remote_tier import Access
@@ -30,8 +30,8 @@ GAP_BYTES: Final = RANGE_BYTES // 2
 as for the whole log."""
 
 SPAN_MAX: Final = 8
-"""Of a mapped log, a stretch may span this many times the bytes of its batches' limit: gaps cost
-next to nothing there, and each stretch takes a millisecond."""
+"""Of a mapped log, a stretch may span this many times the bytes of a window: gaps cost next to
+nothing there, and each stretch takes a millisecond."""
 
 
 def is_choosable(access: Access) -> bool:
@@ -108,12 +108,12 @@ def chosen_stretches(
     start = end - size_bytes
     record_ends = np.cumsum(records, dtype=np.int64)
     is_mapped = log.access().is_mapped
-    if is_mapped:
-        stored_bytes = int(outline.size_bytes.sum(dtype=np.int64))
-        limit_bytes = log.window_bytes * stored_bytes // max(stored_bytes, outline.record_bytes)
-        cuts = _cuts(start, end, limit_bytes, span_max=SPAN_MAX)
+    if is_mapped:  # Then a stretch is a window.
+        is_plain = np.full(len(rows), outline.record_bytes <= outline.size_bytes.sum())
+        shares = window_share(size_bytes.astype(np.int64), records, is_plain)
+        cuts = _cuts(start, end, shares, log.window_bytes, SPAN_MAX * log.window_bytes)
     else:
-        cuts = _cuts(start, end, log.range_bytes, span_max=1)
+        cuts = _cuts(start, end, end - start, log.range_bytes, log.range_bytes)
     spans = [(log.start + int(start[a]), int(end[b - 1] - start[a])) for a, b in cuts]
     found = [None] * len(cuts) if is_mapped else log.fetched(spans)
     for (a, b), (at, length), data in zip(cuts, spans, found, strict=True):
@@ -131,22 +131,26 @@ def chosen_stretches(
 
 
 def _cuts(
-    start: NDArray[np.int64], end: NDArray[np.int64], limit_bytes: int, *, span_max: int
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    shares: NDArray[np.int64],
+    limit_bytes: int,
+    span_bytes: int,
 ) -> list[tuple[int, int]]:
     """Ranges [first, last) of the chosen batches that form a stretch.
 
-    Its batches have at most `limit_bytes` together, or it is one batch; it spans at most `span_max`
-    times as much, and no large gap.
+    Their `shares` are at most `limit_bytes` together, or it is one batch; it spans at most
+    `span_bytes`, and no large gap.
     """
     turns = np.append(np.flatnonzero(start[1:] - end[:-1] > GAP_BYTES) + 1, len(start))
-    reached = np.cumsum(end - start)
+    reached = np.cumsum(shares)
     cuts = []
     first = 0
     while first < len(start):
-        before = reached[first] - (end[first] - start[first])
+        before = reached[first] - shares[first]
         last = min(
             int(np.searchsorted(reached, before + limit_bytes, side="right")),
-            int(np.searchsorted(end, start[first] + span_max * limit_bytes, side="right")),
+            int(np.searchsorted(end, start[first] + span_bytes, side="right")),
             int(turns[np.searchsorted(turns, first, side="right")]),
         )
         cuts.append((first, max(last, first + 1)))

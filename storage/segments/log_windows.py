@@ -60,6 +60,10 @@ Measured, CPU seconds of scan and rewrite: 4 GB of 1 KB values with 8, 16 and 32
 32 MiB to the system, which clears them again each time.
 """
 
+_STRETCH_WINDOWS: Final = 2
+"""Of a mapped log, the headers of so many windows of bytes are read at once: with records of 1 KB
+these bytes make three windows, where those of one would make a large and a small one."""
+
 RANGE_BYTES: Final = 8 * 2**20
 """Bytes of a request: enough that its 2 ms of fixed cost do not count."""
 
@@ -246,17 +250,17 @@ def changed(where: str, position: int) -> UnreadableObject:
 def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """The log's bytes, cut where batches end, each with its position in the log.
 
-    A stretch has at most `log.window_bytes`, or one batch, so that it is still in the processor's
-    cache when it is decoded. Only the last bytes may be torn. Raises CorruptLog and
-    UnreadableObject.
+    A stretch has at most as much as `_STRETCH_WINDOWS` windows, or one batch. Only the last bytes
+    may be torn. Raises CorruptLog and UnreadableObject.
     """
+    stretch_bytes = _STRETCH_WINDOWS * log.window_bytes
     torn: list[NDArray[np.uint8]] = []  # Of the batch that the ranges so far end within.
     origin = torn_bytes = needed_bytes = 0
     for data in log.ranges():
         at = 0
         while at < len(data):
             if not torn:
-                whole_bytes, needed_bytes = _first_batches(data[at:], log.window_bytes)
+                whole_bytes, needed_bytes = _first_batches(data[at:], stretch_bytes)
                 if whole_bytes:
                     yield data[at : at + whole_bytes], origin
                     at, origin = at + whole_bytes, origin + whole_bytes
@@ -278,12 +282,12 @@ def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]
         yield np.concatenate(torn), origin
 
 
-def _first_batches(data: NDArray[np.uint8], window_bytes: int) -> tuple[int, int]:
+def _first_batches(data: NDArray[np.uint8], stretch_bytes: int) -> tuple[int, int]:
     """How many bytes of whole batches to take, and how many the first batch needs if there are 0.
 
-    `window_bytes` at most, or one batch.
+    `stretch_bytes` at most, or one batch.
     """
-    size_bytes = min(window_bytes, len(data))
+    size_bytes = min(stretch_bytes, len(data))
     while True:
         whole_bytes, missing_bytes = whole_batches_bytes(data[:size_bytes])
         needed_bytes = size_bytes + missing_bytes

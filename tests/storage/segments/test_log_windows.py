@@ -102,7 +102,7 @@ def in_windows(log: StoredObject) -> Content:
         window, decoded = unchecked.decoded()
         assert (window.position, window.first_record) == (position, first_record)
         assert len(window.heads) == 1 or window.size_bytes <= log.window_bytes
-        assert len(window.data) <= log.window_bytes or len(window.data) == window.size_bytes
+        assert len(window.data) <= 2 * log.window_bytes or len(window.data) == window.size_bytes
         assert len(set(window.heads.is_legacy.tolist())) == 1
         assert _rows(decoded) == _rows(unchecked.checked().records())
         position += window.size_bytes
