@@ -11,7 +11,7 @@ from tests.storage.kafka_dumps import NAMES, kafka_reads, log_bytes
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import UNKNOWN_COUNT, read_heads
+from tierfold.storage.kafka.batch_headers import UNKNOWN_COUNT, read_heads, unchecked_heads
 from tierfold.storage.kafka.compression import Codec
 
 FIRST = batch(0, records=3)
@@ -107,6 +107,13 @@ def test_a_corrupt_log_is_named_with_its_place(corrupt: str) -> None:
         heads_of(log)
     assert caught.value.where == WHERE
     assert "Take the segment from a backup" in caught.value.remedy
+
+
+@pytest.mark.parametrize("corrupt", [name for name in CORRUPT if name != "a bad CRC"])
+def test_only_checksums_of_sound_headers_are_left_to_the_decoder(corrupt: str) -> None:
+    log, found = CORRUPT[corrupt]
+    with pytest.raises(CorruptLog, match=found):
+        unchecked_heads(np.frombuffer(log, np.uint8), where=WHERE)
 
 
 def test_magic_0_and_1_have_no_zstd() -> None:

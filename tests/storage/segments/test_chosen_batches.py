@@ -16,6 +16,7 @@ from tests.storage.stored_logs import stored
 from tierfold.compaction.cleaning.batch_outline import BatchOutline
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.storage.kafka.batch_draft import write_batch
+from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.segments import chosen_batches
 from tierfold.storage.segments.chosen_batches import SPAN_MAX, chosen_stretches, is_choosable
 from tierfold.storage.segments.log_windows import StoredObject
@@ -101,6 +102,20 @@ def test_the_windows_hold_the_chosen_batches_and_nothing_else_is_read(
         assert (inside[0][0], inside[-1][1]) == (start, start + length)
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("window_bytes", [1, 1500, 5000, 2**20])
+def test_a_stretch_of_a_mapped_log_is_one_window(codec: Codec, window_bytes: int) -> None:
+    drafts = [data(2 * i, (b"k", b"v" * 99), (b"l", b"v" * 99)) for i in range(12)]
+    batches = [write_batch(replace(draft, codec=codec)) for draft in drafts]
+    log = stored(
+        b"".join(batches), window_bytes=window_bytes, access=lambda: Access(is_mapped=True)
+    )
+    found = list(chosen_stretches(log, outline_of(batches), only({0, 1, 2, 5, 7, 8, 9}, 12)))
+    assert [len(list(stretch.windows())) for stretch in found] == [1] * len(found)
+    assert sum(len(stretch.start) for stretch in found) == 7
+    assert (len(found) == 1) is (window_bytes > 10_000)
+
+
 def test_a_range_takes_as_much_as_it_may() -> None:
     reads: list[int] = []
     log = stored(b"".join(BATCHES))
@@ -120,9 +135,10 @@ def test_a_range_takes_as_much_as_it_may() -> None:
         (8, "i", 60, "changed while"),
         (16, "b", 9, "changed while"),
         (0, "q", 5, "changed while"),
+        (23, "i", 5, "bad CRC"),
         (61, "b", 9, "bad CRC"),
     ],
-    ids=["length", "magic", "offset", "payload"],
+    ids=["length", "magic", "offset", "last offset", "payload"],
 )
 def test_other_bytes_than_were_scanned_are_refused(
     at: int, form: str, value: int, what: str

@@ -281,6 +281,15 @@ def test_a_corrupt_source_leaves_nothing_behind(number: int, tmp_path: Path) -> 
     assert files_of(log) == before
 
 
+def test_a_bad_checksum_explains_an_offset_outside_the_segment(tmp_path: Path) -> None:
+    log = picture("0:a=1 1:b=1", tmp_path)
+    path = path_of(log, 0, Part.LOG)
+    sound = path.read_bytes()
+    path.write_bytes(patched(sound, len(sound) // 2 + 23, "i", 500))
+    with pytest.raises(CorruptLog, match="bad CRC"):
+        rewrite_group(log.tier, a_task(log), nothing_superseded)
+
+
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, GeneratorExit])
 def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_path: Path) -> None:
     log = picture("0:a=1 1:b=1 | 2:c=1 3:d=1", tmp_path)

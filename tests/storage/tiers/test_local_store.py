@@ -16,10 +16,13 @@ import pytest
 from tests.storage.object_store_contract import MIB, RealStoreContract
 from tests.storage.power_cuts import Disk, watched
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers import local_store
 from tierfold.storage.tiers.local_store import LocalStore, stays_below
 from tierfold.storage.tiers.object_store import STAGED_SUFFIX
 
 REPOSITORY = Path(__file__).parents[3]
+MADV_REMOVE = 9
+UNKNOWN_ADVICE = 9999
 
 
 class TestLocalStore(RealStoreContract):
@@ -42,6 +45,26 @@ class TestLocalStore(RealStoreContract):
                 assert np.array_equal(data, content[start : start + length])
                 data[:] = 0  # It is a copy on write: the file keeps its bytes.
         assert np.array_equal(self.store.read("object"), content)
+
+    def test_pages_that_the_kernel_cannot_load_are_an_error(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.store.create("object", b"\7" * (2 * MIB))
+        # The kernel refuses to remove pages of a private mapping, with EACCES.
+        monkeypatch.setattr(local_store, "_MADV_POPULATE_READ", MADV_REMOVE)
+        with pytest.raises(UnreadableObject, match="no permission"):
+            self.store.read("object")
+        with pytest.raises(UnreadableObject, match="no permission"):
+            self.store.read_range("object", 5, MIB)
+
+    def test_a_kernel_that_loads_no_pages_in_advance_copies_them(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = np.random.default_rng(4).integers(0, 256, 2 * MIB, np.uint8)
+        self.store.create("object", content.tobytes())
+        monkeypatch.setattr(local_store, "_MADV_POPULATE_READ", UNKNOWN_ADVICE)
+        assert np.array_equal(self.store.read("object"), content)
+        assert np.array_equal(self.store.read_range("object", 5, MIB), content[5 : 5 + MIB])
 
     def test_the_disk_begins_to_write_large_pieces_at_once(
         self, monkeypatch: pytest.MonkeyPatch
