@@ -12,8 +12,8 @@ CACHE_LINE_BYTES: Final = 64
 """What `prefetch` loads, on x86-64 and nearly all ARM64 processors."""
 
 PREFETCH_AHEAD: Final = 16
-"""How many steps ahead a loop over records prefetches. Measured with values of 1 KB: the keys of a
-window are gathered in 10 ms per 256 MiB instead of 20."""
+"""How many steps ahead a loop over records prefetches. Measured with values of 1 KB, which gathers
+the keys of 256 MiB in 10 ms instead of 20."""
 
 _READ, _KEEP, _DATA = 0, 3, 1
 """LLVM's `prefetch`: for reading, into all caches, data."""
@@ -47,7 +47,7 @@ def store_u64(typing_context: Any, array: Any, position: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
-    """Advise the processor to load the cache line of a uint8 array's byte, which may not exist.
+    """Advise the processor to load the cache line of a uint8 array's byte; it may lie outside.
 
     Where each step of a loop reads another place, the waits for memory of several steps overlap.
     """

@@ -43,8 +43,8 @@ SPARK_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     # A row may hold a block of megabytes, so an Arrow batch has few rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
-    # With up to 200 tasks Spark would write a file per task and shuffled partition, and join them:
-    # hundreds of files for 4 GB, on which ext4 spends a quarter of a CPU second, at times more.
+    # Up to 200 shuffled partitions, Spark would write a file for each of them in every task, and
+    # join them: for 4 GB hundreds, on which ext4 spends a quarter of a CPU second, at times more.
     "spark.shuffle.sort.bypassMergeThreshold": "1",
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.

@@ -192,7 +192,7 @@ def unchecked_heads(
 ) -> BatchHeads:
     """`read_heads` for a caller that compares the checksums of magic 2 batches as it decodes them.
 
-    Here they are compared only to explain an odd header, and those of legacy batches always.
+    Here all of them are compared if a header is odd, to explain it, or if a batch is legacy.
     """
     start = batch_starts(log, where=where, origin=origin)
     return _unchecked(log, start, where, origin, after)
@@ -248,7 +248,7 @@ def _unchecked(
 def _filled(
     log: NDArray[np.uint8], start: NDArray[np.int64], where: str, origin: int, after: int
 ) -> tuple[BatchHeads, CorruptLog | None]:
-    """The heads of the batches at `start`, each of which is whole; up to an odd one, with why."""
+    """The heads of the whole batches at `start`. If one is odd: those up to it, and the error."""
     columns = empty_columns(BatchHeads, len(start))
     read, code, found = _fill(as_kernel_input(log), start, _Columns(**columns), after)
     heads = BatchHeads(**columns)

@@ -5,8 +5,9 @@
     stretches  |          first stretch          |             |second |
 
 What lies between the chosen batches of a stretch is read with them, and neither checked nor
-decoded; a large gap is not read. Every chosen batch's header is compared with what the scan found.
-Stretches do not depend on each other, so threads can share them.
+decoded; a large gap is not read. Every chosen batch's header is compared with what the scan found,
+and its checksum as its records are decoded. Stretches do not depend on each other, so threads can
+share them.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def chosen_stretches(
     start = end - size_bytes
     record_ends = np.cumsum(records, dtype=np.int64)
     is_mapped = log.access().is_mapped
-    if is_mapped:  # Then a stretch is a window.
+    if is_mapped:  # A stretch is about a window.
         is_plain = np.full(len(rows), outline.record_bytes <= outline.size_bytes.sum())
         shares = window_share(size_bytes.astype(np.int64), records, is_plain)
         cuts = _cuts(start, end, shares, log.window_bytes, SPAN_MAX * log.window_bytes)

@@ -270,7 +270,7 @@ class _Rewritten:
 def _rewritten_window(
     task: GroupTask, segment: Segment, unchecked: UncheckedWindow, bits: NDArray[np.uint8]
 ) -> _Rewritten:
-    """`bits` are those of the segment."""
+    """`bits`: of all records of the segment that are read."""
     window, records = unchecked.decoded()
     heads = window.heads
     bits = bits[window.first_record : window.records_end]

@@ -10,11 +10,11 @@ range: a mapping is neither copied nor held in memory. If a layout encodes logs 
 ends where a chunk does, and is decoded while the one before is processed, too.
 
 Every window's headers are checked before it is returned, and they continue those of the window
-before. Its checksums are compared when it is used: as its records are decoded, because then a batch
-is read from memory once, and by the thread that decodes it. No batch is skipped, not even where
-only transaction markers are wanted: the checksum covers the bits that make a batch transactional,
-so a flipped bit in a batch that was not fetched whole could hide a marker, and the data of an
-aborted transaction would stay.
+before. A window's checksums are compared when it is used: as its records are decoded, so that each
+batch is read from memory once, by the thread that decodes it. Those of legacy batches are compared
+at once. No batch is skipped, not even where only transaction markers are wanted: the checksum
+covers the bits that make a batch transactional, so a flipped bit in a batch that was not fetched
+whole could hide a marker, and the data of an aborted transaction would stay.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Measured, CPU seconds of scan and rewrite: 4 GB of 1 KB values with 8, 16 and 32
 """
 
 _STRETCH_WINDOWS: Final = 2
-"""Of a mapped log, the headers of so many windows of bytes are read at once: with records of 1 KB
-these bytes make three windows, where those of one would make a large and a small one."""
+"""Headers of a mapped log are read this many windows' bytes at a time: with records of 1 KB these
+are three windows; the bytes of one would be a large and a small one."""
 
 RANGE_BYTES: Final = 8 * 2**20
 """Bytes of a request: enough that its 2 ms of fixed cost do not count."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import NoReturn, TypeVar
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -29,9 +30,27 @@ def mapped_ahead(
         return
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[_Out]] = deque()
-        for item in items:
+        for call in _calls(function, items):
             if len(waiting) == pending:
                 yield waiting.popleft().result()
-            waiting.append(pool.submit(function, item))
+            waiting.append(pool.submit(call))
         while waiting:
             yield waiting.popleft().result()
+
+
+def _calls(
+    function: Callable[[_In], _Out], items: Iterable[_In]
+) -> Iterator[Callable[[], _Out]]:
+    """A call for each item. An error of `items` is the last one's, so that it comes in its place.
+
+    The header of a corrupt window can make the next window look corrupt: its own error is first.
+    """
+    try:
+        for item in items:
+            yield partial(function, item)
+    except Exception as error:  # noqa: BLE001 - the call raises it
+        yield partial(_raised, error)
+
+
+def _raised(error: Exception) -> NoReturn:
+    raise error

@@ -97,7 +97,7 @@ class SegmentWriter:
     def append(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
         """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject.
 
-        `heads`: what `read_heads` found in just these bytes; None: it is called here.
+        `heads`: of just these batches, whose checksums were compared; None: they are read here.
         """
         if not len(data):
             return

@@ -75,7 +75,7 @@ class LogWindow:
 
 @dataclass(frozen=True, slots=True)
 class UncheckedWindow:
-    """A window of a log before its checksums are compared: nothing may be concluded from it."""
+    """A window of a log before its checksums are compared: nothing is to be concluded from it."""
 
     _window: LogWindow
 

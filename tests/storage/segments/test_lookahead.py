@@ -39,6 +39,18 @@ def test_at_most_one_item_per_thread_is_begun(threads: int) -> None:
         assert begun <= taken + threads
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_an_error_of_the_items_comes_in_its_place(threads: int) -> None:
+    def items() -> Iterator[int]:
+        yield from (5, 6, 7)
+        raise ValueError("no more")
+
+    results = mapped_ahead(lambda number: number, items(), threads=threads)
+    assert [next(results), next(results), next(results)] == [5, 6, 7]
+    with pytest.raises(ValueError, match="no more"):
+        next(results)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_error_comes_in_its_place(threads: int) -> None:
     def picky(number: int) -> int:

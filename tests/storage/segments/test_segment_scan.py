@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pictures.batch_words import draft_of
+from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
@@ -253,6 +254,18 @@ def test_a_wrapper_that_overlaps_the_previous_batch_is_refused() -> None:
     for range_bytes in (1, len(first), 2**30):
         with pytest.raises(CorruptLog, match=expected):
             scan_transactions(stored(log, window_bytes=1, range_bytes=range_bytes))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bad_checksum_is_reported_before_what_it_does_to_the_next_batch(threads: int) -> None:
+    log = b"".join(write_batch(draft_of(word, 0)) for word in ("0:a=1", "1:b=2", "2:c=3"))
+    order = ScanOrder(first_dirty=0, buckets=1, threads=threads)
+    for range_bytes in (1, len(log)):
+        stores = stored(
+            patched(log, 23, "i", 9), window_bytes=len(log) // 3, range_bytes=range_bytes
+        )
+        with pytest.raises(CorruptLog, match=r"batch at byte 0 .*bad CRC"):
+            scan_segment(stores, (), order)
 
 
 def test_a_bad_checksum_is_refused() -> None:
