@@ -206,9 +206,9 @@ def _gather(
     found = np.empty(len(chosen), np.uint64)
     starts = np.zeros(parts + 1, np.int64)
     bytes_before = np.zeros(parts + 1, np.int64)
+    last = len(chosen) - 1
     for i in range(len(chosen)):
-        if i + PREFETCH_AHEAD < len(chosen):
-            prefetch(body, key_at[i + PREFETCH_AHEAD])
+        prefetch(body, key_at[min(i + PREFETCH_AHEAD, last)])
         if chosen[i]:
             found[i] = hash_key(body, key_at[i], key_bytes[i])
             after = part_of(found[i], parts) + 1
@@ -221,8 +221,7 @@ def _gather(
     lengths, keys = np.empty(starts[parts], np.int32), np.empty(bytes_before[parts], np.uint8)
     place = starts[:-1].copy()
     for i in range(len(chosen)):
-        if i + PREFETCH_AHEAD < len(chosen):
-            prefetch(body, key_at[i + PREFETCH_AHEAD])
+        prefetch(body, key_at[min(i + PREFETCH_AHEAD, last)])
         if chosen[i]:
             part = part_of(found[i], parts)
             to = place[part]

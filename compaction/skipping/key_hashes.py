@@ -46,9 +46,9 @@ def key_hashes(
 def _hash_keys(
     body: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray, hashes: np.ndarray
 ) -> None:
+    last = len(key_at) - 1
     for i in range(len(key_at)):
-        if i + PREFETCH_AHEAD < len(key_at):
-            prefetch(body, key_at[i + PREFETCH_AHEAD])
+        prefetch(body, key_at[min(i + PREFETCH_AHEAD, last)])
         hashes[i] = _murmur3(body, key_at[i], key_bytes[i]) & ~LOW_BYTE
 
 

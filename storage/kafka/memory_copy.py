@@ -9,6 +9,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.kernel_memory import element_address
 from tierfold.storage.kafka.wire import kernel
 
 
@@ -19,14 +20,10 @@ def _build_memcpy(
     signature = types.void(out, at, source, start, size)
 
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:  # noqa: ANN401
-        proxies = [cgutils.create_struct_proxy(sig.args[i]) for i in (0, 2)]
-        target, origin = (
-            proxy(context, builder, value=arguments[i])
-            for proxy, i in zip(proxies, (0, 2), strict=True)
+        to, origin = (
+            element_address(context, builder, sig.args[i], arguments[i : i + 2]) for i in (0, 2)
         )
-        to = builder.gep(target.data, [arguments[1]])
-        read_from = builder.gep(origin.data, [arguments[3]])
-        cgutils.raw_memcpy(builder, to, read_from, arguments[4], 1)
+        cgutils.raw_memcpy(builder, to, origin, arguments[4], 1)
         return context.get_dummy_value()
 
     return signature, codegen

@@ -16,6 +16,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from tierfold.compaction.cleaning.kernel_memory import element_address
+
 
 @cache
 def c_function(module: str, name: str) -> Any:  # noqa: ANN401 - ctypes has no public type
@@ -42,8 +44,8 @@ def address_of(module: str, name: str) -> int:
 # Numba dictates the signatures, including the unused context.
 def _build_pointer(_context: Any, array: Any, _at: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:  # noqa: ANN401
-        view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
-        return builder.ptrtoint(builder.gep(view.data, [arguments[1]]), ir.IntType(64))
+        address = element_address(context, builder, sig.args[0], arguments)
+        return builder.ptrtoint(address, ir.IntType(64))
 
     return types.int64(array, types.int64), codegen
 

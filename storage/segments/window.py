@@ -92,7 +92,8 @@ class UncheckedWindow:
     def checked(self) -> LogWindow:
         """The window, once its checksums are compared; raises CorruptLog."""
         window = self._window
-        compare_checksums(window.data, window.heads, where=window.where, origin=window.origin)
+        if not window.heads.is_legacy[0]:  # `unchecked_heads` has compared theirs.
+            compare_checksums(window.data, window.heads, where=window.where, origin=window.origin)
         return window
 
     def decoded(self) -> tuple[LogWindow, Records]:
@@ -102,6 +103,6 @@ class UncheckedWindow:
         """
         window = self._window
         heads, where, origin = window.heads, window.where, window.origin
-        if heads.is_legacy[0]:  # `unchecked_heads` has compared theirs.
-            return window, window.records()
+        if heads.is_legacy[0]:
+            return self.checked(), window.records()
         return window, decode(window.data, heads, where=where, origin=origin, check_crc=True)
