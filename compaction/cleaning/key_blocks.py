@@ -32,12 +32,14 @@ HEADER: Final = struct.Struct("<qqqqq")
 _LENGTHS: Final[dict[int, type[np.generic]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 """By their bytes, the types of key lengths: the smallest that holds all lengths of a block."""
 
-PARTS_AT_LEAST: Final = 64
-"""Enough parts that the hash table of one part fits the cache, for a segment of any size."""
+PARTS_AT_LEAST: Final = 128
+"""Enough parts that the hash table of one part fits the cache, for a segment of any size, and that
+a bucket of many keys can be cut into small blocks."""
 
-BLOCK_BYTES: Final = 16 * 2**20
-"""Bytes at which a bucket's keys are cut into several blocks. A block is one value of an Arrow
-batch, which holds at most 2 GiB, and the JVM copies it a few times while it is shuffled."""
+BLOCK_BYTES: Final = 2**19
+"""Bytes at which a bucket's keys are cut into several blocks. A block is copied a few times on its
+way through the JVM: the smaller it is, the more of these copies stay in the processor's cache.
+Measured with 50 million keys: 6.1 CPU seconds of the JVM with blocks of 3.6 MB, 5.5 with these."""
 
 _ENTRY_BYTES: Final = 17
 """Bytes of an entry with a version, without its key."""
@@ -71,7 +73,7 @@ def serialize(block: KeyBlock) -> bytes:
     arrays = (versions.value, columns.ordinal, lengths, versions.is_known)
     sizes = (len(columns), len(columns.keys), block.competes_from, has_versions)
     header = HEADER.pack(*sizes, lengths.itemsize)
-    return b"".join((header, *(array.tobytes() for array in (*arrays, columns.keys))))
+    return b"".join((header, *(array.data for array in (*arrays, columns.keys))))
 
 
 def deserialize(data: bytes) -> KeyBlock:
