@@ -56,7 +56,7 @@ Measured, CPU seconds of scan and rewrite: 4 GB of 1 KB values with 8, 16 and 32
 32 MiB to the system, which clears them again each time.
 """
 
-STRETCH_WINDOWS: Final = 2
+_STRETCH_WINDOWS: Final = 2
 """Headers of a mapped log are read this many windows' bytes at a time: with records of 1 KB these
 are three windows; the bytes of one would be a large and a small one."""
 
@@ -246,10 +246,10 @@ def changed(where: str, position: int) -> UnreadableObject:
 def _whole_batches(log: StoredObject) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """The log's bytes, cut where batches end, each with its position in the log.
 
-    A stretch has at most as much as `STRETCH_WINDOWS` windows, or one batch. Only the last bytes
+    A stretch has at most as much as `_STRETCH_WINDOWS` windows, or one batch. Only the last bytes
     may be torn. Raises CorruptLog and UnreadableObject.
     """
-    stretch_bytes = STRETCH_WINDOWS * log.window_bytes
+    stretch_bytes = _STRETCH_WINDOWS * log.window_bytes
     torn: list[NDArray[np.uint8]] = []  # Of the batch that the ranges so far end within.
     origin = torn_bytes = needed_bytes = 0
     for data in log.ranges():

@@ -32,7 +32,6 @@ from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_windows import (
-    STRETCH_WINDOWS,
     StoredObject,
     live_log,
     log_windows,
@@ -103,8 +102,7 @@ def in_windows(log: StoredObject) -> Content:
         window, decoded = unchecked.decoded()
         assert (window.position, window.first_record) == (position, first_record)
         assert len(window.heads) == 1 or window.size_bytes <= log.window_bytes
-        stretch_bytes = max(STRETCH_WINDOWS * log.window_bytes, window.size_bytes)
-        assert len(window.data) <= stretch_bytes
+        assert len(window.data) <= 2 * log.window_bytes or len(window.data) == window.size_bytes
         assert len(set(window.heads.is_legacy.tolist())) == 1
         assert _rows(decoded) == _rows(unchecked.checked().records())
         position += window.size_bytes
