@@ -1,33 +1,38 @@
-"""The unit of the shuffle: one serialized block of keys per segment and key bucket.
+"""The unit of the shuffle: one block of keys per segment and key bucket, as bytes.
 
 A row per key costs microseconds of JVM and shuffle time per record; a block costs one row.
-Layout, little-endian: int64 entries, int64 key bytes in all, int64 `competes_from`, int64 1 where
-versions follow, else 0, int64 bytes of a key length: 1, 2 or 4; then the columns version (int64, if
-any), ordinal (uint32), key length (unsigned), whether a version is known (bool, if any), and the
-keys' bytes end to end. To hash the keys again takes less time than to shuffle their hashes.
+Layout, little-endian: the numbers of `BlockHead`, then the columns version (int64, if versions
+decide), ordinal (uint32), key length (of as few bytes as the longest needs; once, if all keys have
+the same), whether a version is known (bool, if versions decide), the bytes with which all keys
+begin, and the rest of each key, end to end. Keys are often alike: a serializer's schema id comes
+first, or the name of a type, or zeros. To hash them again takes less time than to shuffle hashes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.cleaning.kernel_memory import load_u64
 from tierfold.compaction.cleaning.key_columns import (
     NO_VERSIONS,
     KeyColumns,
     PartedKeys,
     Versions,
-    hashed,
-    taken,
+    copy_bytes,
+    hash_each,
 )
 
-HEADER: Final = struct.Struct("<qqqqq")
+_HEAD: Final = struct.Struct("<8q")
+
+HEAD_BYTES: Final = _HEAD.size
 
 _LENGTHS: Final[dict[int, type[np.generic]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 """By their bytes, the types of key lengths: the smallest that holds all lengths of a block."""
@@ -51,48 +56,89 @@ def parts_per_bucket(buckets: int) -> int:
     return max(1, -(-PARTS_AT_LEAST // buckets))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyBlock:
-    """The keys of one segment, or of a stretch of it, in one bucket, ordered by part."""
+class BlockHead(NamedTuple):
+    """The head of a serialized block: the keys of one segment, or of a stretch of it."""
 
-    columns: KeyColumns
+    entries: int
+    """At least one."""
+    first_ordinal: int
+    """The lowest, for the order of the blocks within a segment."""
     competes_from: int
     """Entries with an ordinal at or above this compete; those below can only be superseded. If
     versions decide, all compete."""
-
-    @property
-    def first_ordinal(self) -> int:
-        """The lowest ordinal in the block, for the order of blocks within a segment."""
-        return int(self.columns.ordinal.min()) if len(self.columns) else 0
-
-
-def serialize(block: KeyBlock) -> bytes:
-    """The block as bytes for a shuffle."""
-    columns, has_versions = block.columns, block.columns.versions is not None
-    versions = columns.versions or NO_VERSIONS
-    lengths = columns.key_bytes.astype(np.min_scalar_type(columns.key_bytes.max(initial=0)))
-    arrays = (versions.value, columns.ordinal, lengths, versions.is_known)
-    sizes = (len(columns), len(columns.keys), block.competes_from, has_versions)
-    header = HEADER.pack(*sizes, lengths.itemsize)
-    return b"".join((header, *(array.data for array in (*arrays, columns.keys))))
+    has_versions: int
+    """1 or 0."""
+    lengths: int
+    """How many key lengths follow: one for all entries, or one for each."""
+    length_bytes: int
+    """Of each of them."""
+    shared_bytes: int
+    """With how many bytes in common all keys begin."""
+    rest_bytes: int
+    """Of all keys, without these."""
 
 
-def deserialize(data: bytes) -> KeyBlock:
-    """The block that `serialize` made; all but hashes and lengths are views of `data`."""
-    entries, key_bytes, competes_from, has_versions, length_bytes = HEADER.unpack_from(data)
-    value, ordinal, lengths, is_known, keys = arrays_in(
-        data,
-        HEADER.size,
-        (np.int64, entries * has_versions),
-        (np.uint32, entries),
-        (_LENGTHS[length_bytes], entries),
-        (np.bool_, entries * has_versions),
-        (np.uint8, key_bytes),
+def head_of(block: bytes) -> BlockHead:
+    """The head of a block of `blocks_of`."""
+    return BlockHead._make(_HEAD.unpack_from(block))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyBucket:
+    """The blocks of one partition in one bucket, end to end."""
+
+    columns: KeyColumns
+    """The entries of each block, ordered by part."""
+    competes: NDArray[np.bool_]
+    """Shape (entries,)."""
+    edges: NDArray[np.int64]
+    """Shape (blocks + 1,): block b has the entries from `edges[b]` to `edges[b + 1]`."""
+
+
+def bucket_of(blocks: Sequence[bytes]) -> KeyBucket:
+    """The entries of the blocks, in their order; all have versions, or none has."""
+    heads = [head_of(block) for block in blocks]
+    edges = np.cumsum([0] + [head.entries for head in heads])
+    entries, with_versions = int(edges[-1]), any(head.has_versions for head in heads)
+    hashes, ordinal = np.empty(entries, np.uint64), np.empty(entries, np.uint32)
+    key_bytes, competes = np.empty(entries, np.int32), np.empty(entries, np.bool_)
+    keys = np.empty(sum(h.entries * h.shared_bytes + h.rest_bytes for h in heads), np.uint8)
+    versions = Versions(
+        value=np.empty(entries * with_versions, np.int64),
+        is_known=np.empty(entries * with_versions, np.bool_),
     )
-    versions = Versions(value=value, is_known=is_known) if has_versions else None
-    key_lengths = lengths.astype(np.int32)
-    columns = hashed(ordinal=ordinal, key_bytes=key_lengths, keys=keys, versions=versions)
-    return KeyBlock(columns=columns, competes_from=competes_from)
+    keys_end = 0
+    for block, head, (start, end) in zip(blocks, heads, pairwise(edges), strict=True):
+        here = slice(start, end)
+        value, ordinals, lengths, is_known, shared, rest = _arrays_of(block, head)
+        ordinal[here], key_bytes[here] = ordinals, lengths
+        competes[here] = ordinals >= head.competes_from
+        if with_versions:
+            versions.value[here], versions.is_known[here] = value, is_known
+        keys_start, keys_end = keys_end, keys_end + head.entries * len(shared) + len(rest)
+        _put_together(shared, rest, key_bytes[here], keys[keys_start:keys_end])
+        hash_each(keys[keys_start:keys_end], key_bytes[here], hashes[here])
+    columns = KeyColumns(
+        hash=hashes,
+        ordinal=ordinal,
+        key_bytes=key_bytes,
+        keys=keys,
+        versions=versions if with_versions else None,
+    )
+    return KeyBucket(columns=columns, competes=competes, edges=edges)
+
+
+def _arrays_of(block: bytes, head: BlockHead) -> list[NDArray[Any]]:
+    return arrays_in(
+        block,
+        HEAD_BYTES,
+        (np.int64, head.entries * head.has_versions),
+        (np.uint32, head.entries),
+        (_LENGTHS[head.length_bytes], head.lengths),
+        (np.bool_, head.entries * head.has_versions),
+        (np.uint8, head.shared_bytes),
+        (np.uint8, head.rest_bytes),
+    )
 
 
 def arrays_in(data: bytes, at: int, *layout: tuple[type[np.generic], int]) -> list[NDArray[Any]]:
@@ -111,37 +157,111 @@ def blocks_of(
     buckets: int,
     competes_from: int,
     block_bytes: int = BLOCK_BYTES,
-) -> Iterator[tuple[int, KeyBlock]]:
+) -> Iterator[tuple[int, bytes]]:
     """For each bucket with any, the entries that no other entry of their segment supersedes.
 
     `keys` have `buckets * parts_per_bucket(buckets)` parts; `superseded` has shape (entries,). A
     bucket of more than `block_bytes` becomes several blocks. All entries of a part are in one of
     them, so that their order does not matter.
     """
-    step, key_at = parts_per_bucket(buckets), keys.columns.key_at
+    columns, key_at = keys.columns, keys.columns.key_at
     rows, starts = keys.rows_by_part(~superseded)
+    step = parts_per_bucket(buckets)
     for bucket in range(buckets):
         ends = starts[bucket * step : (bucket + 1) * step + 1]
-        here = rows[int(ends[0]) : int(ends[-1])]
-        for piece in _cut(here, keys.columns.key_bytes[here], ends - ends[0], block_bytes):
-            columns = taken(keys.columns, piece, key_at)
-            yield bucket, KeyBlock(columns=columns, competes_from=competes_from)
+        for start, end in pairwise(_cuts(rows, columns.key_bytes, ends, block_bytes)):
+            if start < end:
+                block = _serialized(columns, key_at, rows[start:end], competes_from)
+                yield bucket, block
 
 
-def _cut(
-    rows: NDArray[np.int64],
-    key_bytes: NDArray[np.int32],
-    part_ends: NDArray[np.int64],
-    block_bytes: int,
-) -> list[NDArray[np.int64]]:
-    """`rows` in pieces of whole parts, of at most `block_bytes` unless one part has more."""
-    if key_bytes.sum(dtype=np.int64) + _ENTRY_BYTES * len(rows) <= block_bytes:
-        return [rows] if len(rows) else []
-    sizes = np.concatenate(([0], np.cumsum(key_bytes, dtype=np.int64)))
-    sizes += _ENTRY_BYTES * np.arange(len(sizes))
-    cuts = [0]
-    for before, end in pairwise(part_ends):
-        if sizes[end] - sizes[cuts[-1]] > block_bytes:
-            cuts.append(int(before))
-    pieces = [rows[start:end] for start, end in pairwise([*cuts, len(rows)])]
-    return [piece for piece in pieces if len(piece)]
+def _serialized(
+    columns: KeyColumns, key_at: NDArray[np.int64], rows: NDArray[np.int64], competes_from: int
+) -> bytes:
+    """The entries at `rows`, at least one, as one block."""
+    versions = NO_VERSIONS if columns.versions is None else columns.versions[rows]
+    ordinal, key_bytes = columns.ordinal[rows], columns.key_bytes[rows]
+    longest = key_bytes.max()
+    lengths = key_bytes.astype(np.min_scalar_type(longest))
+    if key_bytes.min() == longest:
+        lengths = lengths[:1]
+    shared = _shared_bytes(columns.keys, key_at, columns.key_bytes, rows)
+    rest = np.empty(int(key_bytes.sum(dtype=np.int64)) - shared * len(rows), np.uint8)
+    _take_apart(columns.keys, key_at, columns.key_bytes, rows, shared, rest)
+    first = key_at[rows[0]]
+    head = BlockHead(
+        entries=len(rows),
+        first_ordinal=int(ordinal.min()),
+        competes_from=competes_from,
+        has_versions=columns.versions is not None,
+        lengths=len(lengths),
+        length_bytes=lengths.itemsize,
+        shared_bytes=shared,
+        rest_bytes=len(rest),
+    )
+    arrays = (versions.value, ordinal, lengths, versions.is_known)
+    keys = (columns.keys[first : first + shared], rest)
+    return b"".join((_HEAD.pack(*head), *(array.data for array in (*arrays, *keys))))
+
+
+@numba.njit(cache=True, nogil=True)
+def _cuts(
+    rows: np.ndarray, key_bytes: np.ndarray, part_ends: np.ndarray, block_bytes: int
+) -> np.ndarray:
+    """Where to cut a bucket's `rows`: whole parts of at most `block_bytes`, unless one has more."""
+    cuts = np.empty(len(part_ends), np.int64)
+    cuts[0] = part_ends[0]
+    last, size = 0, 0
+    for part in range(len(part_ends) - 1):
+        of_part = _ENTRY_BYTES * (part_ends[part + 1] - part_ends[part])
+        for i in range(part_ends[part], part_ends[part + 1]):
+            of_part += key_bytes[rows[i]]
+        if size > 0 and size + of_part > block_bytes:
+            last += 1
+            cuts[last], size = part_ends[part], 0
+        size += of_part
+    cuts[last + 1] = part_ends[-1]
+    return cuts[: last + 2]
+
+
+@numba.njit(cache=True, nogil=True)
+def _shared_bytes(
+    keys: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray, rows: np.ndarray
+) -> int:
+    """With how many bytes in common the keys at `rows` begin."""
+    first = key_at[rows[0]]
+    shared = int(key_bytes[rows[0]])
+    for row in rows:
+        shared = min(shared, int(key_bytes[row]))
+        at, i = key_at[row], 0
+        while i + 8 <= shared and load_u64(keys, at + i) == load_u64(keys, first + i):
+            i += 8
+        while i < shared and keys[at + i] == keys[first + i]:
+            i += 1
+        shared = i
+    return shared
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_apart(
+    keys: np.ndarray,
+    key_at: np.ndarray,
+    key_bytes: np.ndarray,
+    rows: np.ndarray,
+    shared: int,
+    rest: np.ndarray,
+) -> None:
+    to = 0
+    for row in rows:
+        to = copy_bytes(keys, key_at[row] + shared, key_bytes[row] - shared, rest, to)
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_together(
+    shared: np.ndarray, rest: np.ndarray, key_bytes: np.ndarray, keys: np.ndarray
+) -> None:
+    at = to = 0
+    for length in key_bytes:
+        to = copy_bytes(shared, 0, len(shared), keys, to)
+        to = copy_bytes(rest, at, length - len(shared), keys, to)
+        at += length - len(shared)

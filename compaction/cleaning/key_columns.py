@@ -166,7 +166,7 @@ def hashed(
 ) -> KeyColumns:
     """The entries with the hashes of their keys; `keys` has all bytes that `key_bytes` counts."""
     hashes = np.empty(len(key_bytes), np.uint64)
-    _hash_each(keys, key_bytes, hashes)
+    hash_each(keys, key_bytes, hashes)
     return KeyColumns(
         hash=hashes, ordinal=ordinal, key_bytes=key_bytes, keys=keys, versions=versions
     )
@@ -227,7 +227,7 @@ def _gather(
             to = place[part]
             hash_[to], ordinal[to], lengths[to] = found[i], i, key_bytes[i]
             place[part] += 1
-            bytes_before[part] = _copy(body, key_at[i], key_bytes[i], keys, bytes_before[part])
+            bytes_before[part] = copy_bytes(body, key_at[i], key_bytes[i], keys, bytes_before[part])
     return hash_, ordinal, lengths, keys, starts
 
 
@@ -251,11 +251,12 @@ def _copy_keys(
 ) -> None:
     to = 0
     for i in range(len(lengths)):
-        to = _copy(source, key_at[i], lengths[i], keys, to)
+        to = copy_bytes(source, key_at[i], lengths[i], keys, to)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int) -> int:
+def copy_bytes(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int) -> int:
+    """Copies `source[at : at + length]` to `target[to:]`, in words; returns where it ends."""
     whole = length - (length & 7)
     for i in range(0, whole, 8):
         store_u64(target, to + i, load_u64(source, at + i))
@@ -265,7 +266,8 @@ def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int)
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash_each(keys: np.ndarray, key_bytes: np.ndarray, hashes: np.ndarray) -> None:
+def hash_each(keys: np.ndarray, key_bytes: np.ndarray, hashes: np.ndarray) -> None:
+    """Fills `hashes` for `keys`, which lie end to end."""
     at = 0
     for i in range(len(key_bytes)):
         hashes[i] = hash_key(keys, at, key_bytes[i])

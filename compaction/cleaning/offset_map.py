@@ -16,7 +16,6 @@ one that stays, where the next pass does not look, so superseding records are re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -24,8 +23,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_blocks import KeyBlock
-from tierfold.compaction.cleaning.key_columns import KeyColumns, PartedKeys, joined
+from tierfold.compaction.cleaning.key_blocks import KeyBucket
+from tierfold.compaction.cleaning.key_columns import KeyColumns, PartedKeys
 from tierfold.compaction.cleaning.key_hash import part_of, same_key
 
 SUPERSEDED: Final = np.uint8(1)
@@ -57,26 +56,22 @@ def superseded_in_segment(keys: PartedKeys, competes_from: int) -> Superseded:
     return _superseded(keys.columns, keys.columns.ordinal >= competes_from, keys.starts)
 
 
-def superseded_in_bucket(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list[Ordinals]:
+def superseded_in_bucket(bucket: KeyBucket, buckets: int, parts: int) -> list[Ordinals]:
     """For each block, the entries that one of another block supersedes, and those that supersede.
 
-    `blocks` hold one bucket of one partition in log order: by segment, then by first ordinal.
-    `parts` is `parts_per_bucket(buckets)`.
+    The blocks are in log order: by segment, then by first ordinal. `parts` is
+    `parts_per_bucket(buckets)`.
     """
-    columns = joined([block.columns for block in blocks])
-    competes = np.concatenate(
-        [np.empty(0, np.bool_)] + [b.columns.ordinal >= b.competes_from for b in blocks]
-    )
-    edges = np.cumsum([0] + [len(block.columns) for block in blocks])
-    starts = np.empty((len(blocks), parts + 1), np.int64)
-    _part_starts(columns.hash, edges, buckets * parts, starts)
-    superseded, superseding = _superseded(columns, competes, starts)
+    ordinal = bucket.columns.ordinal
+    starts = np.empty((len(bucket.edges) - 1, parts + 1), np.int64)
+    _part_starts(bucket.columns.hash, bucket.edges, buckets * parts, starts)
+    superseded, superseding = _superseded(bucket.columns, bucket.competes, starts)
     return [
         Ordinals(
-            superseded=columns.ordinal[start:end][superseded[start:end]],
-            superseding=columns.ordinal[start:end][superseding[start:end]],
+            superseded=ordinal[start:end][superseded[start:end]],
+            superseding=ordinal[start:end][superseding[start:end]],
         )
-        for start, end in pairwise(edges)
+        for start, end in pairwise(bucket.edges)
     ]
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.cleaning.key_blocks import KeyBlock, deserialize, parts_per_bucket
+from tierfold.compaction.cleaning.key_blocks import bucket_of, head_of, parts_per_bucket
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
 
@@ -29,11 +29,10 @@ class ReduceStage:
 
     def __call__(self, _: Worker, rows: Iterable[Row]) -> Iterator[Row]:
         """Reduce the buckets of one task."""
-        blocks: dict[tuple[int, int], list[tuple[int, KeyBlock]]] = defaultdict(list)
+        blocks: dict[tuple[int, int], list[tuple[int, bytes]]] = defaultdict(list)
         for row in rows:
             if row.kind is RowKind.KEYS:
-                place = blocks[row.partition_index, row.bucket]
-                place.append((row.segment_index, deserialize(row.payload)))
+                blocks[row.partition_index, row.bucket].append((row.segment_index, row.payload))
             elif row.kind is not RowKind.COMPETING:
                 yield self._sent(row)
         for (partition_index, _bucket), found in blocks.items():
@@ -45,13 +44,12 @@ class ReduceStage:
 
 
 def _bit_rows(
-    partition_index: int, found: list[tuple[int, KeyBlock]], buckets: int
+    partition_index: int, found: list[tuple[int, bytes]], buckets: int
 ) -> Iterator[Row]:
     """Yield the superseded records of one bucket and, if versions decide, the superseding ones."""
-    in_log_order = sorted(found, key=lambda entry: (entry[0], entry[1].first_ordinal))
-    entries = superseded_in_bucket(
-        [block for _, block in in_log_order], buckets, parts_per_bucket(buckets)
-    )
+    in_log_order = sorted(found, key=lambda entry: (entry[0], head_of(entry[1]).first_ordinal))
+    bucket = bucket_of([block for _, block in in_log_order])
+    entries = superseded_in_bucket(bucket, buckets, parts_per_bucket(buckets))
     for (segment_index, _), places in zip(in_log_order, entries, strict=True):
         by_kind = {
             RowKind.SUPERSEDED: places.superseded,

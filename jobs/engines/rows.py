@@ -24,7 +24,7 @@ class RowKind(IntEnum):
     """The kind of a row's payload."""
 
     KEYS = 0
-    """A `KeyBlock`."""
+    """A block of keys, see `key_blocks`."""
     OWN_SUPERSEDED = 1
     """A bitmap, one bit per record of the segment: superseded within the segment."""
     SUPERSEDED = 2

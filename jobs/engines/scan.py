@@ -10,7 +10,6 @@ import numpy as np
 
 from tierfold.compaction.cleaning.batch_outline import is_worth_sending, serialize_outline
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
-from tierfold.compaction.cleaning.key_blocks import serialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.transactions import TransactionBatches, joined_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -88,7 +87,7 @@ class ScanStage(SegmentStage):
             return
         scanned = scan_segment(log, task.aborted, task.order)
         for bucket, block in scanned.blocks:
-            yield RowKind.KEYS, bucket, serialize(block)
+            yield RowKind.KEYS, bucket, block
         # The reduce stage passes these on unchanged; its tasks share them.
         bucket = row.segment_index % task.order.buckets
         bits = scanned.own_bits

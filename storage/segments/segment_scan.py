@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.batch_outline import BatchOutline, joined_outlines
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
-from tierfold.compaction.cleaning.key_blocks import KeyBlock, blocks_of, parts_per_bucket
+from tierfold.compaction.cleaning.key_blocks import blocks_of, parts_per_bucket
 from tierfold.compaction.cleaning.key_columns import PartedKeys, gathered, joined_windows
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_segment
 from tierfold.compaction.cleaning.record_retention import is_plain
@@ -76,8 +76,8 @@ class ScannedSegment:
     txn_batches: TransactionBatches
     own_bits: NDArray[np.uint8]
     """Shape (records,): the bits of `offset_map`, among the records of the same segment."""
-    blocks: tuple[tuple[int, KeyBlock], ...]
-    """(bucket, its keys that may still supersede or be superseded)."""
+    blocks: tuple[tuple[int, bytes], ...]
+    """(bucket, its keys that may still supersede or be superseded), as `blocks_of` makes them."""
     malformed_versions: int
     """Eligible records whose version is null or of another length."""
     without_key: int
@@ -268,7 +268,7 @@ class _Keys:
     """
 
     def __init__(self, order: ScanOrder) -> None:
-        self.blocks: list[tuple[int, KeyBlock]] = []
+        self.blocks: list[tuple[int, bytes]] = []
         self.own_bits: list[NDArray[np.uint8]] = []
         """One array per stretch."""
         self._order = order

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from tests.compaction.keyed import TRICKY, columns_of, in_windows, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
     BLOCK_BYTES,
-    KeyBlock,
     blocks_of,
-    deserialize,
+    bucket_of,
+    head_of,
     parts_per_bucket,
-    serialize,
 )
 from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, ordered_by_part
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket, superseded_in_segment
@@ -112,7 +111,7 @@ def superseded_by_reduce(
     starts = list(accumulate(map(len, case.segments), initial=0))
     superseded: list[int] = []
     superseding: set[int] = set()
-    shuffled: dict[int, list[tuple[int, KeyBlock]]] = defaultdict(list)
+    shuffled: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for number, segment in enumerate(case.segments):
         competes_from = min(max(case.first_dirty - starts[number], 0), len(segment))
         for columns in stretches(case, number):
@@ -128,14 +127,14 @@ def superseded_by_reduce(
                 competes_from=competes_from,
                 block_bytes=case.block_bytes,
             ):
-                arrived = deserialize(serialize(block))
-                cut = arrived.columns.hash & np.uint64(case.hash_mask)
-                columns_cut = replace(arrived.columns, hash=cut)
-                shuffled[bucket].append((number, replace(arrived, columns=columns_cut)))
+                shuffled[bucket].append((number, block))
     for of_bucket in shuffled.values():
         met = order.draw(st.permutations(of_bucket)) if order else of_bucket
-        in_log_order = sorted(met, key=lambda arrival: (arrival[0], arrival[1].first_ordinal))
-        found = superseded_in_bucket([block for _, block in in_log_order], case.buckets, parts)
+        in_log_order = sorted(met, key=lambda row: (row[0], head_of(row[1]).first_ordinal))
+        bucket = bucket_of([block for _, block in in_log_order])
+        cut = bucket.columns.hash & np.uint64(case.hash_mask)
+        bucket = replace(bucket, columns=replace(bucket.columns, hash=cut))
+        found = superseded_in_bucket(bucket, case.buckets, parts)
         for (number, _), ordinals in zip(in_log_order, found, strict=True):
             superseded += [starts[number] + int(ordinal) for ordinal in ordinals.superseded]
             superseding |= {starts[number] + int(ordinal) for ordinal in ordinals.superseding}
@@ -235,7 +234,7 @@ def test_the_empty_key_is_a_key_like_any_other() -> None:
 
 
 def test_no_blocks_have_no_superseded_entries() -> None:
-    assert superseded_in_bucket([], 1, 64) == []
+    assert superseded_in_bucket(bucket_of([]), 1, 64) == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import KEYS, RECORDS_PER_SEGMENT, folder_of, key_of, put_updates, updated_tier
 from tierfold.compaction.cleaning.batch_outline import deserialize_outline
-from tierfold.compaction.cleaning.key_blocks import deserialize
+from tierfold.compaction.cleaning.key_blocks import head_of
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.errors import CorruptLog
@@ -81,7 +81,7 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     ]
     keys, own_superseded, scan, outline = rows[:4]
     # Its own key, and the later updates of the five others.
-    assert len(deserialize(keys.payload).columns) == 1 + len(KEYS)
+    assert head_of(keys.payload).entries == 1 + len(KEYS)
     assert set_bits(own_superseded) == [1, 2, 3, 4, 5]
     found = unpickled(scan.payload)
     assert isinstance(found, ScanSummary)

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.keyed import keys_of
 from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
+from tierfold.compaction.cleaning.key_blocks import bucket_of, head_of
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.transactions import ABORT, COMMIT, DATA, EMPTIED
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -50,11 +52,8 @@ def entries(found: ScannedSegment) -> list[tuple[int, bytes]]:
     """(ordinal, key) of everything in the blocks."""
     every = []
     for _, block in found.blocks:
-        keys, at = block.columns.keys.tobytes(), block.columns.key_at
-        for ordinal, start, length in zip(
-            block.columns.ordinal, at, block.columns.key_bytes, strict=True
-        ):
-            every.append((int(ordinal), keys[start : start + length]))
+        columns = bucket_of([block]).columns
+        every += zip(columns.ordinal.tolist(), keys_of(columns), strict=True)
     return sorted(every)
 
 
@@ -127,7 +126,7 @@ def test_records_compete_from_the_first_one_at_or_above_first_dirty(
     first_dirty: int, competes_from: int
 ) -> None:
     found = scanned("[7:a=1 9:b=1]", "11:c=1", first_dirty=first_dirty)
-    assert {block.competes_from for _, block in found.blocks} == {competes_from}
+    assert {head_of(block).competes_from for _, block in found.blocks} == {competes_from}
 
 
 def test_transactional_and_control_batches_are_found_in_order() -> None:
@@ -181,8 +180,10 @@ def test_the_scan_does_not_depend_on_window_and_batch_sizes(
     assert lost.isdisjoint(at for at, _ in shuffled)
     # Each stretch has the same competing records.
     for _, block in pieces.blocks:
-        competing = [int(at) for at in block.columns.ordinal if at >= block.competes_from]
-        assert competing == [int(at) for at in block.columns.ordinal if at >= first_dirty]
+        ordinals = bucket_of([block]).columns.ordinal.tolist()
+        competes_from = head_of(block).competes_from
+        competing = [at for at in ordinals if at >= competes_from]
+        assert competing == [at for at in ordinals if at >= first_dirty]
 
 
 @pytest.mark.parametrize(("key_bytes_max", "blocks"), [(8, 2), (9, 1)])
@@ -192,7 +193,7 @@ def test_no_more_key_bytes_are_held_than_allowed(
     small_windows(monkeypatch, 1)
     monkeypatch.setattr(segment_scan, "KEY_BYTES_MAX", key_bytes_max)
     found = scanned(*[f"{i}:kkk{i}=x" for i in range(3)], buckets=1)
-    lengths = [int(block.columns.key_bytes.sum()) for _, block in found.blocks]
+    lengths = [int(bucket_of([block]).columns.key_bytes.sum()) for _, block in found.blocks]
     assert (len(lengths), sum(lengths)) == (blocks, 12), lengths
 
 
@@ -204,7 +205,11 @@ def test_a_key_falls_into_the_same_bucket_in_every_segment() -> None:
 
 
 def _bucket_by_key(found: ScannedSegment) -> dict[int, int]:
-    return {int(hash_): bucket for bucket, block in found.blocks for hash_ in block.columns.hash}
+    return {
+        int(hash_): bucket
+        for bucket, block in found.blocks
+        for hash_ in bucket_of([block]).columns.hash
+    }
 
 
 def test_an_empty_log_is_refused() -> None:
