@@ -15,11 +15,12 @@ may not enter it. Spark uses any path that its daemon reports.
 
 The daemon imports once what its workers need; as forks they inherit it. PySpark's own daemon
 imports nothing, because a fork lacks the threads that an import started: `imported_once` starts
-none.
+none. Forks also inherit how the C library handles memory, see `freed_memory_kept`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -56,6 +57,10 @@ _NEEDED: Final = (
 
 _REUSED: Final = "spark.python.worker.reuse"
 
+_TRIM_THRESHOLD: Final = -1
+_MMAP_MAX: Final = -4
+"""Numbers of glibc's malloc.h."""
+
 
 def silent(worker: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
     """Return PySpark's `daemon.worker` without an error when the socket is already closed."""
@@ -84,6 +89,19 @@ def imported_once() -> None:
     # PySpark collects garbage after every task, and would walk all of this each time.
     gc.collect()
     gc.freeze()
+
+
+def freed_memory_kept() -> None:
+    """Let the C library reuse the memory of large arrays, up to 1 GiB, for the next ones.
+
+    Otherwise it returns arrays of more than 32 MiB to the system, which clears the memory again for
+    each new one: with 50 million keys, 2 of 12 CPU seconds. A worker ends a minute after its last
+    task. Does nothing where the library is not glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, 2**30)
 
 
 def silent_planning() -> None:
@@ -117,4 +135,5 @@ if __name__ == "__main__":
     vars(daemon)["worker"] = silent(daemon.worker)
     os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"] = private_folder()
     imported_once()
+    freed_memory_kept()
     daemon.manager()

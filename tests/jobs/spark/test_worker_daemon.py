@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.end_to_end.processes import awaited, text_of
 from tests.jobs.commands import ROOT
 from tests.jobs.other_users import kept_private
@@ -28,6 +30,22 @@ from tierfold.jobs.spark.worker_daemon import imported_once
 imported_once()
 print(json.dumps([sorted(sys.modules), gc.get_freeze_count(), len(os.listdir("/proc/self/task"))]))
 """
+
+FAULTS: Final = """
+import resource, sys
+import numpy as np
+from tierfold.jobs.spark.worker_daemon import freed_memory_kept
+if sys.argv[1] == "kept":
+    freed_memory_kept()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(2):
+    before = faults()
+    array = np.ones(100 * 2**20, np.uint8)
+    del array
+print(faults() - before)
+"""
+"""Prints how often the second large array had to wait for memory of the system."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,6 +128,12 @@ def test_a_worker_imports_neither_a_stage_nor_what_kernels_call() -> None:
     assert frozen > len(modules)
     # OpenBLAS ends its threads at a fork, so the test above cannot see them.
     assert threads == 1
+
+
+@pytest.mark.parametrize(("memory", "waits"), [("kept", False), ("returned", True)])
+def test_a_large_array_reuses_the_memory_of_the_one_before(memory: str, waits: bool) -> None:
+    printed = subprocess.check_output([sys.executable, "-c", FAULTS, memory], cwd=ROOT)
+    assert (int(printed) > 20) is waits  # Of 2 MiB, or of 4 KiB.
 
 
 def test_other_worker_failures_are_reported() -> None:
