@@ -23,10 +23,14 @@ from tierfold.storage.segments.segment_scan import ScanOrder
 BUCKET_BYTES: Final = 64 * 2**20
 """Log bytes per key bucket; the keys in them need a fraction of a worker's memory."""
 
-TASK_BYTES: Final = 64 * 2**20
-"""Log bytes per task; a larger segment is still one task."""
+TASK_BYTES: Final = 512 * 2**20
+"""Log bytes per task; a larger segment is still one task.
 
-REDUCE_TASK_BYTES: Final = 256 * 2**20
+Between two tasks a core waits 10 to 20 ms for Spark. Measured with segments of 256 MiB, each in a
+task of its own and two in one: eight partitions of 1 GB 3.8 and 3.4 s, 4 GB of zstd 6.4 and 5.8.
+"""
+
+REDUCE_TASK_BYTES: Final = 512 * 2**20
 """Log bytes whose keys one task reduces in memory; the keys are a fraction of them."""
 
 THREADS_MAX: Final = 4
