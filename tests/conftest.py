@@ -64,8 +64,8 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in IDENTITY.items():
             patch.setenv(name, value)
-        # Tests sort a few rows.
-        builder = SparkSession.builder.config("spark.sql.shuffle.partitions", "2")
-        session = tierfold_session(builder)
+        # Tests sort a few rows. The memory is nearly what it would be anyway.
+        settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2047m"}
+        session = tierfold_session(SparkSession.builder.config(map=settings))
     yield session
     session.stop()

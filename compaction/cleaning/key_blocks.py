@@ -42,10 +42,12 @@ PARTS_AT_LEAST: Final = 128
 a bucket of many keys can be cut into small blocks."""
 
 BLOCK_BYTES: Final = 2**19
-"""Bytes at which a bucket's keys are cut into several blocks. A block is one value of an Arrow
-batch, which holds at most 2 GiB, and is copied a few times on its way through the JVM: the smaller
-it is, the more of these copies stay in the processor's cache. Measured with 50 million keys: 6.1
-CPU seconds of the JVM with blocks of 3.6 MB, 5.5 with these."""
+"""Bytes, counted with whole keys, at which a bucket's keys are cut into several blocks.
+
+A block is one value of an Arrow batch, which holds at most 2 GiB, and is copied a few times on its
+way through the JVM: the smaller it is, the more of these copies stay in the processor's cache.
+Measured with 50 million keys: 6.1 CPU seconds of the JVM with blocks of 3.6 MB, 5.5 with these.
+"""
 
 _ENTRY_BYTES: Final = 17
 """Bytes of an entry with a version, without its key."""
@@ -95,7 +97,7 @@ class KeyBucket:
     """Shape (blocks + 1,): block b has the entries from `edges[b]` to `edges[b + 1]`."""
 
 
-def bucket_of(blocks: Sequence[bytes]) -> KeyBucket:
+def joined_blocks(blocks: Sequence[bytes]) -> KeyBucket:
     """The entries of the blocks, in their order; all have versions, or none has."""
     heads = [head_of(block) for block in blocks]
     edges = np.cumsum([0] + [head.entries for head in heads])

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.cleaning.key_blocks import bucket_of, head_of, parts_per_bucket
+from tierfold.compaction.cleaning.key_blocks import head_of, joined_blocks, parts_per_bucket
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
 
@@ -35,8 +35,9 @@ class ReduceStage:
                 blocks[row.partition_index, row.bucket].append((row.segment_index, row.payload))
             elif row.kind is not RowKind.COMPETING:
                 yield self._sent(row)
-        for (partition_index, _bucket), found in blocks.items():
-            for row in _bit_rows(partition_index, found, self.buckets[partition_index]):
+        for place in [*blocks]:
+            found = blocks.pop(place)  # So that reduced blocks are freed.
+            for row in _bit_rows(place[0], found, self.buckets[place[0]]):
                 yield self._sent(row)
 
     def _sent(self, row: Row) -> Row:
@@ -48,7 +49,7 @@ def _bit_rows(
 ) -> Iterator[Row]:
     """Yield the superseded records of one bucket and, if versions decide, the superseding ones."""
     in_log_order = sorted(found, key=lambda entry: (entry[0], head_of(entry[1]).first_ordinal))
-    bucket = bucket_of([block for _, block in in_log_order])
+    bucket = joined_blocks([block for _, block in in_log_order])
     entries = superseded_in_bucket(bucket, buckets, parts_per_bucket(buckets))
     for (segment_index, _), places in zip(in_log_order, entries, strict=True):
         by_kind = {

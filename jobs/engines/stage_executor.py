@@ -29,7 +29,6 @@ from tierfold.jobs.engines.task_assignment import (
     Assignment,
     assigned_groups,
     assigned_rounds,
-    bucket_sizes,
     buckets_of,
     check_rows,
     first_bucket_tasks,
@@ -37,7 +36,7 @@ from tierfold.jobs.engines.task_assignment import (
     reduce_tasks,
     rewrite_rows,
     scan_rows,
-    tasks_for,
+    tasks_of_compare,
 )
 from tierfold.storage.segments.segment_check import CheckOrder
 
@@ -161,7 +160,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         rows, tasks = check_rows(orders, self.cores)
         totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
         check = CheckStage(first_bucket_task=first_bucket_tasks(dict(enumerate(totals))))
-        _, compare_tasks = tasks_for(bucket_sizes(totals), self.cores)
+        compare_tasks = tasks_of_compare(totals, self.cores)
         with self.translated_errors():
             checked = self.run(check, None, tasks, rows)
             compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)

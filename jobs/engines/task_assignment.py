@@ -31,7 +31,8 @@ task of its own and two in one: eight partitions of 1 GB 3.8 and 3.4 s, 4 GB of 
 """
 
 REDUCE_TASK_BYTES: Final = 512 * 2**20
-"""Log bytes whose keys one task reduces in memory; the keys are a fraction of them."""
+"""Log bytes whose keys one task reduces. It holds them as blocks, one bucket of them unpacked: of
+uncompressed records a fraction of these bytes, of compressed ones perhaps a multiple."""
 
 THREADS_MAX: Final = 4
 """Maximum threads of a task that exceeds its share of the bytes; small machines have 4 cores."""
@@ -132,6 +133,15 @@ def rewrite_costs(sizes: Sequence[int], partitions: Sequence[int]) -> list[float
 def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
     """Return how many tasks share the buckets of partitions of these log bytes."""
     return task_count(bucket_sizes(sizes), task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
+
+
+def tasks_of_compare(sizes: Sequence[int], cores: int) -> int:
+    """Return how many tasks compare the latest values of partitions of these log bytes.
+
+    One per bucket, if there are enough: a task holds the values of its buckets on both sides.
+    """
+    tasks_min = TASKS_PER_CORE * cores
+    return task_count(bucket_sizes(sizes), task_bytes=BUCKET_BYTES, tasks_min=tasks_min)
 
 
 def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:

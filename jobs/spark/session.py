@@ -210,7 +210,7 @@ def _limit_shuffles(session: SparkSession) -> None:
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Return `builder` with the settings that spark-submit would pass, for this machine."""
+    """Return `builder` with what spark-submit would set, for this machine, where it has nothing."""
     java_home = os.environ.get("JAVA_HOME")
     has_java = java_home is not None and (Path(java_home) / "bin" / "java").exists()
     if not has_java and shutil.which("java") is None:
@@ -220,15 +220,16 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
     log4j = files("tierfold.conf").joinpath("log4j2.properties")
-    return (
-        builder.master(LOCAL_MASTER)
-        .config("spark.driver.memory", "2g")
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}",
         # What is shuffled stays on this machine, and keys hardly become smaller: with 50 million of
         # them, lz4 took 1.4 CPU seconds of 13.
-        .config("spark.shuffle.compress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config(
-            "spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
-        )
-    )
+        "spark.shuffle.compress": "false",
+    }
+    given = builder._options  # noqa: SLF001 - no other way
+    for name, value in settings.items():
+        builder = builder.config(name, given.get(name, value))
+    return builder.master(LOCAL_MASTER)

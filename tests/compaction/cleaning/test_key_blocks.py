@@ -16,8 +16,8 @@ from tierfold.compaction.cleaning.key_blocks import (
     HEAD_BYTES,
     PARTS_AT_LEAST,
     blocks_of,
-    bucket_of,
     head_of,
+    joined_blocks,
     parts_per_bucket,
 )
 from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, ordered_by_part
@@ -52,7 +52,7 @@ def test_a_block_survives_the_shuffle(
 ) -> None:
     columns = columns_of([prefix + end for end in endings], first_ordinal=first_ordinal)
     block = block_of(columns, competes_from)
-    found = bucket_of([block])
+    found = joined_blocks([block])
     assert entries_of(found.columns) == entries_of(columns)
     assert found.columns.key_bytes.dtype == np.int32  # For which the kernels are compiled.
     assert found.columns.versions is None
@@ -73,10 +73,12 @@ def test_the_blocks_of_a_bucket_are_put_together_in_their_order(
         (columns_of([prefix + end for end in endings], first_ordinal=10 * i), 10 * i + 2)
         for i, (prefix, endings) in enumerate(given_blocks)
     ]
-    found = bucket_of([block_of(columns, competes_from) for columns, competes_from in blocks])
+    found = joined_blocks([block_of(columns, competes_from) for columns, competes_from in blocks])
     assert found.edges.tolist() == [0, *np.cumsum([len(columns) for columns, _ in blocks])]
     assert entries_of(found.columns) == [e for columns, _ in blocks for e in entries_of(columns)]
     assert found.competes.tolist() == [i % 10 >= 2 for i in found.columns.ordinal.tolist()]
+    for number, (start, end) in enumerate(pairwise(found.edges.tolist())):
+        assert {i // 10 for i in found.columns.ordinal[start:end].tolist()} == {number}
 
 
 @given(st.lists(st.tuples(keys, st.integers(-(2**63), 2**63 - 1), st.booleans()), min_size=1))
@@ -86,9 +88,10 @@ def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) ->
         is_known=np.array([known for _, _, known in entries], np.bool_),
     )
     columns = replace(columns_of([key for key, _, _ in entries]), versions=versions)
-    found = bucket_of([block_of(columns)] * 2).columns
+    found = joined_blocks([block_of(columns)] * 2).columns
     assert keys_of(found) == [entries[i][0] for i in found.ordinal]
     assert found.versions is not None
+    assert sorted(found.ordinal.tolist()) == sorted([*range(len(entries))] * 2)
     known = zip(found.versions.value.tolist(), found.versions.is_known.tolist(), strict=True)
     assert list(known) == [entries[i][1:] for i in found.ordinal]
 
@@ -117,11 +120,10 @@ def test_a_block_is_its_columns_without_what_they_have_in_common(
 def test_a_key_length_takes_as_few_bytes_as_the_longest_key_needs(
     longest: int, bytes_each: int
 ) -> None:
-    record_keys = [b"k" * longest, b"", b"short"]
-    block = block_of(columns_of(record_keys))
+    columns = columns_of([b"k" * longest, b"", b"short"])
+    block = block_of(columns)
     assert len(block) == HEAD_BYTES + 3 * (4 + bytes_each) + longest + 5
-    found = bucket_of([block]).columns
-    assert sorted(keys_of(found)) == sorted(record_keys)
+    assert entries_of(joined_blocks([block]).columns) == entries_of(columns)
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())
@@ -135,7 +137,7 @@ def test_blocks_hold_the_entries_that_are_not_superseded(
     entries = [
         (ordinal, key, bucket)
         for bucket, block in blocks
-        for ordinal, key, _ in entries_of(bucket_of([block]).columns)
+        for ordinal, key, _ in entries_of(joined_blocks([block]).columns)
     ]
     alive = sorted(int(ordinal) for ordinal in ordered.columns.ordinal[~lost])
     assert sorted(ordinal for ordinal, _, _ in entries) == alive
@@ -157,12 +159,16 @@ def test_a_large_bucket_becomes_blocks_of_whole_parts(
     whole = list(blocks_of(ordered, stays, **wanted))
     cut = list(blocks_of(ordered, stays, **wanted, block_bytes=block_bytes))
     entries, together = (
-        [(bucket, int(at)) for bucket, block in blocks for at in bucket_of([block]).columns.ordinal]
+        [
+            (bucket, ordinal)
+            for bucket, block in blocks
+            for ordinal in joined_blocks([block]).columns.ordinal.tolist()
+        ]
         for blocks in (whole, cut)
     )
     assert together == entries
     parts_of = [
-        {int(part_of(hash_, parts)) for hash_ in bucket_of([block]).columns.hash}
+        {int(part_of(hash_, parts)) for hash_ in joined_blocks([block]).columns.hash}
         for _, block in cut
     ]
     assert all(one.isdisjoint(other) for one, other in pairwise(parts_of))

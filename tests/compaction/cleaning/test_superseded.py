@@ -17,8 +17,8 @@ from tests.compaction.keyed import TRICKY, columns_of, in_windows, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
     BLOCK_BYTES,
     blocks_of,
-    bucket_of,
     head_of,
+    joined_blocks,
     parts_per_bucket,
 )
 from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, ordered_by_part
@@ -131,7 +131,7 @@ def superseded_by_reduce(
     for of_bucket in shuffled.values():
         met = order.draw(st.permutations(of_bucket)) if order else of_bucket
         in_log_order = sorted(met, key=lambda row: (row[0], head_of(row[1]).first_ordinal))
-        bucket = bucket_of([block for _, block in in_log_order])
+        bucket = joined_blocks([block for _, block in in_log_order])
         cut = bucket.columns.hash & np.uint64(case.hash_mask)
         bucket = replace(bucket, columns=replace(bucket.columns, hash=cut))
         found = superseded_in_bucket(bucket, case.buckets, parts)
@@ -234,7 +234,7 @@ def test_the_empty_key_is_a_key_like_any_other() -> None:
 
 
 def test_no_blocks_have_no_superseded_entries() -> None:
-    assert superseded_in_bucket(bucket_of([]), 1, 64) == []
+    assert superseded_in_bucket(joined_blocks([]), 1, 64) == []
 
 
 @pytest.mark.parametrize(

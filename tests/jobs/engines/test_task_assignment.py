@@ -31,6 +31,7 @@ from tierfold.jobs.engines.task_assignment import (
     rewrite_rows,
     scan_rows,
     tasks_for,
+    tasks_of_compare,
     threads_of,
 )
 from tierfold.storage.segments.segment_check import CheckOrder
@@ -136,6 +137,12 @@ def test_small_buckets_share_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reduce_tasks([8000], cores=2) == 2
     monkeypatch.setattr(task_assignment, "REDUCE_TASK_BYTES", 2000)
     assert reduce_tasks([8000], cores=2) == 4
+
+
+def test_large_buckets_are_compared_by_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
+    assert tasks_of_compare([8000, 500], cores=2) == 9
+    assert tasks_of_compare([1500], cores=2) == 2
 
 
 # Tasks, and threads within one.

@@ -78,6 +78,10 @@ def test_a_setting_of_the_user_says_how_many_tasks_a_query_shuffles_to(spark: Sp
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
+def test_a_setting_of_the_user_replaces_one_for_this_machine(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.driver.memory") == "2047m"
+
+
 def test_a_local_session_retries_a_task_whose_worker_dies(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[*,4]"
 

@@ -15,7 +15,7 @@ from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
-from tierfold.compaction.cleaning.key_blocks import bucket_of, head_of
+from tierfold.compaction.cleaning.key_blocks import head_of, joined_blocks
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.transactions import ABORT, COMMIT, DATA, EMPTIED
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -52,7 +52,7 @@ def entries(found: ScannedSegment) -> list[tuple[int, bytes]]:
     """(ordinal, key) of everything in the blocks."""
     every = []
     for _, block in found.blocks:
-        columns = bucket_of([block]).columns
+        columns = joined_blocks([block]).columns
         every += zip(columns.ordinal.tolist(), keys_of(columns), strict=True)
     return sorted(every)
 
@@ -180,7 +180,7 @@ def test_the_scan_does_not_depend_on_window_and_batch_sizes(
     assert lost.isdisjoint(at for at, _ in shuffled)
     # Each stretch has the same competing records.
     for _, block in pieces.blocks:
-        ordinals = bucket_of([block]).columns.ordinal.tolist()
+        ordinals = joined_blocks([block]).columns.ordinal.tolist()
         competes_from = head_of(block).competes_from
         competing = [at for at in ordinals if at >= competes_from]
         assert competing == [at for at in ordinals if at >= first_dirty]
@@ -193,7 +193,7 @@ def test_no_more_key_bytes_are_held_than_allowed(
     small_windows(monkeypatch, 1)
     monkeypatch.setattr(segment_scan, "KEY_BYTES_MAX", key_bytes_max)
     found = scanned(*[f"{i}:kkk{i}=x" for i in range(3)], buckets=1)
-    lengths = [int(bucket_of([block]).columns.key_bytes.sum()) for _, block in found.blocks]
+    lengths = [int(joined_blocks([block]).columns.key_bytes.sum()) for _, block in found.blocks]
     assert (len(lengths), sum(lengths)) == (blocks, 12), lengths
 
 
@@ -208,7 +208,7 @@ def _bucket_by_key(found: ScannedSegment) -> dict[int, int]:
     return {
         int(hash_): bucket
         for bucket, block in found.blocks
-        for hash_ in bucket_of([block]).columns.hash
+        for hash_ in joined_blocks([block]).columns.hash
     }
 
 
