@@ -218,6 +218,7 @@ def _cuts(
         of_part = _ENTRY_BYTES * (part_ends[part + 1] - part_ends[part])
         for i in range(part_ends[part], part_ends[part + 1]):
             of_part += key_bytes[rows[i]]
+        # Never at the first part, so `cuts` has room.
         if size > 0 and size + of_part > block_bytes:
             last += 1
             cuts[last], size = part_ends[part], 0

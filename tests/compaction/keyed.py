@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
+from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST, blocks_of
 from tierfold.compaction.cleaning.key_columns import (
     KeyColumns,
     PartedKeys,
@@ -66,6 +67,14 @@ def in_windows(columns: KeyColumns, window: int, parts: int) -> PartedKeys:
         for at in range(0, len(columns), window)
     ]
     return joined_windows(windows, parts)
+
+
+def block_of(columns: KeyColumns, competes_from: int = 0) -> bytes:
+    """The only block of some entries, at least one, in an order by part."""
+    ordered = ordered_by_part(columns, PARTS_AT_LEAST)
+    stays = np.zeros(len(columns), np.bool_)
+    ((_, block),) = blocks_of(ordered, stays, buckets=1, competes_from=competes_from)
+    return block
 
 
 def keys_of(columns: KeyColumns) -> list[bytes]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import columns_of, keys, keys_of
+from tests.compaction.keyed import block_of, columns_of, keys, keys_of
 from tierfold.compaction.cleaning.key_blocks import (
     HEAD_BYTES,
     PARTS_AT_LEAST,
@@ -25,14 +25,6 @@ from tierfold.compaction.cleaning.key_hash import part_of
 
 PREFIXES = (b"", b"u", b"schema7", b"order-00", b"order-001", b"x" * 300)
 """From none to more than a word, and so long that key lengths take two bytes."""
-
-
-def block_of(columns: KeyColumns, competes_from: int = 0) -> bytes:
-    """The only block of some entries, at least one, in an order by part."""
-    ordered = ordered_by_part(columns, PARTS_AT_LEAST)
-    stays = np.zeros(len(columns), np.bool_)
-    ((_, block),) = blocks_of(ordered, stays, buckets=1, competes_from=competes_from)
-    return block
 
 
 def entries_of(columns: KeyColumns) -> list[tuple[int, bytes, int]]:
@@ -59,6 +51,13 @@ def test_a_block_survives_the_shuffle(
     assert found.competes.tolist() == [i >= competes_from for i in found.columns.ordinal.tolist()]
     assert found.edges.tolist() == [0, len(endings)]
     assert head_of(block).first_ordinal == first_ordinal
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=20))
+def test_keys_that_begin_with_each_other_survive_the_shuffle(lengths: list[int]) -> None:
+    # Behind a shorter key its neighbour's bytes follow, which are the same.
+    columns = columns_of([b"a" * length for length in lengths])
+    assert entries_of(joined_blocks([block_of(columns)]).columns) == entries_of(columns)
 
 
 @given(

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from tests.compaction.keyed import block_of, columns_of
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import KEYS, RECORDS_PER_SEGMENT, folder_of, key_of, put_updates, updated_tier
@@ -132,6 +133,20 @@ def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
     assert ordinals_in(superseded) == [2, 3, 4, 5, 7, 8, 9, 10]
     own = [set_bits(row) for row in after if row.kind is RowKind.OWN_SUPERSEDED]
     assert own == [[], [2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_reduce_takes_blocks_in_log_order_however_they_arrive(
+    tier: Path, order: tuple[int, ...]
+) -> None:
+    stretches = [(0, 0), (0, 7), (1, 2)]  # Two of the first segment, one of the second.
+    rows = [
+        a_row(RowKind.KEYS, block_of(columns_of([b"k"], first_ordinal=at)), segment_index=segment)
+        for segment, at in stretches
+    ]
+    after = ran(tier, ReduceStage(buckets={0: 1}, task_of={}), [rows[i] for i in order])
+    found = [(row.segment_index, ordinals_in(row)) for row in after]
+    assert found == [(0, [0]), (0, [7])]
 
 
 def test_rows_move_to_the_new_tasks_of_their_segments(tier: Path) -> None:
