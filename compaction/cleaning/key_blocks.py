@@ -27,6 +27,7 @@ from tierfold.compaction.cleaning.key_columns import (
     PartedKeys,
     Versions,
     copy_bytes,
+    copy_keys,
     hash_each,
 )
 
@@ -187,10 +188,10 @@ def _serialized(
     lengths = key_bytes.astype(np.min_scalar_type(longest))
     if key_bytes.min() == longest:
         lengths = lengths[:1]
-    shared = _shared_bytes(columns.keys, key_at, columns.key_bytes, rows)
+    at = key_at[rows]
+    shared = _shared_bytes(columns.keys, at, key_bytes)
     rest = np.empty(int(key_bytes.sum(dtype=np.int64)) - shared * len(rows), np.uint8)
-    _take_apart(columns.keys, key_at, columns.key_bytes, rows, shared, rest)
-    first = key_at[rows[0]]
+    copy_keys(columns.keys, at + shared, key_bytes - np.int32(shared), rest)
     head = BlockHead(
         entries=len(rows),
         first_ordinal=int(ordinal.min()),
@@ -202,7 +203,7 @@ def _serialized(
         rest_bytes=len(rest),
     )
     arrays = (versions.value, ordinal, lengths, versions.is_known)
-    keys = (columns.keys[first : first + shared], rest)
+    keys = (columns.keys[at[0] : at[0] + shared], rest)
     return b"".join((_HEAD.pack(*head), *(array.data for array in (*arrays, *keys))))
 
 
@@ -228,35 +229,18 @@ def _cuts(
 
 
 @numba.njit(cache=True, nogil=True)
-def _shared_bytes(
-    keys: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray, rows: np.ndarray
-) -> int:
-    """With how many bytes in common the keys at `rows` begin."""
-    first = key_at[rows[0]]
-    shared = int(key_bytes[rows[0]])
-    for row in rows:
-        shared = min(shared, int(key_bytes[row]))
-        at, i = key_at[row], 0
+def _shared_bytes(keys: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray) -> int:
+    """With how many bytes in common these keys, at least one, begin."""
+    first, shared = key_at[0], int(key_bytes[0])
+    for nth in range(len(key_at)):
+        shared = min(shared, int(key_bytes[nth]))
+        at, i = key_at[nth], 0
         while i + 8 <= shared and load_u64(keys, at + i) == load_u64(keys, first + i):
             i += 8
         while i < shared and keys[at + i] == keys[first + i]:
             i += 1
         shared = i
     return shared
-
-
-@numba.njit(cache=True, nogil=True)
-def _take_apart(
-    keys: np.ndarray,
-    key_at: np.ndarray,
-    key_bytes: np.ndarray,
-    rows: np.ndarray,
-    shared: int,
-    rest: np.ndarray,
-) -> None:
-    to = 0
-    for row in rows:
-        to = copy_bytes(keys, key_at[row] + shared, key_bytes[row] - shared, rest, to)
 
 
 @numba.njit(cache=True, nogil=True)

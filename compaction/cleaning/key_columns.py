@@ -189,7 +189,7 @@ def taken(
     """
     lengths = columns.key_bytes[rows]
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
-    _copy_keys(columns.keys, key_at[rows], lengths, keys)
+    copy_keys(columns.keys, key_at[rows], lengths, keys)
     return KeyColumns(
         hash=columns.hash[rows],
         ordinal=columns.ordinal[rows],
@@ -246,9 +246,10 @@ def _rows_by_part(
 
 
 @numba.njit(cache=True, nogil=True)
-def _copy_keys(
+def copy_keys(
     source: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, keys: np.ndarray
 ) -> None:
+    """Fills `keys` with `source[key_at : key_at + lengths]` of each entry, end to end."""
     to = 0
     for i in range(len(lengths)):
         to = copy_bytes(source, key_at[i], lengths[i], keys, to)

@@ -31,12 +31,12 @@ from tierfold.jobs.engines.task_assignment import (
     assigned_rounds,
     buckets_of,
     check_rows,
+    compare_tasks,
     first_bucket_tasks,
     probe_rows,
     reduce_tasks,
     rewrite_rows,
     scan_rows,
-    tasks_of_compare,
 )
 from tierfold.storage.segments.segment_check import CheckOrder
 
@@ -160,10 +160,10 @@ class StageExecutor(ABC, Generic[RowsT]):
         rows, tasks = check_rows(orders, self.cores)
         totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
         check = CheckStage(first_bucket_task=first_bucket_tasks(dict(enumerate(totals))))
-        compare_tasks = tasks_of_compare(totals, self.cores)
         with self.translated_errors():
             checked = self.run(check, None, tasks, rows)
-            compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
+            compare = CompareStage(passes=dict(passes))
+            compared = self.run(compare, checked, compare_tasks(totals, self.cores))
             return self.collected("verify", sum(totals), compared)
 
     def release(self) -> None:

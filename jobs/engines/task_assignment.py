@@ -135,7 +135,7 @@ def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
     return task_count(bucket_sizes(sizes), task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
 
 
-def tasks_of_compare(sizes: Sequence[int], cores: int) -> int:
+def compare_tasks(sizes: Sequence[int], cores: int) -> int:
     """Return how many tasks compare the latest values of partitions of these log bytes.
 
     One per bucket, if there are enough: a task holds the values of its buckets on both sides.

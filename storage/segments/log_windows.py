@@ -52,8 +52,8 @@ of 100 B, 4 of compressed batches.
 
 Measured, CPU seconds of scan and rewrite: 4 GB of 1 KB values with 8, 16 and 32 MiB of them 4.3,
 4.2 and 4.0 (a window costs 0.4 ms), 1 GB of 100 B values with 8 and 16 MiB 3.0 and 3.1, of lz4 with
-4 and 8 MiB 1.72 and 2.09. What compresses 40 to 1 takes 630 MB. The C library returns buffers above
-32 MiB to the system, which clears them again each time.
+4 and 8 MiB 1.72 and 2.09. What compresses 40 to 1 takes 630 MB. Outside of Spark's workers, the C
+library returns buffers above 32 MiB to the system, which clears them again each time.
 """
 
 _STRETCH_WINDOWS: Final = 2

@@ -26,12 +26,12 @@ from tierfold.jobs.engines.task_assignment import (
     assigned_rounds,
     buckets_of,
     check_rows,
+    compare_tasks,
     first_bucket_tasks,
     reduce_tasks,
     rewrite_rows,
     scan_rows,
     tasks_for,
-    tasks_of_compare,
     threads_of,
 )
 from tierfold.storage.segments.segment_check import CheckOrder
@@ -141,8 +141,8 @@ def test_small_buckets_share_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_large_buckets_are_compared_by_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
-    assert tasks_of_compare([8000, 500], cores=2) == 9
-    assert tasks_of_compare([1500], cores=2) == 2
+    assert compare_tasks([8000, 500], cores=2) == 9
+    assert compare_tasks([1500], cores=2) == 2
 
 
 # Tasks, and threads within one.
