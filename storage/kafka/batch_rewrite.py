@@ -30,9 +30,21 @@ from tierfold.storage.kafka.checksums import checksums
 from tierfold.storage.kafka.compression import Codec, compress
 from tierfold.storage.kafka.memory_copy import copy_bytes
 from tierfold.storage.kafka.native_codecs import LEFT, Payloads, compress_run
-from tierfold.storage.kafka.payload_encoding import Survivors, encode, measure
+from tierfold.storage.kafka.payload_encoding import Survivors, encode, measure, written_bytes
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.kafka.wire import as_kernel_input, kernel, write_be
+
+
+class RewrittenBatches(NamedTuple):
+    """What `rewrite_batches` made of some batches."""
+
+    data: NDArray[np.uint8]
+    """The new bytes of all of them."""
+    batch_bytes: NDArray[np.int64]
+    """Per batch of the source: how many of the bytes it takes; 0: dropped."""
+    record_bytes: NDArray[np.int64]
+    """Per record of the source: its uncompressed size as written; 0: not written."""
+
 
 _ROOM_BYTES_MIN: Final = 1024
 """With a quarter of the payload more than any codec adds to what it cannot compress."""
@@ -45,8 +57,8 @@ def rewrite_batches(
     keep: NDArray[np.bool_],
     retention: NDArray[np.int8],
     horizon_ms: NDArray[np.int64],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The new bytes of all batches, and how many of them each takes (0: dropped).
+) -> RewrittenBatches:
+    """The batches as decided.
 
     Args:
         log: uint8, the bytes that `heads` was read from.
@@ -74,7 +86,8 @@ def rewrite_batches(
     encode(records, survivors, is_plain, position + BATCH_HEADER_BYTES, out)
     _copy_payloads(compressed, position + BATCH_HEADER_BYTES, out)
     _write_headers(heads, retention, survivors, position, out)
-    return out, sizes
+    is_copied = retention == BatchRetention.COPY
+    return RewrittenBatches(out, sizes, written_bytes(records, survivors, is_copied))
 
 
 def closing_batch(offset: int, leader_epoch: int) -> bytes:

@@ -95,6 +95,18 @@ def encode(
     _encode(body, columns_of(records), survivors, chosen, position, out)
 
 
+def written_bytes(
+    records: Records, survivors: Survivors, is_copied: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The uncompressed size of each record as it is written, 0 if it is not.
+
+    `is_copied`: the batches, per batch, that keep all their records as they are.
+    """
+    sizes = np.zeros(len(records), np.int64)
+    _add_written(columns_of(records), survivors, is_copied, sizes)
+    return sizes
+
+
 @kernel
 def _summarise(
     columns: RecordColumns,
@@ -140,6 +152,22 @@ def _measure(body: NDArray[np.uint8], columns: RecordColumns, survivors: Survivo
                 survivors.body_bytes[i] = size
                 payload_bytes += varint_bytes(size) + size
         survivors.payload_bytes[b] = payload_bytes
+
+
+@kernel
+def _add_written(
+    columns: RecordColumns,
+    survivors: Survivors,
+    is_copied: NDArray[np.bool_],
+    sizes: NDArray[np.int64],
+) -> None:
+    for b in range(is_copied.size):
+        for i in range(survivors.first_record[b], survivors.first_record[b + 1]):
+            if is_copied[b]:
+                sizes[i] = columns.end[i] - columns.start[i]
+            elif survivors.keep[i]:
+                size = survivors.body_bytes[i]
+                sizes[i] = varint_bytes(size) + size
 
 
 @kernel

@@ -51,6 +51,7 @@ from tierfold.storage.segments.key_indexing import (
     IndexedWindow,
     KeyIndexing,
     indexed_batches,
+    indexed_rewrite,
     indexed_window,
 )
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
@@ -123,7 +124,7 @@ class _Rewrite:
     def write(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
         """Write whole batches; the first ones open the new segment.
 
-        `heads`: theirs, if their checksums were compared; None: that is done here.
+        `heads`: theirs, if their checksums were compared or computed; None: that is done here.
         """
         if len(data) and self.writer is None:
             task = self.task
@@ -255,7 +256,7 @@ class _Rewritten:
     window: LogWindow
     data: NDArray[np.uint8]
     heads: BatchHeads
-    """Of the batches in `data`, whose checksums were compared."""
+    """Of the batches in `data`, whose checksums were compared, or just computed."""
     reason: RewriteReason | None
     """The reason to rewrite the group; None: `data` are the source's bytes."""
     counts: Counts
@@ -286,16 +287,16 @@ def _rewritten_window(
     )
     reason = reason_in_batches(retention.batch)
     if reason is None and not window.has_gaps:
-        data, written = window.stored, heads
+        data, written, indexed = window.stored, heads, None
+        if task.fpp is not None:
+            indexed = indexed_window(heads, records, types)
     else:
         keep, horizon_ms = retention.record == KEPT, retention.horizon_ms
-        data, _ = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
-        written = read_heads(data, where=f"rewritten from {window.where}")
-    indexed = None
-    if task.fpp is not None and reason is None:
-        indexed = indexed_window(heads, records, types)
-    elif task.fpp is not None and len(data):
-        indexed = indexed_batches(data, written, where=f"rewritten from {window.where}")
+        new = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
+        where = f"rewritten from {window.where}"
+        data, written, indexed = new.data, read_heads(new.data, where=where, check_crc=False), None
+        if task.fpp is not None and len(data):
+            indexed = indexed_rewrite(written, records, types, new)
     return _Rewritten(
         window=window,
         data=data,

@@ -6,7 +6,7 @@ Held: 8 bytes per record, and the batches to watch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ from tierfold.compaction.skipping.segment_facts import (
     joined_watched,
 )
 from tierfold.storage.kafka.batch_headers import BatchHeads
-from tierfold.storage.kafka.control_records import control_types
+from tierfold.storage.kafka.batch_rewrite import RewrittenBatches
+from tierfold.storage.kafka.control_records import EMPTIED, control_types
 from tierfold.storage.kafka.records import Records, decode
 from tierfold.storage.key_indexes.index_files import IndexedSegment
 
@@ -62,6 +63,18 @@ class IndexedWindow:
     watched: WatchedBatches
 
 
+class _IndexedRecords(NamedTuple):
+    """What the index needs of records; every array but `body` has shape (records,)."""
+
+    body: NDArray[np.uint8]
+    """The buffer that the positions point into."""
+    batch: NDArray[np.int32]
+    key_at: NDArray[np.int64]
+    key_bytes: NDArray[np.int32]
+    value_bytes: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+
+
 def indexed_window(
     heads: BatchHeads, records: Records, types: NDArray[np.int16]
 ) -> IndexedWindow | None:
@@ -69,18 +82,63 @@ def indexed_window(
 
     `types` has shape (batches,), as `control_types` gives it.
     """
+    return _indexed(
+        heads,
+        types,
+        _IndexedRecords(
+            body=records.body,
+            batch=records.batch,
+            key_at=records.key_at,
+            key_bytes=records.key_bytes,
+            value_bytes=records.value_bytes,
+            size_bytes=records.end - records.start,
+        ),
+    )
+
+
+def indexed_rewrite(
+    heads: BatchHeads,
+    records: Records,
+    types: NDArray[np.int16],
+    rewritten: RewrittenBatches,
+) -> IndexedWindow | None:
+    """What the index needs of rewritten batches: `indexed_window` of them, without decoding them.
+
+    `heads` are those of the new batches; `records` and `types` those of the source.
+    """
+    is_written = rewritten.batch_bytes > 0
+    new_batch = (np.cumsum(is_written) - 1).astype(np.int32)
+    is_emptied = heads.is_control & (heads.count == 0)
+    kept = np.flatnonzero(rewritten.record_bytes)
+    return _indexed(
+        heads,
+        np.where(is_emptied, EMPTIED, types[is_written]).astype(np.int16),
+        _IndexedRecords(
+            body=records.body,
+            batch=new_batch[records.batch[kept]],
+            key_at=records.key_at[kept],
+            key_bytes=records.key_bytes[kept],
+            value_bytes=records.value_bytes[kept],
+            size_bytes=rewritten.record_bytes[kept],
+        ),
+    )
+
+
+def _indexed(
+    heads: BatchHeads, types: NDArray[np.int16], records: _IndexedRecords
+) -> IndexedWindow | None:
     is_data = ~heads.is_control[records.batch]
     has_key = records.key_bytes >= 0
     if heads.is_legacy.any() or not has_key[is_data].all():
         return None
-    sizes = records.end - records.start
+    sizes = records.size_bytes
     hashes = key_hashes(records.body, records.key_at[is_data], records.key_bytes[is_data])
     has_tombstone = np.zeros(len(heads), np.bool_)
     # A control record without a value gets a delete horizon as a tombstone does.
     has_tombstone[records.batch[records.value_bytes < 0]] = True
     return IndexedWindow(
         entries=entries_of(hashes, sizes[is_data]),
-        records=len(records),
+        records=len(sizes),
         record_bytes=int(sizes.sum()),
         first_offset=int(heads.base_offset[0]),
         last_offset=int(heads.last_offset[-1]),

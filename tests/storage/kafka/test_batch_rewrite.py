@@ -5,20 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.storage.corrupted_bytes import patched
-from tests.storage.decoded_logs import decoded, one_record
-from tests.storage.drafts import NOW_MS, horizon_ms, logs
+from tests.storage.decoded_logs import decoded, one_record, written
+from tests.storage.drafts import NOW_MS
 from tests.storage.kafka_dumps import CLEANED, kafka_reads, log_bytes, we_read
+from tests.storage.rewrite_decisions import Decision, decisions, rewrite_of
 from tierfold.compaction.cleaning.record_retention import BatchRetention
-from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
+from tierfold.storage.kafka.batch_rewrite import closing_batch
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.segments.segment_reader import Batch, read_segment
-
-Decision = tuple[tuple[BatchDraft, ...], list[BatchRetention], list[bool], list[int | None]]
 
 
 def rewritten(
@@ -29,13 +26,8 @@ def rewritten(
     *,
     check_crc: bool = True,
 ) -> tuple[bytes, list[int]]:
-    out, sizes = rewrite_batches(
-        *decoded(log, check_crc=check_crc),
-        np.array(keep, np.bool_),
-        np.array(retention, np.int8),
-        np.array([NO_HORIZON if h is None else h for h in horizons], np.int64),
-    )
-    return out.tobytes(), sizes.tolist()
+    new = rewrite_of(log, retention, keep, horizons, check_crc=check_crc)
+    return new.data.tobytes(), new.batch_bytes.tolist()
 
 
 def as_kafka_decided(name: str) -> tuple[bytes, list[BatchRetention], list[bool], list[int | None]]:
@@ -89,21 +81,6 @@ def test_kafkas_logs_need_every_retention() -> None:
     assert horizons == {True, False}
 
 
-@st.composite
-def decisions(draw: st.DrawFn) -> Decision:
-    drafts = draw(logs())
-    retention: list[BatchRetention] = []
-    keep: list[bool] = []
-    for draft in drafts:
-        kept = [draw(st.booleans()) for _ in draft.records]
-        any_retention = (
-            list(BatchRetention) if any(kept) else [f for f in BatchRetention if f != f.REWRITE]
-        )
-        retention.append(draw(st.sampled_from(any_retention)))
-        keep += kept
-    return drafts, retention, keep, [draw(horizon_ms) for _ in drafts]
-
-
 @given(decisions())
 def test_the_output_equals_the_models(decision: Decision) -> None:
     drafts, retention, keep, horizons = decision
@@ -119,6 +96,21 @@ def test_the_output_equals_the_models(decision: Decision) -> None:
     ]
     assert out.hex() == b"".join(expected).hex()
     assert sizes == [len(batch) for batch in expected]
+
+
+@given(decisions())
+def test_the_sizes_of_records_are_those_that_are_written(decision: Decision) -> None:
+    drafts, retention, keep, horizons = decision
+    source = written(drafts)
+    new = rewrite_of(source, retention, keep, horizons)
+    records = decoded(new.data.tobytes()).records
+    in_source = decoded(source).records
+    stays = new.record_bytes > 0
+    assert new.record_bytes[stays].tolist() == (records.end - records.start).tolist()
+    # All records of a copied batch are written, and of a rewritten one those to keep.
+    copied = np.array([r == BatchRetention.COPY for r in retention], np.bool_)[in_source.batch]
+    is_new = np.array([r == BatchRetention.REWRITE for r in retention], np.bool_)[in_source.batch]
+    assert stays.tolist() == (copied | is_new & np.array(keep, np.bool_)).tolist()
 
 
 def model(

@@ -7,24 +7,30 @@ from dataclasses import fields, replace
 import mmh3
 import numpy as np
 import pytest
-from hypothesis import event, given
+from hypothesis import assume, event, given
 
 from tests.compaction.builders import a_segment
 from tests.pictures.batch_words import draft_of
+from tests.storage.decoded_logs import WHERE, decoded, written
 from tests.storage.drafts import logs
 from tests.storage.judged_segments import FPP, scanned_files, segment_of
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import KEY, data, log_of, put_segment
+from tests.storage.rewrite_decisions import Decision, decisions, rewrite_of
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.transactions import TransactionBatches
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.skipping.key_index import entries_of
+from tierfold.compaction.skipping.segment_facts import WatchedBatches
 from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.segments.key_indexing import (
     RECORDS_MAX,
     IndexedWindow,
     KeyIndexing,
     indexed_batches,
+    indexed_rewrite,
     indexed_window,
 )
 from tierfold.storage.segments.log_windows import live_log, sized_windows
@@ -52,8 +58,8 @@ def window_of(*batches: BatchDraft | bytes | str) -> IndexedWindow | None:
     window, records = unchecked.decoded()
     indexed = indexed_window(window.heads, records, window.control_types(records))
     if not window.heads.is_legacy.any():
-        written = indexed_batches(window.data, window.heads, where="a log")
-        assert (written is None) is (indexed is None)
+        again = indexed_batches(window.data, window.heads, where="a log")
+        assert (again is None) is (indexed is None)
     return indexed
 
 
@@ -152,6 +158,37 @@ def test_whatever_a_log_has_is_counted(drafts: tuple[BatchDraft, ...]) -> None:
     assert_same_batches(
         window.watched.transaction_batches, scan_transactions(stored(log_of(drafts)))
     )
+
+
+@given(decisions())
+def test_what_is_rewritten_needs_not_be_read(decision: Decision) -> None:
+    drafts, retention, keep, horizons = decision
+    source = decoded(written(drafts))
+    new = rewrite_of(source.log.tobytes(), retention, keep, horizons)
+    assume(len(new.data))
+    types = control_types(source.records, source.heads, where=WHERE)
+    heads = read_heads(new.data, where=WHERE)
+    found = indexed_rewrite(heads, source.records, types, new)
+    expected = indexed_batches(new.data, heads, where=WHERE)
+    if expected is None:
+        event("a key is missing")
+        assert found is None
+        return
+    assert found is not None
+    assert_same(found, expected)
+
+
+def assert_same(found: IndexedWindow, expected: IndexedWindow) -> None:
+    pairs = [(getattr(found, f.name), getattr(expected, f.name)) for f in fields(IndexedWindow)]
+    pairs += [
+        (getattr(found.watched, f.name), getattr(expected.watched, f.name))
+        for f in fields(WatchedBatches)
+    ]
+    for one, other in pairs:
+        if isinstance(one, np.ndarray):
+            assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
+        elif not isinstance(one, WatchedBatches):
+            assert one == other
 
 
 def assert_same_batches(found: TransactionBatches, expected: TransactionBatches) -> None:
