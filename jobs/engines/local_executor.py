@@ -68,6 +68,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
         rows: LazyRows | None,
         tasks: int | None,
         orders: Sequence[Row] = (),
+        shuffled_to: int | None = None,  # noqa: ARG002 - rows are not shuffled
     ) -> LazyRows:
         """Run the stage on the rows of each task, on the pool."""
         def found() -> list[Row]:

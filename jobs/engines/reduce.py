@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tierfold.compaction.cleaning.key_blocks import head_of, joined_blocks, parts_per_bucket
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
+
+_Blocks: TypeAlias = dict[tuple[int, int], list[tuple[int, bytes]]]
+"""(partition index, bucket) → the segment index and the bytes of each block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +28,37 @@ class ReduceStage:
 
     buckets: Mapping[int, int]
     """Number of buckets by partition index."""
+    shuffled_to: int
+    """Into how many partitions the rows were shuffled, each by the remainder of its `task`."""
     task_of: Mapping[tuple[int, int], int]
     """(partition index, segment index) → the task of stage 6 that rewrites the segment."""
 
     def __call__(self, _: Worker, rows: Iterable[Row]) -> Iterator[Row]:
-        """Reduce the buckets of one task."""
-        blocks: dict[tuple[int, int], list[tuple[int, bytes]]] = defaultdict(list)
+        """Reduce the buckets of one task, those of one shuffle partition at a time.
+
+        Raises RuntimeError if rows of one partition are not together.
+        """
+        blocks: _Blocks = defaultdict(list)
+        passed: set[int] = set()
+        current: int | None = None
         for row in rows:
+            partition = row.task % self.shuffled_to
+            if partition != current:
+                yield from self._reduced(blocks)
+                if partition in passed:
+                    raise RuntimeError(f"rows of shuffle partition {partition} are not together")
+                passed.add(partition)
+                current = partition
             if row.kind is RowKind.KEYS:
                 blocks[row.partition_index, row.bucket].append((row.segment_index, row.payload))
             elif row.kind is not RowKind.COMPETING:
                 yield self._sent(row)
+        yield from self._reduced(blocks)
+
+    def _reduced(self, blocks: _Blocks) -> Iterator[Row]:
+        """Reduce the blocks, and free them."""
         for place in [*blocks]:
-            found = blocks.pop(place)  # So that reduced blocks are freed.
-            for row in _bit_rows(place[0], found, self.buckets[place[0]]):
+            for row in _bit_rows(place[0], blocks.pop(place), self.buckets[place[0]]):
                 yield self._sent(row)
 
     def _sent(self, row: Row) -> Row:

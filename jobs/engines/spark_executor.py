@@ -62,6 +62,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
         rows: DataFrame | None,
         tasks: int | None,
         orders: Sequence[Row] = (),
+        shuffled_to: int | None = None,
     ) -> DataFrame:
         """Repartition the rows by `task`, and map the stage over them and the orders.
 
@@ -76,7 +77,9 @@ class SparkExecutor(StageExecutor[DataFrame]):
             sent = self._spark.range(0, tasks, 1, tasks)
             given = only_orders(orders)
         else:
-            sent = rows if tasks is None else rows.repartitionById(tasks, "task")
+            sent = rows if tasks is None else rows.repartitionById(shuffled_to or tasks, "task")
+            if tasks is not None and shuffled_to is not None:
+                sent = sent.coalesce(tasks)  # Such a task reads one partition after the other.
             given = orders_first(orders) if orders else rows_of
         opener, done = self._context.worker_opener(), self._progress
         run = in_worker(stage, opener, done.bytes_done, done.requests, given)

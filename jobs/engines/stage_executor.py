@@ -73,10 +73,11 @@ class StageExecutor(ABC, Generic[RowsT]):
         task_of = self._assigned.task_of
         sizes = {work.index: work.size_bytes for work in rounds}
         buckets = {index: buckets_of(size) for index, size in sizes.items()}
-        reduce = ReduceStage(buckets=buckets, task_of=task_of)
+        shuffled_to, tasks = reduce_tasks([*sizes.values()], self.cores)
+        reduce = ReduceStage(buckets=buckets, shuffled_to=shuffled_to, task_of=task_of)
         with self.translated_errors():
             title, found, indexed, scan_bytes = self._keys(rounds)
-            reduced = self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores))
+            reduced = self.run(reduce, found, tasks, shuffled_to=shuffled_to)
             found = self.persisted(reduced)
             summaries = self.collected(title, scan_bytes, self.of_kinds(found, FOR_DRIVER))
             if self._scanned is not None:
@@ -176,12 +177,19 @@ class StageExecutor(ABC, Generic[RowsT]):
 
     @abstractmethod
     def run(
-        self, stage: Stage, rows: RowsT | None, tasks: int | None, orders: Sequence[Row] = ()
+        self,
+        stage: Stage,
+        rows: RowsT | None,
+        tasks: int | None,
+        orders: Sequence[Row] = (),
+        shuffled_to: int | None = None,
     ) -> RowsT:
         """Run the stage on rows of earlier stages, if there are any, and on the driver's `orders`.
 
         Each goes to the task that its `task` names, of `tasks` tasks, orders first. Without orders,
-        `tasks` may be None: then the rows stay where they are.
+        `tasks` may be None: then the rows stay where they are. `shuffled_to`: into how many
+        partitions the rows are shuffled, if these are more than tasks; then a task gets the rows of
+        one partition after those of another.
         """
 
     @abstractmethod

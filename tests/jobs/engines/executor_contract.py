@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,6 +105,22 @@ class ExecutorContract(ABC):
             2: [rewrite, scan],
             3: [rewrite],
         }
+
+    def test_a_task_gets_one_shuffle_partition_after_the_other(self, executor: Executor) -> None:
+        def sixteen(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            yield from (replace(row, task=task) for row in rows for task in range(16))
+
+        def passed(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            found = [*rows]
+            yield replace(found[0], payload=bytes(row.task % 4 for row in found))
+
+        sent = executor.run(sixteen, None, 3, [a_row(task=task) for task in range(3)])
+        run = executor.run(passed, sent, 2, shuffled_to=4)
+        turns = [[p for p, _ in groupby(row.payload)] for row in executor.collected("", 1, run)]
+        # No partition is in two tasks, nor twice in one of them.
+        of_all = [partition for of_one in turns for partition in set(of_one)]
+        assert sum(map(len, turns)) == len(of_all)
+        assert len(of_all) in (4, 16)  # An engine that does not shuffle has a task per number.
 
     @pytest.mark.parametrize("stage", ["scan", "rewrite"])
     def test_a_missing_log_fails_only_its_round(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -110,7 +110,8 @@ def test_an_unreadable_segment_becomes_one_row_with_the_reason(tier: Path) -> No
 def test_the_reduce_finds_records_that_another_segment_supersedes(tier: Path) -> None:
     before = scanned(tier, claimed_rounds(tier)[1])
     destinations = {(0, 0): 3, (0, 1): 1}
-    after = ran(tier, ReduceStage(buckets={0: 1, 1: 1}, task_of=destinations), before)
+    stage = ReduceStage(buckets={0: 1, 1: 1}, shuffled_to=1, task_of=destinations)
+    after = ran(tier, stage, before)
     (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
     assert superseded.place == (0, 0)
     assert ordinals_in(superseded) == [6, 7, 8, 9, 10]
@@ -127,7 +128,7 @@ def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
     dirty_from = 2 * RECORDS_PER_SEGMENT - len(KEYS) + 1
     plan = replace(work.plan, choice=replace(work.compact, first_dirty=dirty_from))
     rows = scanned(tier, [replace(work, plan=plan)])
-    after = ran(tier, ReduceStage(buckets={0: 1}, task_of={}), rows)
+    after = ran(tier, ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={}), rows)
     (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
     # k0's last update is clean, so no update of k0 supersedes another.
     assert ordinals_in(superseded) == [2, 3, 4, 5, 7, 8, 9, 10]
@@ -144,9 +145,35 @@ def test_the_reduce_takes_blocks_in_log_order_however_they_arrive(
         a_row(RowKind.KEYS, block_of(columns_of([b"k"], first_ordinal=at)), segment_index=segment)
         for segment, at in stretches
     ]
-    after = ran(tier, ReduceStage(buckets={0: 1}, task_of={}), [rows[i] for i in order])
+    stage = ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={})
+    after = ran(tier, stage, [rows[i] for i in order])
     found = [(row.segment_index, ordinals_in(row)) for row in after]
     assert found == [(0, [0]), (0, [7])]
+
+
+def rows_of_one_key(tasks: Iterable[int]) -> list[Row]:
+    """Of each task the same key in two segments of a partition; its number is the task's."""
+    block = block_of(columns_of([b"k"]))
+    return [
+        replace(a_row(RowKind.KEYS, block, task=task, segment_index=i), partition_index=task)
+        for task in tasks
+        for i in range(2)
+    ]
+
+
+def test_the_reduce_ends_a_shuffle_partition_before_it_reads_the_next_one(tier: Path) -> None:
+    rows = rows_of_one_key([3, 1, 2, 0])
+    left = iter(rows)
+    stage = ReduceStage(buckets=dict.fromkeys(range(4), 1), shuffled_to=2, task_of={})
+    found = stage(Worker(tier=open_tier(str(tier)), advance=print), left)
+    assert [next(found).place for _ in range(2)] == [(3, 0), (1, 0)]
+    assert [*left] == rows[5:]  # One row of the next partition was read.
+
+
+def test_the_reduce_refuses_a_shuffle_partition_that_comes_again(tier: Path) -> None:
+    stage = ReduceStage(buckets=dict.fromkeys(range(4), 1), shuffled_to=2, task_of={})
+    with pytest.raises(RuntimeError, match="rows of shuffle partition 1 are not together"):
+        ran(tier, stage, rows_of_one_key([1, 2, 3]))
 
 
 def test_rows_move_to_the_new_tasks_of_their_segments(tier: Path) -> None:
@@ -186,7 +213,7 @@ def test_the_summaries_of_a_rounds_segments_add_up() -> None:
     "stage",
     [
         ScanStage(first_bucket_task={0: 0}),
-        ReduceStage(buckets={0: 1}, task_of={(0, 0): 1}),
+        ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={(0, 0): 1}),
         MoveStage(task_of={(0, 0): 1}),
         RewriteStage(),
         CheckStage(first_bucket_task={0: 0}),
