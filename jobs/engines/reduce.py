@@ -8,11 +8,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.key_blocks import head_of, joined_blocks, parts_per_bucket
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
+
+
+class _Kinds(NamedTuple):
+    """Kinds of rows that say the same."""
+
+    ordinals: RowKind
+    bitmap: RowKind
+
+
+_SUPERSEDED: Final = _Kinds(RowKind.SUPERSEDED_ORDINALS, RowKind.SUPERSEDED_BITMAP)
+_SUPERSEDING: Final = _Kinds(RowKind.SUPERSEDING_ORDINALS, RowKind.SUPERSEDING_BITMAP)
 
 _Blocks: TypeAlias = dict[tuple[int, int], list[tuple[int, bytes]]]
 """(partition index, bucket) → the segment index and the bytes of each block."""
@@ -20,7 +34,7 @@ _Blocks: TypeAlias = dict[tuple[int, int], list[tuple[int, bytes]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReduceStage:
-    """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
+    """KEYS rows → SUPERSEDED_… and SUPERSEDING_… rows; other rows pass through.
 
     Each row goes to the task that rewrites its segment, or to task 0 if none does. COMPETING rows
     are dropped: the driver has already read them.
@@ -56,33 +70,41 @@ class ReduceStage:
         yield from self._reduced(blocks)
 
     def _reduced(self, blocks: _Blocks) -> Iterator[Row]:
-        """Reduce the blocks, and free them."""
-        for place in [*blocks]:
-            for row in _bit_rows(place[0], blocks.pop(place), self.buckets[place[0]]):
-                yield self._sent(row)
+        """Reduce the blocks, and free them; of each segment, a row or two say what was found."""
+        found: dict[tuple[int, int, _Kinds], list[NDArray[np.uint32]]] = defaultdict(list)
+        for partition_index, bucket in [*blocks]:
+            buckets = self.buckets[partition_index]
+            of_bucket = sorted(
+                blocks.pop((partition_index, bucket)),
+                key=lambda entry: (entry[0], head_of(entry[1]).first_ordinal),
+            )
+            joined = joined_blocks([block for _, block in of_bucket])
+            entries = superseded_in_bucket(joined, buckets, parts_per_bucket(buckets))
+            for (segment_index, _), ordinals in zip(of_bucket, entries, strict=True):
+                found[partition_index, segment_index, _SUPERSEDED].append(ordinals.superseded)
+                found[partition_index, segment_index, _SUPERSEDING].append(ordinals.superseding)
+        for (partition_index, segment_index, kinds), pieces in found.items():
+            if any(map(len, pieces)):
+                kind, payload = _packed(np.concatenate(pieces), kinds)
+                yield self._sent(
+                    Row(
+                        task=0,
+                        partition_index=partition_index,
+                        segment_index=segment_index,
+                        kind=kind,
+                        payload=payload,
+                    )
+                )
 
     def _sent(self, row: Row) -> Row:
         return replace(row, task=self.task_of.get(row.place, 0))
 
 
-def _bit_rows(
-    partition_index: int, found: list[tuple[int, bytes]], buckets: int
-) -> Iterator[Row]:
-    """Yield the superseded records of one bucket and, if versions decide, the superseding ones."""
-    in_log_order = sorted(found, key=lambda entry: (entry[0], head_of(entry[1]).first_ordinal))
-    bucket = joined_blocks([block for _, block in in_log_order])
-    entries = superseded_in_bucket(bucket, buckets, parts_per_bucket(buckets))
-    for (segment_index, _), places in zip(in_log_order, entries, strict=True):
-        by_kind = {
-            RowKind.SUPERSEDED: places.superseded,
-            RowKind.SUPERSEDING: places.superseding,
-        }
-        for kind, ordinals in by_kind.items():
-            if len(ordinals):
-                yield Row(
-                    task=0,
-                    partition_index=partition_index,
-                    segment_index=segment_index,
-                    kind=kind,
-                    payload=ordinals.tobytes(),
-                )
+def _packed(ordinals: NDArray[np.uint32], kinds: _Kinds) -> tuple[RowKind, bytes]:
+    """The ordinals (at least one), or a bitmap of them if that is smaller; and its kind."""
+    end = int(ordinals.max()) + 1
+    if end > 8 * ordinals.nbytes:
+        return kinds.ordinals, ordinals.tobytes()
+    bits = np.zeros(end, np.bool_)
+    bits[ordinals] = True
+    return kinds.bitmap, np.packbits(bits).tobytes()

@@ -21,17 +21,17 @@ FoundRows: TypeAlias = dict[tuple[int, int], list[Row]]
 """(partition index, segment index) → the rows of `FOR_REWRITE` about the segment."""
 
 _BIT_OF: Final = {
-    RowKind.OWN_SUPERSEDED: SUPERSEDED,
-    RowKind.SUPERSEDED: SUPERSEDED,
-    RowKind.OWN_SUPERSEDING: SUPERSEDING,
-    RowKind.SUPERSEDING: SUPERSEDING,
+    RowKind.SUPERSEDED_BITMAP: SUPERSEDED,
+    RowKind.SUPERSEDED_ORDINALS: SUPERSEDED,
+    RowKind.SUPERSEDING_BITMAP: SUPERSEDING,
+    RowKind.SUPERSEDING_ORDINALS: SUPERSEDING,
 }
 """The bit of `offset_map` that each kind of row sets."""
 
 FOR_REWRITE: Final = frozenset({*_BIT_OF, RowKind.OUTLINE})
 """The kinds of rows of earlier stages that the rewrite needs."""
 
-_BITMAPS: Final = frozenset({RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING})
+_BITMAPS: Final = frozenset({RowKind.SUPERSEDED_BITMAP, RowKind.SUPERSEDING_BITMAP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

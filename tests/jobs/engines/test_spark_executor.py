@@ -97,7 +97,7 @@ class TestSparkExecutor(ExecutorContract):
         assert max(counts["frozen"].to_pylist()) > 0
 
     def test_rows_survive_arrow_and_spark(self, executor: Executor) -> None:
-        of_superseded = a_row(RowKind.SUPERSEDED, bytes(range(256)), segment_index=2)
+        of_superseded = a_row(RowKind.SUPERSEDED_ORDINALS, bytes(range(256)), segment_index=2)
         rows = [
             replace(of_superseded, partition_index=1, bucket=3),
             a_row(RowKind.KEYS, task=5),

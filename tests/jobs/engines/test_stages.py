@@ -56,7 +56,9 @@ def ran(tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = 
 
 
 def ordinals_in(row: Row) -> list[int]:
-    """The ordinals in a SUPERSEDED row, in order."""
+    """The ordinals that a row of the reduce stage says, in order."""
+    if row.kind in (RowKind.SUPERSEDED_BITMAP, RowKind.SUPERSEDING_BITMAP):
+        return set_bits(row)
     return sorted(np.frombuffer(row.payload, np.uint32).tolist())
 
 
@@ -78,7 +80,7 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     assert [(row.place, row.kind) for row in rows] == [
         (place, kind)
         for place in ((0, 0), (0, 1), (1, 0))
-        for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED, RowKind.OUTLINE)
+        for kind in (RowKind.KEYS, RowKind.SUPERSEDED_BITMAP, RowKind.SCANNED, RowKind.OUTLINE)
     ]
     keys, own_superseded, scan, outline = rows[:4]
     # Its own key, and the later updates of the five others.
@@ -112,13 +114,12 @@ def test_the_reduce_finds_records_that_another_segment_supersedes(tier: Path) ->
     destinations = {(0, 0): 3, (0, 1): 1}
     stage = ReduceStage(buckets={0: 1, 1: 1}, shuffled_to=1, task_of=destinations)
     after = ran(tier, stage, before)
-    (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
+    passed = [replace(row, task=0) for row in before if row.kind is not RowKind.KEYS]
+    (superseded,) = (row for row in after if replace(row, task=0) not in passed)
     assert superseded.place == (0, 0)
     assert ordinals_in(superseded) == [6, 7, 8, 9, 10]
     # Rows without keys pass through once.
-    passed = [row for row in before if row.kind is not RowKind.KEYS]
-    unsent = [replace(row, task=0) for row in after if row.kind is not RowKind.SUPERSEDED]
-    assert unsent == [replace(row, task=0) for row in passed]
+    assert [replace(row, task=0) for row in after if row is not superseded] == passed
     # Every row goes to the task that rewrites its segment.
     assert {row.place: row.task for row in after} == {**destinations, (1, 0): 0}
 
@@ -129,11 +130,9 @@ def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
     plan = replace(work.plan, choice=replace(work.compact, first_dirty=dirty_from))
     rows = scanned(tier, [replace(work, plan=plan)])
     after = ran(tier, ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={}), rows)
-    (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
+    found = [ordinals_in(row) for row in after if row.kind is RowKind.SUPERSEDED_BITMAP]
     # k0's last update is clean, so no update of k0 supersedes another.
-    assert ordinals_in(superseded) == [2, 3, 4, 5, 7, 8, 9, 10]
-    own = [set_bits(row) for row in after if row.kind is RowKind.OWN_SUPERSEDED]
-    assert own == [[], [2, 3, 4, 5]]
+    assert found == [[], [2, 3, 4, 5, 7, 8, 9, 10], [2, 3, 4, 5]]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -148,7 +147,41 @@ def test_the_reduce_takes_blocks_in_log_order_however_they_arrive(
     stage = ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={})
     after = ran(tier, stage, [rows[i] for i in order])
     found = [(row.segment_index, ordinals_in(row)) for row in after]
-    assert found == [(0, [0]), (0, [7])]
+    assert found == [(0, [0, 7])]
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "kind", "payload_bytes"),
+    [
+        (31, RowKind.SUPERSEDED_BITMAP, 4),
+        (32, RowKind.SUPERSEDED_ORDINALS, 4),
+        (1000, RowKind.SUPERSEDED_ORDINALS, 4),
+    ],
+)
+def test_the_reduce_returns_ordinals_or_a_bitmap_whichever_is_smaller(
+    ordinal: int, kind: RowKind, payload_bytes: int, tier: Path
+) -> None:
+    rows = [
+        a_row(RowKind.KEYS, block_of(columns_of([b"k"], first_ordinal=at)), segment_index=i)
+        for i, at in enumerate((ordinal, 0))
+    ]
+    (found,) = ran(tier, ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={}), rows)
+    assert (found.place, found.kind, len(found.payload)) == ((0, 0), kind, payload_bytes)
+    own = a_row(RowKind.SUPERSEDED_BITMAP, bytes(126))
+    assert np.flatnonzero(record_bits([own, found])).tolist() == [ordinal]
+
+
+def test_the_buckets_of_a_segment_share_a_row(tier: Path) -> None:
+    rows = [
+        replace(
+            a_row(RowKind.KEYS, block_of(columns_of([key], first_ordinal=at)), segment_index=i),
+            bucket=bucket,
+        )
+        for bucket, (key, at) in enumerate(((b"a", 5), (b"b", 3)))
+        for i in range(2)
+    ]
+    (found,) = ran(tier, ReduceStage(buckets={0: 2}, shuffled_to=1, task_of={}), rows)
+    assert (found.place, ordinals_in(found)) == ((0, 0), [3, 5])
 
 
 def rows_of_one_key(tasks: Iterable[int]) -> list[Row]:
@@ -177,15 +210,15 @@ def test_the_reduce_refuses_a_shuffle_partition_that_comes_again(tier: Path) -> 
 
 
 def test_rows_move_to_the_new_tasks_of_their_segments(tier: Path) -> None:
-    rows = [a_row(RowKind.SUPERSEDED, bytes([i]), segment_index=i) for i in range(3)]
+    rows = [a_row(RowKind.SUPERSEDED_ORDINALS, bytes([i]), segment_index=i) for i in range(3)]
     moved = ran(tier, MoveStage(task_of={(0, 0): 4, (0, 2): 5, (1, 1): 6}), rows)
     assert moved == [replace(rows[0], task=4), replace(rows[2], task=5)]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) -> None:
-    own = {RowKind.OWN_SUPERSEDED: [1, 0, 0, 0, 1], RowKind.OWN_SUPERSEDING: [0, 1, 0, 0, 0]}
-    others = {RowKind.SUPERSEDED: [1, 2], RowKind.SUPERSEDING: [3]}
+    own = {RowKind.SUPERSEDED_BITMAP: [1, 0, 0, 0, 1], RowKind.SUPERSEDING_BITMAP: [0, 1, 0, 0, 0]}
+    others = {RowKind.SUPERSEDED_ORDINALS: [1, 2], RowKind.SUPERSEDING_ORDINALS: [3]}
     payloads = {kind: np.packbits(np.array(bits, np.uint8)) for kind, bits in own.items()}
     payloads |= {kind: np.array(ordinals, np.uint32) for kind, ordinals in others.items()}
     rows = [a_row(kind, payload.tobytes()) for kind, payload in payloads.items()]
@@ -195,9 +228,9 @@ def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) 
 
 
 def test_an_ordinal_beyond_the_segments_bitmap_is_an_error() -> None:
-    own = a_row(RowKind.OWN_SUPERSEDED, b"\0")
+    own = a_row(RowKind.SUPERSEDED_BITMAP, b"\0")
     with pytest.raises(IndexError):
-        record_bits([own, a_row(RowKind.SUPERSEDED, np.array([8], np.uint32).tobytes())])
+        record_bits([own, a_row(RowKind.SUPERSEDED_ORDINALS, np.array([8], np.uint32).tobytes())])
 
 
 def test_the_summaries_of_a_rounds_segments_add_up() -> None:
