@@ -3,8 +3,8 @@
     python -m tests.bench.second_runs
 
 The partition is clean, and each segment has its key index. Then new records arrive: with keys that
-the tier lacks, or with keys from all its segments. Each case is run twice, with and without the
-indexes. The bytes are what counts; the seconds are those of a single run.
+the tier lacks, or with keys from all its segments. Each case is run with and without the indexes
+in turn, several times: what the run before wrote slows the next one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import click
 
 from tests.bench.contenders import NOW_MS, SETTINGS, session_start
-from tests.bench.measures import Stopwatch
+from tests.bench.measures import Stopwatch, spread
 from tests.bench.options import folder_option
 from tests.bench.results import print_row
 from tests.bench.synthetic import Shape, fresh_folder, put_log
@@ -89,8 +89,8 @@ def _new(shape: Shape, records: int, first_key: int, keys: int = 1) -> Shape:
 
 def measured(
     tier: Path, shape: Shape, new: NewData, engine: Engine, *, has_indexes: bool
-) -> dict[str, object]:
-    """One run on a copy of the clean tier after the new data."""
+) -> tuple[dict[str, object], float]:
+    """One run on a copy of the clean tier after the new data: a row of results, and its seconds."""
     copy = tier.with_name("copy")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(tier, copy, copy_function=os.link)
@@ -101,7 +101,7 @@ def measured(
     new_bytes = put_log(copy, "bench", 0, data, _batches(shape) + 1)
     report, seconds = run(copy, engine, *new.settings)
     asked = report.key_indexes
-    return {
+    row: dict[str, object] = {
         "new data": new.name,
         "indexes": has_indexes,
         "new MB": round(new_bytes / 1e6, 1),
@@ -114,8 +114,8 @@ def measured(
         "skipped": report.segments_skipped,
         "filter claims %": round(100 * asked.keys_claimed / max(1, asked.keys_lacked), 3),
         "MB written": round(report.bytes_written / 1e6, 1),
-        "s": round(seconds, 2),
     }
+    return row, seconds
 
 
 def index_share(tier: Path, size_bytes: int) -> float:
@@ -128,8 +128,9 @@ def index_share(tier: Path, size_bytes: int) -> float:
 @click.option("--records", type=int, default=1_000_000, help="Records of the clean tier.")
 @click.option("--value-bytes", type=int, default=1000)
 @click.option("--segment-mib", type=int, default=32)
+@click.option("--runs", type=int, default=3, help="Runs of each case.")
 @folder_option
-def bench(records: int, value_bytes: int, segment_mib: int, folder: Path) -> None:
+def bench(records: int, value_bytes: int, segment_mib: int, runs: int, folder: Path) -> None:
     """Measure each case, and print a JSON object for it."""
     session_start(folder / "scratch")
     shape = Shape(
@@ -148,9 +149,13 @@ def bench(records: int, value_bytes: int, segment_mib: int, folder: Path) -> Non
     unchanged = {"new data": "none", "log MB read": again.bytes_read / 1e6, "s": round(seconds, 2)}
     print_row("second runs", {**head, **unchanged}, folder)
     for new in cases(records):
-        for has_indexes in (True, False):
-            row = measured(tier, shape, new, on_spark, has_indexes=has_indexes)
-            print_row("second runs", {**head, **row}, folder)
+        pairs = [
+            [measured(tier, shape, new, on_spark, has_indexes=has) for has in (True, False)]
+            for _ in range(runs)
+        ]
+        for rows in zip(*pairs, strict=True):
+            seconds_of_runs = spread(seconds for _, seconds in rows)
+            print_row("second runs", {**head, **rows[0][0], "s": seconds_of_runs}, folder)
     shutil.rmtree(folder / "clean")
 
 
