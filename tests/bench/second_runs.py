@@ -119,9 +119,11 @@ def measured(
 
 
 def index_share(tier: Path, size_bytes: int) -> float:
-    """The bytes of all key indexes as a share of the live logs."""
+    """The bytes of the key indexes of live segments as a share of their logs."""
+    states = run_context(str(tier), None, NOW_MS).catalog.read()
+    live = {segment.segment_id for state in states.values() for segment in state.segments}
     files = (tier / CATALOG_FOLDER / FOLDER).rglob("*.*")
-    return sum(path.stat().st_size for path in files) / size_bytes
+    return sum(path.stat().st_size for path in files if path.stem in live) / size_bytes
 
 
 @click.command()
