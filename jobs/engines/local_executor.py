@@ -68,7 +68,6 @@ class LocalExecutor(StageExecutor[LazyRows]):
         rows: LazyRows | None,
         tasks: int | None,
         orders: Sequence[Row] = (),
-        shuffled_to: int | None = None,  # noqa: ARG002 - rows are not shuffled
     ) -> LazyRows:
         """Run the stage on the rows of each task, on the pool."""
         def found() -> list[Row]:
@@ -79,6 +78,16 @@ class LocalExecutor(StageExecutor[LazyRows]):
             return [row for piece in pieces for row in piece]
 
         return found
+
+    def run_in_turn(
+        self,
+        stage: Stage,
+        rows: LazyRows,
+        tasks: int,
+        shuffle_partitions: int,  # noqa: ARG002 - rows are not shuffled
+    ) -> LazyRows:
+        """Run the stage on the rows of each number."""
+        return self.run(stage, rows, tasks)
 
     def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
         """Run the stage on the rows of each task; return the results in the same order."""

@@ -19,7 +19,7 @@ from tierfold.jobs.engines.rows import Row, RowKind, Worker
 
 
 class _Kinds(NamedTuple):
-    """Kinds of rows that say the same."""
+    """The two forms of the same content."""
 
     ordinals: RowKind
     bitmap: RowKind
@@ -42,27 +42,25 @@ class ReduceStage:
 
     buckets: Mapping[int, int]
     """Number of buckets by partition index."""
-    shuffled_to: int
-    """Into how many partitions the rows were shuffled, each by the remainder of its `task`."""
+    shuffle_partitions: int
+    """How many there are; a row is in that of its `task`'s remainder."""
     task_of: Mapping[tuple[int, int], int]
     """(partition index, segment index) → the task of stage 6 that rewrites the segment."""
 
     def __call__(self, _: Worker, rows: Iterable[Row]) -> Iterator[Row]:
         """Reduce the buckets of one task, those of one shuffle partition at a time.
 
-        Raises RuntimeError if rows of one partition are not together.
+        Raises RuntimeError if the rows of a shuffle partition are not together.
         """
         blocks: _Blocks = defaultdict(list)
-        passed: set[int] = set()
-        current: int | None = None
+        begun: list[int] = []
         for row in rows:
-            partition = row.task % self.shuffled_to
-            if partition != current:
+            number = row.task % self.shuffle_partitions
+            if number not in begun[-1:]:
                 yield from self._reduced(blocks)
-                if partition in passed:
-                    raise RuntimeError(f"rows of shuffle partition {partition} are not together")
-                passed.add(partition)
-                current = partition
+                if number in begun:
+                    raise RuntimeError(f"rows of shuffle partition {number} are not together")
+                begun.append(number)
             if row.kind is RowKind.KEYS:
                 blocks[row.partition_index, row.bucket].append((row.segment_index, row.payload))
             elif row.kind is not RowKind.COMPETING:
@@ -70,7 +68,7 @@ class ReduceStage:
         yield from self._reduced(blocks)
 
     def _reduced(self, blocks: _Blocks) -> Iterator[Row]:
-        """Reduce the blocks, and free them; of each segment, a row or two say what was found."""
+        """Reduce the blocks and free them; yield at most two rows per segment."""
         found: dict[tuple[int, int, _Kinds], list[NDArray[np.uint32]]] = defaultdict(list)
         for partition_index, bucket in [*blocks]:
             buckets = self.buckets[partition_index]
@@ -101,7 +99,7 @@ class ReduceStage:
 
 
 def _packed(ordinals: NDArray[np.uint32], kinds: _Kinds) -> tuple[RowKind, bytes]:
-    """The ordinals (at least one), or a bitmap of them if that is smaller; and its kind."""
+    """The kind and the payload of the ordinals (at least one): a bitmap, if that is no larger."""
     end = int(ordinals.max()) + 1
     if end > 8 * ordinals.nbytes:
         return kinds.ordinals, ordinals.tobytes()

@@ -21,8 +21,10 @@ FoundRows: TypeAlias = dict[tuple[int, int], list[Row]]
 """(partition index, segment index) → the rows of `FOR_REWRITE` about the segment."""
 
 _BIT_OF: Final = {
+    RowKind.OWN_SUPERSEDED: SUPERSEDED,
     RowKind.SUPERSEDED_BITMAP: SUPERSEDED,
     RowKind.SUPERSEDED_ORDINALS: SUPERSEDED,
+    RowKind.OWN_SUPERSEDING: SUPERSEDING,
     RowKind.SUPERSEDING_BITMAP: SUPERSEDING,
     RowKind.SUPERSEDING_ORDINALS: SUPERSEDING,
 }
@@ -31,7 +33,8 @@ _BIT_OF: Final = {
 FOR_REWRITE: Final = frozenset({*_BIT_OF, RowKind.OUTLINE})
 """The kinds of rows of earlier stages that the rewrite needs."""
 
-_BITMAPS: Final = frozenset({RowKind.SUPERSEDED_BITMAP, RowKind.SUPERSEDING_BITMAP})
+_OWN: Final = frozenset({RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING})
+_ORDINALS: Final = frozenset({RowKind.SUPERSEDED_ORDINALS, RowKind.SUPERSEDING_ORDINALS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +103,16 @@ def _rewritten(worker: Worker, order: Row, task: GroupTask, found: FoundRows) ->
 def record_bits(rows: Sequence[Row]) -> NDArray[np.uint8]:
     """The superseded and superseding bits of a segment's records, then up to seven zeros.
 
-    Raises IndexError for an ordinal beyond the bitmaps.
+    Raises IndexError for a record beyond the scan's own bitmaps.
     """
-    maps = [row.payload for row in rows if row.kind in _BITMAPS]
-    bits = np.zeros(8 * max(map(len, maps), default=0), np.uint8)
+    own = [row.payload for row in rows if row.kind in _OWN]
+    bits = np.zeros(8 * max(map(len, own), default=0), np.uint8)
     for row in rows:
-        if row.kind in _BITMAPS:
-            is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=len(bits))
-            bits |= is_set * _BIT_OF[row.kind]
-        elif row.kind in _BIT_OF:
+        if row.kind in _ORDINALS:
             bits[np.frombuffer(row.payload, np.uint32)] |= _BIT_OF[row.kind]
+        elif row.kind in _BIT_OF:
+            is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8))
+            if len(is_set) > len(bits):
+                raise IndexError(f"a bitmap of {len(is_set)} records, where {len(bits)} are known")
+            bits[: len(is_set)] |= is_set * _BIT_OF[row.kind]
     return bits

@@ -25,10 +25,10 @@ class RowKind(IntEnum):
 
     KEYS = 0
     """A block of keys, see `key_blocks`."""
-    SUPERSEDED_BITMAP = 1
-    """Superseded records of the segment, a bit per record; the last bytes may lack."""
+    OWN_SUPERSEDED = 1
+    """A bitmap, one bit per record of the segment: superseded within the segment."""
     SUPERSEDED_ORDINALS = 2
-    """The same as uint32 ordinals, where these are fewer bytes."""
+    """uint32 ordinals of records that a record of another segment supersedes."""
     SCANNED = 3
     """A pickled `ScanSummary`: for the driver."""
     FAILED = 4
@@ -43,10 +43,10 @@ class RowKind(IntEnum):
     """Packed `LatestValues` of a segment that a broker wrote (`verify`)."""
     COMPARED = 9
     """A pickled `KeysCompared`: for the driver (`verify`)."""
-    SUPERSEDING_BITMAP = 10
-    """As `SUPERSEDED_BITMAP`: records of the segment that supersede another one."""
+    OWN_SUPERSEDING = 10
+    """A bitmap, one bit per record of the segment: supersedes another record of the segment."""
     SUPERSEDING_ORDINALS = 11
-    """As `SUPERSEDED_ORDINALS`."""
+    """uint32 ordinals of records that supersede a record of another segment."""
     SCAN = 12
     """A pickled `ScanTask`: from the driver."""
     REWRITE = 13
@@ -61,6 +61,10 @@ class RowKind(IntEnum):
     """A pickled `Probed`: for the driver."""
     OUTLINE = 18
     """A `BatchOutline` of a segment."""
+    SUPERSEDED_BITMAP = 19
+    """As `SUPERSEDED_ORDINALS`, a bit per record; zero bytes at the end may be missing."""
+    SUPERSEDING_BITMAP = 20
+    """As `SUPERSEDING_ORDINALS`, a bit per record; zero bytes at the end may be missing."""
 
 
 OUT_OF_MEMORY: Final = "this process ran out of memory"

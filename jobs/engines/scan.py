@@ -75,7 +75,7 @@ def summed(found: Sequence[ScanSummary]) -> ScanSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanStage(SegmentStage):
-    """SCAN rows → KEYS, …_BITMAP, OUTLINE, COMPETING, and SCANNED or FAILED rows."""
+    """SCAN rows → KEYS, OWN_…, OUTLINE, COMPETING, and SCANNED or FAILED rows."""
 
     def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and any other segment only for its transaction batches."""
@@ -91,9 +91,9 @@ class ScanStage(SegmentStage):
         # The reduce stage passes these on unchanged; its tasks share them.
         bucket = row.segment_index % task.order.buckets
         bits = scanned.own_bits
-        yield RowKind.SUPERSEDED_BITMAP, bucket, np.packbits(bits & SUPERSEDED).tobytes()
+        yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
         if (bits & SUPERSEDING).any():
-            yield RowKind.SUPERSEDING_BITMAP, bucket, np.packbits(bits & SUPERSEDING).tobytes()
+            yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
         if is_worth_sending(scanned.outline, log_bytes):
             yield RowKind.OUTLINE, bucket, serialize_outline(scanned.outline)
         if scanned.competing is not None:

@@ -19,6 +19,7 @@ from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.arrow_rows import (
     ROW_SCHEMA,
+    Given,
     as_batch,
     in_worker,
     only_orders,
@@ -62,7 +63,6 @@ class SparkExecutor(StageExecutor[DataFrame]):
         rows: DataFrame | None,
         tasks: int | None,
         orders: Sequence[Row] = (),
-        shuffled_to: int | None = None,
     ) -> DataFrame:
         """Repartition the rows by `task`, and map the stage over them and the orders.
 
@@ -77,10 +77,18 @@ class SparkExecutor(StageExecutor[DataFrame]):
             sent = self._spark.range(0, tasks, 1, tasks)
             given = only_orders(orders)
         else:
-            sent = rows if tasks is None else rows.repartitionById(shuffled_to or tasks, "task")
-            if tasks is not None and shuffled_to is not None:
-                sent = sent.coalesce(tasks)  # Such a task reads one partition after the other.
+            sent = rows if tasks is None else rows.repartitionById(tasks, "task")
             given = orders_first(orders) if orders else rows_of
+        return self._mapped(stage, sent, given)
+
+    def run_in_turn(
+        self, stage: Stage, rows: DataFrame, tasks: int, shuffle_partitions: int
+    ) -> DataFrame:
+        """Repartition the rows by `task`; a coalesced task reads one partition after the other."""
+        sent = rows.repartitionById(shuffle_partitions, "task").coalesce(tasks)
+        return self._mapped(stage, sent, rows_of)
+
+    def _mapped(self, stage: Stage, sent: DataFrame, given: Given) -> DataFrame:
         opener, done = self._context.worker_opener(), self._progress
         run = in_worker(stage, opener, done.bytes_done, done.requests, given)
         return sent.mapInArrow(run, ROW_SCHEMA)

@@ -34,7 +34,7 @@ from tierfold.jobs.engines.task_assignment import (
     compare_tasks,
     first_bucket_tasks,
     probe_rows,
-    reduce_tasks,
+    reduce_split,
     rewrite_rows,
     scan_rows,
 )
@@ -73,11 +73,13 @@ class StageExecutor(ABC, Generic[RowsT]):
         task_of = self._assigned.task_of
         sizes = {work.index: work.size_bytes for work in rounds}
         buckets = {index: buckets_of(size) for index, size in sizes.items()}
-        shuffled_to, tasks = reduce_tasks([*sizes.values()], self.cores)
-        reduce = ReduceStage(buckets=buckets, shuffled_to=shuffled_to, task_of=task_of)
+        shuffle_partitions, tasks = reduce_split([*sizes.values()], self.cores)
+        reduce = ReduceStage(
+            buckets=buckets, shuffle_partitions=shuffle_partitions, task_of=task_of
+        )
         with self.translated_errors():
             title, found, indexed, scan_bytes = self._keys(rounds)
-            reduced = self.run(reduce, found, tasks, shuffled_to=shuffled_to)
+            reduced = self.run_in_turn(reduce, found, tasks, shuffle_partitions)
             found = self.persisted(reduced)
             summaries = self.collected(title, scan_bytes, self.of_kinds(found, FOR_DRIVER))
             if self._scanned is not None:
@@ -177,19 +179,22 @@ class StageExecutor(ABC, Generic[RowsT]):
 
     @abstractmethod
     def run(
-        self,
-        stage: Stage,
-        rows: RowsT | None,
-        tasks: int | None,
-        orders: Sequence[Row] = (),
-        shuffled_to: int | None = None,
+        self, stage: Stage, rows: RowsT | None, tasks: int | None, orders: Sequence[Row] = ()
     ) -> RowsT:
         """Run the stage on rows of earlier stages, if there are any, and on the driver's `orders`.
 
         Each goes to the task that its `task` names, of `tasks` tasks, orders first. Without orders,
-        `tasks` may be None: then the rows stay where they are. `shuffled_to`: into how many
-        partitions the rows are shuffled, if these are more than tasks; then a task gets the rows of
-        one partition after those of another.
+        `tasks` may be None: then the rows stay where they are.
+        """
+
+    @abstractmethod
+    def run_in_turn(
+        self, stage: Stage, rows: RowsT, tasks: int, shuffle_partitions: int
+    ) -> RowsT:
+        """Run the stage on rows of earlier stages; each goes to one of `shuffle_partitions`.
+
+        That is the remainder of its `task`. A task takes whole shuffle partitions, one after the
+        other. An engine that does not shuffle has a task for each number instead.
         """
 
     @abstractmethod

@@ -30,17 +30,18 @@ Between two tasks a core waits 10 to 20 ms for Spark. Measured with segments of 
 task of its own and two in one: eight partitions of 1 GB 3.8 and 3.4 s, 4 GB of zstd 6.4 and 5.8.
 """
 
-REDUCE_BYTES: Final = 512 * 2**20
-"""Log bytes whose keys a task reduces at a time. It holds them as blocks, one bucket of them
-unpacked: of uncompressed records a fraction of these bytes, of compressed ones perhaps a multiple.
+SHUFFLE_PARTITION_BYTES: Final = 512 * 2**20
+"""Log bytes whose keys are reduced at a time. A task holds them as blocks, one bucket of them
+unpacked, and in the end the ordinals of superseded records: of uncompressed records a fraction of
+these bytes, of compressed ones perhaps a multiple.
 """
 
-REDUCE_TASK_BYTES: Final = 8 * 2**30
+REDUCE_TASK_BYTES: Final = 2 * 2**30
 """Log bytes whose keys one task reduces, one shuffle partition after the other.
 
-Each task costs some 10 ms, and each partition of its result as much again when the rewrite shuffles
-it. Measured with a task per `REDUCE_BYTES` and with one per core: 4 GB of 1 KB values 3.37 and 3.25
-CPU seconds, eight partitions of 1 GB 3.6 and 3.35 s elapsed.
+Each task costs some 10 ms, and its result as much again when the rewrite shuffles it. Measured with
+a task per shuffle partition and with one per core: 4 GB of 1 KB values 3.37 and 3.25 CPU seconds,
+eight partitions of 1 GB 3.6 and 3.35 s elapsed.
 """
 
 THREADS_MAX: Final = 4
@@ -139,14 +140,14 @@ def rewrite_costs(sizes: Sequence[int], partitions: Sequence[int]) -> list[float
     return costs
 
 
-def reduce_tasks(sizes: Sequence[int], cores: int) -> tuple[int, int]:
+def reduce_split(sizes: Sequence[int], cores: int) -> tuple[int, int]:
     """Return how many shuffle partitions, and how many tasks, share the buckets of partitions.
 
     `sizes`: their log bytes.
     """
     buckets = bucket_sizes(sizes)
     return (
-        task_count(buckets, task_bytes=REDUCE_BYTES, tasks_min=cores),
+        task_count(buckets, task_bytes=SHUFFLE_PARTITION_BYTES, tasks_min=cores),
         task_count(buckets, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores),
     )
 

@@ -150,8 +150,14 @@ def _measure(body: NDArray[np.uint8], columns: RecordColumns, survivors: Survivo
                 size += _field_bytes(columns.value_bytes[i])
                 size += _headers_bytes(body, columns, i)
                 survivors.body_bytes[i] = size
-                payload_bytes += varint_bytes(size) + size
+                payload_bytes += _whole_bytes(size)
         survivors.payload_bytes[b] = payload_bytes
+
+
+@kernel
+def _whole_bytes(body_bytes: int) -> int:
+    """The size of a record with its length varint."""
+    return varint_bytes(body_bytes) + body_bytes
 
 
 @kernel
@@ -166,8 +172,7 @@ def _add_written(
             if is_copied[b]:
                 sizes[i] = columns.end[i] - columns.start[i]
             elif survivors.keep[i]:
-                size = survivors.body_bytes[i]
-                sizes[i] = varint_bytes(size) + size
+                sizes[i] = _whole_bytes(survivors.body_bytes[i])
 
 
 @kernel
@@ -205,7 +210,7 @@ def _encode(
                 continue
             size = survivors.body_bytes[i]
             start = columns.start[i]
-            whole_bytes = varint_bytes(size) + size
+            whole_bytes = _whole_bytes(size)
             if survivors.same_base[b] and columns.end[i] - start == whole_bytes:
                 # As long as its shortest form, so it is that form. (Or a null has another negative
                 # length, which every reader reads as null.)

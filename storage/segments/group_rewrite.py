@@ -286,15 +286,16 @@ def _rewritten_window(
         kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
     reason = reason_in_batches(retention.batch)
+    indexed = None
     if reason is None and not window.has_gaps:
-        data, written, indexed = window.stored, heads, None
+        data, written = window.stored, heads
         if task.fpp is not None:
             indexed = indexed_window(heads, records, types)
     else:
         keep, horizon_ms = retention.record == KEPT, retention.horizon_ms
         new = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
-        where = f"rewritten from {window.where}"
-        data, written, indexed = new.data, read_heads(new.data, where=where, check_crc=False), None
+        data = new.data
+        written = read_heads(data, where=f"rewritten from {window.where}", check_crc=False)
         if task.fpp is not None and len(data):
             indexed = indexed_rewrite(written, records, types, new)
     return _Rewritten(

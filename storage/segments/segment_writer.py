@@ -1,10 +1,10 @@
 """Writes a new segment under a new id: its log as a stream, then the files beside it.
 
-Readers ignore the segment until the catalog names it. All batches are parsed and their checksums
-are compared before they are written. Once all objects are written, each part is compared with what
-the store says of it: with its checksum of the whole object if it has one, else the part is read
-back. A part that is stored encoded is always read back, and decoded. A local disk may answer from
-its cache, so this does not show what survives a power cut.
+Readers ignore the segment until the catalog names it. All batches are parsed before they are
+written; their checksums were compared in the source, or are computed. Once all objects are
+written, each part is compared with what the store says of it: with its checksum of the whole object
+if it has one, else the part is read back. A part that is stored encoded is always read back, and
+decoded. A local disk may answer from its cache, so this does not show what survives a power cut.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class SegmentWriter:
     def append(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
         """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject.
 
-        `heads`: of just these batches, whose checksums were compared; None: they are read here.
+        `heads`: of just these batches, whose checksums were compared or computed; None: they are
+        read here, and the checksums compared.
         """
         if not len(data):
             return

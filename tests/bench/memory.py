@@ -140,7 +140,7 @@ def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[],
         for row in stage(worker, [_row(RowKind.SCAN, task)]):
             if row.kind is RowKind.FAILED:
                 raise RuntimeError(unpickled(row.payload))
-            if row.kind is RowKind.SUPERSEDED_BITMAP:
+            if row.kind is RowKind.OWN_SUPERSEDED:
                 bits.append(row)
 
     def rewrite() -> None:

@@ -4,7 +4,7 @@
 
 The partition is clean, and each segment has its key index. Then new records arrive: with keys that
 the tier lacks, or with keys from all its segments. Each case is run with and without the indexes
-in turn, several times: what the run before wrote slows the next one.
+in turn, several times, after all that was written before is on the disk: else it would slow them.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def measured(
     first_key = 0 if new.are_known else 2 * shape.keys
     data = _new(shape, new.records, first_key, new.keys)
     new_bytes = put_log(copy, "bench", 0, data, _batches(shape) + 1)
+    os.sync()
     report, seconds = run(copy, engine, *new.settings)
     asked = report.key_indexes
     row: dict[str, object] = {
@@ -155,9 +156,9 @@ def bench(records: int, value_bytes: int, segment_mib: int, runs: int, folder: P
             [measured(tier, shape, new, on_spark, has_indexes=has) for has in (True, False)]
             for _ in range(runs)
         ]
-        for rows in zip(*pairs, strict=True):
-            seconds_of_runs = spread(seconds for _, seconds in rows)
-            print_row("second runs", {**head, **rows[0][0], "s": seconds_of_runs}, folder)
+        for runs_of_one in zip(*pairs, strict=True):
+            rows, times = zip(*runs_of_one, strict=True)
+            print_row("second runs", {**head, **rows[0], "s": spread(times)}, folder)
     shutil.rmtree(folder / "clean")
 
 

@@ -33,15 +33,19 @@ def rewrite_of(
 
 
 @st.composite
-def decisions(draw: st.DrawFn) -> Decision:
+def decisions(draw: st.DrawFn, *, drops_keyless: bool = False) -> Decision:
+    """Any decisions; with `drops_keyless` no data record without a key is written."""
     drafts = draw(logs())
     retention: list[BatchRetention] = []
     keep: list[bool] = []
     for draft in drafts:
-        kept = [draw(st.booleans()) for _ in draft.records]
-        any_retention = (
-            list(BatchRetention) if any(kept) else [f for f in BatchRetention if f != f.REWRITE]
-        )
-        retention.append(draw(st.sampled_from(any_retention)))
+        goes = [
+            drops_keyless and not draft.is_control and record.key is None
+            for record in draft.records
+        ]
+        kept = [draw(st.booleans()) and not one for one in goes]
+        impossible = {BatchRetention.COPY: any(goes), BatchRetention.REWRITE: not any(kept)}
+        possible = [f for f in BatchRetention if not impossible.get(f, False)]
+        retention.append(draw(st.sampled_from(possible)))
         keep += kept
     return drafts, retention, keep, [draw(horizon_ms) for _ in drafts]

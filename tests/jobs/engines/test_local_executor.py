@@ -25,6 +25,8 @@ def on_threads(tier: Path) -> LocalExecutor:
 class TestLocalExecutor(ExecutorContract):
     """On two threads."""
 
+    shuffles = False
+
     @pytest.fixture
     def executor(self, tier: Path) -> Executor:
         return on_threads(tier)

@@ -68,8 +68,9 @@ def settings_of(tier: Path, rng: random.Random) -> Settings:
 def test_drawn_logs_become_the_same_segments(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    # Makes several key buckets per partition.
+    # Makes several key buckets per partition, and more shuffle partitions than tasks.
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
+    monkeypatch.setattr(task_assignment, "SHUFFLE_PARTITION_BYTES", 1000)
     rng = random.Random(seed)
     tier = made_tier(tmp_path / "tier")
     for number in range(PARTITIONS):

@@ -41,6 +41,8 @@ def passing() -> Stage:
 class TestSparkExecutor(ExecutorContract):
     """On the one session of the test run."""
 
+    shuffles = True
+
     @pytest.fixture
     def executor(self, spark: SparkSession, tier: Path) -> Executor:
         return on_spark(spark, tier)

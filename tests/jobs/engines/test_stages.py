@@ -56,7 +56,7 @@ def ran(tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = 
 
 
 def ordinals_in(row: Row) -> list[int]:
-    """The ordinals that a row of the reduce stage says, in order."""
+    """The ordinals in a row of the reduce stage, in order."""
     if row.kind in (RowKind.SUPERSEDED_BITMAP, RowKind.SUPERSEDING_BITMAP):
         return set_bits(row)
     return sorted(np.frombuffer(row.payload, np.uint32).tolist())
@@ -80,7 +80,7 @@ def test_a_scanned_segment_returns_keys_superseded_records_and_a_summary(tier: P
     assert [(row.place, row.kind) for row in rows] == [
         (place, kind)
         for place in ((0, 0), (0, 1), (1, 0))
-        for kind in (RowKind.KEYS, RowKind.SUPERSEDED_BITMAP, RowKind.SCANNED, RowKind.OUTLINE)
+        for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED, RowKind.OUTLINE)
     ]
     keys, own_superseded, scan, outline = rows[:4]
     # Its own key, and the later updates of the five others.
@@ -112,7 +112,7 @@ def test_an_unreadable_segment_becomes_one_row_with_the_reason(tier: Path) -> No
 def test_the_reduce_finds_records_that_another_segment_supersedes(tier: Path) -> None:
     before = scanned(tier, claimed_rounds(tier)[1])
     destinations = {(0, 0): 3, (0, 1): 1}
-    stage = ReduceStage(buckets={0: 1, 1: 1}, shuffled_to=1, task_of=destinations)
+    stage = ReduceStage(buckets={0: 1, 1: 1}, shuffle_partitions=1, task_of=destinations)
     after = ran(tier, stage, before)
     passed = [replace(row, task=0) for row in before if row.kind is not RowKind.KEYS]
     (superseded,) = (row for row in after if replace(row, task=0) not in passed)
@@ -129,10 +129,12 @@ def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
     dirty_from = 2 * RECORDS_PER_SEGMENT - len(KEYS) + 1
     plan = replace(work.plan, choice=replace(work.compact, first_dirty=dirty_from))
     rows = scanned(tier, [replace(work, plan=plan)])
-    after = ran(tier, ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={}), rows)
-    found = [ordinals_in(row) for row in after if row.kind is RowKind.SUPERSEDED_BITMAP]
+    after = ran(tier, ReduceStage(buckets={0: 1}, shuffle_partitions=1, task_of={}), rows)
+    (superseded,) = (row for row in after if row.kind is RowKind.SUPERSEDED_BITMAP)
     # k0's last update is clean, so no update of k0 supersedes another.
-    assert found == [[], [2, 3, 4, 5, 7, 8, 9, 10], [2, 3, 4, 5]]
+    assert ordinals_in(superseded) == [2, 3, 4, 5, 7, 8, 9, 10]
+    own = [set_bits(row) for row in after if row.kind is RowKind.OWN_SUPERSEDED]
+    assert own == [[], [2, 3, 4, 5]]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -144,7 +146,7 @@ def test_the_reduce_takes_blocks_in_log_order_however_they_arrive(
         a_row(RowKind.KEYS, block_of(columns_of([b"k"], first_ordinal=at)), segment_index=segment)
         for segment, at in stretches
     ]
-    stage = ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={})
+    stage = ReduceStage(buckets={0: 1}, shuffle_partitions=1, task_of={})
     after = ran(tier, stage, [rows[i] for i in order])
     found = [(row.segment_index, ordinals_in(row)) for row in after]
     assert found == [(0, [0, 7])]
@@ -165,9 +167,9 @@ def test_the_reduce_returns_ordinals_or_a_bitmap_whichever_is_smaller(
         a_row(RowKind.KEYS, block_of(columns_of([b"k"], first_ordinal=at)), segment_index=i)
         for i, at in enumerate((ordinal, 0))
     ]
-    (found,) = ran(tier, ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={}), rows)
+    (found,) = ran(tier, ReduceStage(buckets={0: 1}, shuffle_partitions=1, task_of={}), rows)
     assert (found.place, found.kind, len(found.payload)) == ((0, 0), kind, payload_bytes)
-    own = a_row(RowKind.SUPERSEDED_BITMAP, bytes(126))
+    own = a_row(RowKind.OWN_SUPERSEDED, bytes(126))
     assert np.flatnonzero(record_bits([own, found])).tolist() == [ordinal]
 
 
@@ -180,7 +182,7 @@ def test_the_buckets_of_a_segment_share_a_row(tier: Path) -> None:
         for bucket, (key, at) in enumerate(((b"a", 5), (b"b", 3)))
         for i in range(2)
     ]
-    (found,) = ran(tier, ReduceStage(buckets={0: 2}, shuffled_to=1, task_of={}), rows)
+    (found,) = ran(tier, ReduceStage(buckets={0: 2}, shuffle_partitions=1, task_of={}), rows)
     assert (found.place, ordinals_in(found)) == ((0, 0), [3, 5])
 
 
@@ -197,14 +199,14 @@ def rows_of_one_key(tasks: Iterable[int]) -> list[Row]:
 def test_the_reduce_ends_a_shuffle_partition_before_it_reads_the_next_one(tier: Path) -> None:
     rows = rows_of_one_key([3, 1, 2, 0])
     left = iter(rows)
-    stage = ReduceStage(buckets=dict.fromkeys(range(4), 1), shuffled_to=2, task_of={})
+    stage = ReduceStage(buckets=dict.fromkeys(range(4), 1), shuffle_partitions=2, task_of={})
     found = stage(Worker(tier=open_tier(str(tier)), advance=print), left)
     assert [next(found).place for _ in range(2)] == [(3, 0), (1, 0)]
     assert [*left] == rows[5:]  # One row of the next partition was read.
 
 
 def test_the_reduce_refuses_a_shuffle_partition_that_comes_again(tier: Path) -> None:
-    stage = ReduceStage(buckets=dict.fromkeys(range(4), 1), shuffled_to=2, task_of={})
+    stage = ReduceStage(buckets=dict.fromkeys(range(4), 1), shuffle_partitions=2, task_of={})
     with pytest.raises(RuntimeError, match="rows of shuffle partition 1 are not together"):
         ran(tier, stage, rows_of_one_key([1, 2, 3]))
 
@@ -217,7 +219,7 @@ def test_rows_move_to_the_new_tasks_of_their_segments(tier: Path) -> None:
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) -> None:
-    own = {RowKind.SUPERSEDED_BITMAP: [1, 0, 0, 0, 1], RowKind.SUPERSEDING_BITMAP: [0, 1, 0, 0, 0]}
+    own = {RowKind.OWN_SUPERSEDED: [1, 0, 0, 0, 1], RowKind.OWN_SUPERSEDING: [0, 1, 0, 0, 0]}
     others = {RowKind.SUPERSEDED_ORDINALS: [1, 2], RowKind.SUPERSEDING_ORDINALS: [3]}
     payloads = {kind: np.packbits(np.array(bits, np.uint8)) for kind, bits in own.items()}
     payloads |= {kind: np.array(ordinals, np.uint32) for kind, ordinals in others.items()}
@@ -227,10 +229,25 @@ def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) 
     assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED, 0, 0, 0]
 
 
-def test_an_ordinal_beyond_the_segments_bitmap_is_an_error() -> None:
-    own = a_row(RowKind.SUPERSEDED_BITMAP, b"\0")
+@pytest.mark.parametrize(
+    "row",
+    [
+        a_row(RowKind.SUPERSEDED_ORDINALS, np.array([8], np.uint32).tobytes()),
+        a_row(RowKind.SUPERSEDED_BITMAP, b"\0\1"),
+    ],
+    ids=["ordinal", "bitmap"],
+)
+def test_a_record_beyond_the_segments_own_bitmap_is_an_error(row: Row) -> None:
+    own = a_row(RowKind.OWN_SUPERSEDED, b"\0")
     with pytest.raises(IndexError):
-        record_bits([own, a_row(RowKind.SUPERSEDED_ORDINALS, np.array([8], np.uint32).tobytes())])
+        record_bits([own, row])
+    with pytest.raises(IndexError):
+        record_bits([row])
+
+
+def test_the_last_bytes_of_a_bitmap_may_be_missing() -> None:
+    rows = [a_row(RowKind.OWN_SUPERSEDED, b"\0\0"), a_row(RowKind.SUPERSEDING_BITMAP, b"\x40")]
+    assert record_bits(rows).tolist() == [0, SUPERSEDING, *[0] * 14]
 
 
 def test_the_summaries_of_a_rounds_segments_add_up() -> None:
@@ -246,7 +263,7 @@ def test_the_summaries_of_a_rounds_segments_add_up() -> None:
     "stage",
     [
         ScanStage(first_bucket_task={0: 0}),
-        ReduceStage(buckets={0: 1}, shuffled_to=1, task_of={(0, 0): 1}),
+        ReduceStage(buckets={0: 1}, shuffle_partitions=1, task_of={(0, 0): 1}),
         MoveStage(task_of={(0, 0): 1}),
         RewriteStage(),
         CheckStage(first_bucket_task={0: 0}),

@@ -28,7 +28,7 @@ from tierfold.jobs.engines.task_assignment import (
     check_rows,
     compare_tasks,
     first_bucket_tasks,
-    reduce_tasks,
+    reduce_split,
     rewrite_rows,
     scan_rows,
     tasks_for,
@@ -134,11 +134,11 @@ def test_even_an_empty_partition_has_a_bucket() -> None:
 
 def test_small_buckets_share_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
-    assert reduce_tasks([8000], cores=2) == (2, 2)
-    monkeypatch.setattr(task_assignment, "REDUCE_BYTES", 2000)
-    assert reduce_tasks([8000], cores=2) == (4, 2)
+    assert reduce_split([8000], cores=2) == (2, 2)
+    monkeypatch.setattr(task_assignment, "SHUFFLE_PARTITION_BYTES", 2000)
+    assert reduce_split([8000], cores=2) == (4, 2)
     monkeypatch.setattr(task_assignment, "REDUCE_TASK_BYTES", 3000)
-    assert reduce_tasks([8000], cores=2) == (4, 3)
+    assert reduce_split([8000], cores=2) == (4, 3)
 
 
 def test_large_buckets_are_compared_by_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
