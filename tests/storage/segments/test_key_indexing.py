@@ -18,13 +18,14 @@ from tests.storage.legacy_messages import message
 from tests.storage.live_segments import KEY, data, log_of, put_segment
 from tests.storage.rewrite_decisions import Decision, decisions, rewrite_of
 from tests.storage.stored_logs import small_windows, stored
-from tierfold.compaction.cleaning.transactions import TransactionBatches
+from tierfold.compaction.cleaning.record_retention import BatchRetention
+from tierfold.compaction.cleaning.transactions import DATA, TransactionBatches
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.skipping.key_index import entries_of
 from tierfold.compaction.skipping.segment_facts import WatchedBatches
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.batch_headers import read_heads
-from tierfold.storage.kafka.control_records import control_types
+from tierfold.storage.kafka.control_records import EMPTIED, ControlType, control_types
 from tierfold.storage.segments.key_indexing import (
     RECORDS_MAX,
     IndexedWindow,
@@ -174,6 +175,17 @@ def test_the_index_of_rewritten_batches_is_that_of_their_bytes(decision: Decisio
     if found is not None and expected is not None:
         event("it has an index")
         assert_same(found, expected)
+
+
+def test_a_dropped_batch_leaves_the_markers_their_types() -> None:
+    drafts = [draft_of(word, 0) for word in ("10:a=1", "P1(11:b=1)", "12:P1:C", "13:P1:A")]
+    source = decoded(written(drafts))
+    retention = [BatchRetention.DROP, *[BatchRetention.COPY] * 2, BatchRetention.EMPTY]
+    new = rewrite_of(source.log.tobytes(), retention, [False, True, True, False], [None] * 4)
+    types = control_types(source.records, source.heads, where=WHERE)
+    found = indexed_rewrite(read_heads(new.data, where=WHERE), source.records, types, new)
+    assert found is not None
+    assert found.watched.control_type.tolist() == [DATA, ControlType.COMMIT, EMPTIED]
 
 
 def assert_same(found: IndexedWindow, expected: IndexedWindow) -> None:
