@@ -6,7 +6,7 @@ Held: 8 bytes per record, and the batches to watch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,18 +63,6 @@ class IndexedWindow:
     watched: WatchedBatches
 
 
-class _IndexedRecords(NamedTuple):
-    """What the index needs of records; every array but `body` has shape (records,)."""
-
-    body: NDArray[np.uint8]
-    """The buffer that the positions point into."""
-    batch: NDArray[np.int32]
-    key_at: NDArray[np.int64]
-    key_bytes: NDArray[np.int32]
-    value_bytes: NDArray[np.int32]
-    size_bytes: NDArray[np.int64]
-
-
 def indexed_window(
     heads: BatchHeads, records: Records, types: NDArray[np.int16]
 ) -> IndexedWindow | None:
@@ -82,18 +70,7 @@ def indexed_window(
 
     `types` has shape (batches,), as `control_types` gives it.
     """
-    return _indexed(
-        heads,
-        types,
-        _IndexedRecords(
-            body=records.body,
-            batch=records.batch,
-            key_at=records.key_at,
-            key_bytes=records.key_bytes,
-            value_bytes=records.value_bytes,
-            size_bytes=records.end - records.start,
-        ),
-    )
+    return _indexed(heads, types, records, records.batch, records.end - records.start)
 
 
 def indexed_rewrite(
@@ -109,36 +86,34 @@ def indexed_rewrite(
     is_written = rewritten.batch_bytes > 0
     new_batch = (np.cumsum(is_written) - 1).astype(np.int32)
     is_emptied = heads.is_control & (heads.count == 0)
-    kept = np.flatnonzero(rewritten.record_bytes)
-    return _indexed(
-        heads,
-        np.where(is_emptied, EMPTIED, types[is_written]).astype(np.int16),
-        _IndexedRecords(
-            body=records.body,
-            batch=new_batch[records.batch[kept]],
-            key_at=records.key_at[kept],
-            key_bytes=records.key_bytes[kept],
-            value_bytes=records.value_bytes[kept],
-            size_bytes=rewritten.record_bytes[kept],
-        ),
-    )
+    new_types = np.where(is_emptied, EMPTIED, types[is_written]).astype(np.int16)
+    return _indexed(heads, new_types, records, new_batch[records.batch], rewritten.record_bytes)
 
 
 def _indexed(
-    heads: BatchHeads, types: NDArray[np.int16], records: _IndexedRecords
+    heads: BatchHeads,
+    types: NDArray[np.int16],
+    records: Records,
+    batch: NDArray[np.int32],
+    sizes: NDArray[np.int64],
 ) -> IndexedWindow | None:
-    is_data = ~heads.is_control[records.batch]
+    """`records` may be more than these batches hold.
+
+    Both arrays have shape (records,): `batch` is the one that holds a record, and `sizes` its
+    uncompressed bytes there, 0 if none of them does.
+    """
+    is_there = sizes > 0
+    is_data = is_there & ~heads.is_control[batch]
     has_key = records.key_bytes >= 0
     if heads.is_legacy.any() or not has_key[is_data].all():
         return None
-    sizes = records.size_bytes
     hashes = key_hashes(records.body, records.key_at[is_data], records.key_bytes[is_data])
     has_tombstone = np.zeros(len(heads), np.bool_)
     # A control record without a value gets a delete horizon as a tombstone does.
-    has_tombstone[records.batch[records.value_bytes < 0]] = True
+    has_tombstone[batch[is_there & (records.value_bytes < 0)]] = True
     return IndexedWindow(
         entries=entries_of(hashes, sizes[is_data]),
-        records=len(sizes),
+        records=int(np.count_nonzero(is_there)),
         record_bytes=int(sizes.sum()),
         first_offset=int(heads.base_offset[0]),
         last_offset=int(heads.last_offset[-1]),

@@ -4,7 +4,7 @@
 
 The partition is clean, and each segment has its key index. Then new records arrive: with keys that
 the tier lacks, or with keys from all its segments. Each case is run with and without the indexes
-in turn, several times. Some disks write a gigabyte fast and slowly by turns, so the order changes.
+in turn, several times. On some disks fast and slow runs alternate, so the order changes.
 """
 
 from __future__ import annotations

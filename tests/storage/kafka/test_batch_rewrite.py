@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,15 +20,9 @@ from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 
 
-def rewritten(
-    log: bytes,
-    retention: list[BatchRetention],
-    keep: list[bool],
-    horizons: list[int | None],
-    *,
-    check_crc: bool = True,
-) -> tuple[bytes, list[int]]:
-    new = rewrite_of(log, retention, keep, horizons, check_crc=check_crc)
+def rewritten(*decision: Any, **options: bool) -> tuple[bytes, list[int]]:
+    """The bytes and the batches' sizes of `rewrite_of`."""
+    new = rewrite_of(*decision, **options)
     return new.data.tobytes(), new.batch_bytes.tolist()
 
 
