@@ -4,17 +4,18 @@
     chosen         x       x               x                       x
     stretches  |          first stretch          |             |second |
 
-What lies between the chosen batches of a stretch is read with them, and neither checked nor
-decoded; a large gap is not read. Every chosen batch's header is compared with what the scan found,
-and its checksum as its records are decoded. Stretches do not depend on each other, so threads can
-share them.
+What lies between the chosen batches of a stretch is neither checked nor decoded: it is fetched with
+them, except for a large gap, or mapped and not loaded. Every chosen batch's header is compared with
+what the scan found, and its checksum as its records are decoded. Stretches do not depend on each
+other, so threads can share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from itertools import repeat
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,16 @@ from tierfold.storage.kafka.batch_headers import BatchHeads, compare_checksums, 
 from tierfold.storage.kafka.records import window_share, windows
 from tierfold.storage.segments.log_windows import RANGE_BYTES, StoredObject, changed
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow
+from tierfold.storage.tiers.object_store import MapRange, Spans
 from tierfold.storage.tiers.remote_tier import Access
 
 GAP_BYTES: Final = RANGE_BYTES // 2
-"""A gap up to this is read with the batches around it: so there are at most twice as many requests
-as for the whole log."""
+"""A gap up to this is fetched with the batches around it: so there are at most twice as many
+requests as for the whole log."""
 
 SPAN_MAX: Final = 8
-"""Of a mapped log, a stretch may span this many times the bytes of a window: gaps cost next to
-nothing there, and each stretch takes a millisecond."""
+"""Of a mapped log, a stretch may span this many times the bytes of a window: gaps cost nothing
+there, and each stretch takes a millisecond. Before Linux 5.14 all that it spans is copied."""
 
 
 def is_choosable(access: Access) -> bool:
@@ -49,8 +51,8 @@ class Stretch:
     """Position of the first batch in the log."""
     size_bytes: int
     """From the first batch to the end of the last one."""
-    data: NDArray[np.uint8] | None
-    """These bytes; None: they are mapped when they are needed."""
+    source: NDArray[np.uint8] | MapRange
+    """These bytes, or what maps them when they are needed."""
     start: NDArray[np.int64]
     """Shape (batches,): where each begins, counted from `origin`."""
     batch_bytes: NDArray[np.int32]
@@ -65,9 +67,10 @@ class Stretch:
 
         Raises CorruptLog and UnreadableObject, also if these are not the batches of the scan.
         """
-        log, data = self.log, self.data
-        if data is None:
-            data = log.read(log.start + self.origin, self.size_bytes)
+        log, data = self.log, self.source
+        if not isinstance(data, np.ndarray):
+            batches = Spans(self.start, self.start + self.batch_bytes)
+            data = data(log.start + self.origin, self.size_bytes, batches)
         heads = heads_at(
             data, self.start, self.batch_bytes, where=log.where, origin=self.origin
         )
@@ -108,21 +111,24 @@ def chosen_stretches(
     end = np.cumsum(outline.size_bytes, dtype=np.int64)[rows]
     start = end - size_bytes
     record_ends = np.cumsum(records, dtype=np.int64)
-    is_mapped = log.access().is_mapped
-    if is_mapped:  # A stretch is about a window.
+    map_range = log.access().map_range
+    if map_range is not None:  # A stretch is about a window.
         is_plain = np.full(len(rows), outline.record_bytes <= outline.size_bytes.sum())
         shares = window_share(size_bytes.astype(np.int64), records, is_plain)
-        cuts = _cuts(start, end, shares, log.window_bytes, SPAN_MAX * log.window_bytes)
+        span_bytes = SPAN_MAX * log.window_bytes
+        cuts = _cuts(start, end, shares, _Limits(log.window_bytes, span_bytes, span_bytes))
     else:
-        cuts = _cuts(start, end, end - start, log.range_bytes, log.range_bytes)
+        limits = _Limits(log.range_bytes, log.range_bytes, GAP_BYTES)
+        cuts = _cuts(start, end, end - start, limits)
     spans = [(log.start + int(start[a]), int(end[b - 1] - start[a])) for a, b in cuts]
-    found = [None] * len(cuts) if is_mapped else log.fetched(spans)
-    for (a, b), (at, length), data in zip(cuts, spans, found, strict=True):
+    sources: Iterable[NDArray[np.uint8] | MapRange]
+    sources = log.fetched(spans) if map_range is None else repeat(map_range, len(cuts))
+    for (a, b), (at, length), source in zip(cuts, spans, sources, strict=True):
         yield Stretch(
             log=log,
             origin=at - log.start,
             size_bytes=length,
-            data=data,
+            source=source,
             start=start[a:b] - start[a],
             batch_bytes=size_bytes[a:b],
             records=records[a:b],
@@ -131,27 +137,33 @@ def chosen_stretches(
         )
 
 
+class _Limits(NamedTuple):
+    """How large a stretch may be, unless it is one batch."""
+
+    share_bytes: int
+    """The sum of its batches' shares."""
+    span_bytes: int
+    """From its first batch to the end of the last one."""
+    gap_bytes: int
+    """Between two of its batches."""
+
+
 def _cuts(
     start: NDArray[np.int64],
     end: NDArray[np.int64],
     shares: NDArray[np.int64],
-    limit_bytes: int,
-    span_bytes: int,
+    limits: _Limits,
 ) -> list[tuple[int, int]]:
-    """Ranges [first, last) of the chosen batches that form a stretch.
-
-    Their `shares` are at most `limit_bytes` together, or it is one batch; it spans at most
-    `span_bytes`, and no large gap.
-    """
-    turns = np.append(np.flatnonzero(start[1:] - end[:-1] > GAP_BYTES) + 1, len(start))
+    """Ranges [first, last) of the chosen batches that form a stretch."""
+    turns = np.append(np.flatnonzero(start[1:] - end[:-1] > limits.gap_bytes) + 1, len(start))
     reached = np.cumsum(shares)
     cuts = []
     first = 0
     while first < len(start):
         before = reached[first] - shares[first]
         last = min(
-            int(np.searchsorted(reached, before + limit_bytes, side="right")),
-            int(np.searchsorted(end, start[first] + span_bytes, side="right")),
+            int(np.searchsorted(reached, before + limits.share_bytes, side="right")),
+            int(np.searchsorted(end, start[first] + limits.span_bytes, side="right")),
             int(turns[np.searchsorted(turns, first, side="right")]),
         )
         cuts.append((first, max(last, first + 1)))

@@ -80,8 +80,6 @@ class BucketStore:
     path: str
     """The prefix without slashes around it; empty: the whole bucket."""
     options: StoreOptions
-    maps_ranges = False
-    """See `ObjectStore.maps_ranges`."""
     keeps_empty_folders = False
     """See `ObjectStore.keeps_empty_folders`."""
 
@@ -124,6 +122,9 @@ class BucketStore:
             if self._is_past_end(failed.failure, key, start):
                 return np.empty(0, np.uint8)
             raise self._error(failed.failure, key, "read") from None
+
+    def range_mapper(self, _: str) -> None:
+        """See `ObjectStore.range_mapper`."""
 
     def create(self, key: str, data: Bytes) -> None:
         """See `ObjectStore.create`."""

@@ -3,19 +3,13 @@
 Writing: a hidden file is filled, synced, and linked to the final name. Linking fails if the name is
 taken, so nothing is ever overwritten, even in a race.
 
-Reading: small objects and ranges are copied, large ones mapped. Measured with 256 MB in the page
-cache: a copy takes 65 ms and 256 MB of memory, a mapping 0.2 ms. A page that cannot be read would
-kill the process (SIGBUS). So the kernel loads every page before the array is returned, and reports
-a page that it cannot read as an error. The remaining risk is a file that is truncated while in use:
-the tier's objects never are, and a deleted one stays readable through its mapping.
+Reading: small objects and ranges are copied, large ones mapped, see `file_ranges`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import mmap
 import os
 import shutil
 import uuid
@@ -29,10 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.file_ranges import file_range
 from tierfold.storage.tiers.object_store import (
     Bytes,
+    MapRange,
     ObjectEntry,
     ObjectWriter,
+    Spans,
     as_view,
     is_staged,
     listed_one_by_one,
@@ -40,14 +37,8 @@ from tierfold.storage.tiers.object_store import (
 )
 from tierfold.storage.tiers.request_counts import Requests
 
-MAPPED_BYTES_MIN: Final = 1 << 20
-"""Objects of this size and above are mapped; a smaller one is copied as fast."""
-
 WRITE_BACK_BYTES_MIN: Final = 1 << 20
 """The disk begins to write pieces of this size and above at once."""
-
-_MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python names it from 3.13 on.
-_C: Final = ctypes.CDLL(None, use_errno=True)
 
 _CAUSES: Final = {
     errno.ENOENT: (
@@ -105,8 +96,6 @@ class LocalStore:
     """
 
     root: Path
-    maps_ranges = True
-    """See `ObjectStore.maps_ranges`; of `MAPPED_BYTES_MIN` and above, on Linux since 5.14."""
     keeps_empty_folders = True
     """See `ObjectStore.keeps_empty_folders`."""
 
@@ -138,13 +127,23 @@ class LocalStore:
         """See `ObjectStore.read`; writing into a mapped array never reaches the file."""
         path = self._path(key)
         with _translated(path, "read"), _opened(path) as descriptor:
-            return _range(descriptor, 0, os.fstat(descriptor).st_size)
+            return file_range(descriptor, 0, os.fstat(descriptor).st_size)
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`; writing into a mapped array never reaches the file."""
         path = self._path(key)
         with _translated(path, "read"), _opened(path) as descriptor:
-            return _range(descriptor, start, length)
+            return file_range(descriptor, start, length)
+
+    def range_mapper(self, key: str) -> MapRange:
+        """See `ObjectStore.range_mapper`; a small range is copied, and all before Linux 5.14."""
+        path = self._path(key)
+
+        def mapped(start: int, length: int, used: Spans) -> NDArray[np.uint8]:
+            with _translated(path, "read"), _opened(path) as descriptor:
+                return file_range(descriptor, start, length, used)
+
+        return mapped
 
     def create(self, key: str, data: Bytes) -> None:
         """See `ObjectStore.create`."""
@@ -323,44 +322,6 @@ def _opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _range(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
-    """Bytes of the file, fewer at its end: a large range is mapped, a smaller one copied."""
-    length = max(0, min(length, os.fstat(descriptor).st_size - start))
-    mapped = _mapped(descriptor, start, length) if length >= MAPPED_BYTES_MIN else None
-    return _copied(descriptor, start, length) if mapped is None else mapped
-
-
-def _mapped(descriptor: int, start: int, length: int) -> NDArray[np.uint8] | None:
-    """A range of the file, mapped and loaded; None if this Linux cannot load it in advance."""
-    before = start % mmap.ALLOCATIONGRANULARITY
-    try:
-        mapping = mmap.mmap(
-            descriptor, before + length, access=mmap.ACCESS_COPY, offset=start - before
-        )
-    except ValueError as error:  # The file has shrunk.
-        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT)) from error
-    data = np.frombuffer(mapping, np.uint8)
-    # Not `mapping.madvise`: that would keep Python's lock while the kernel loads the pages.
-    address, size_bytes = ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.size)
-    if _C.madvise(address, size_bytes, _MADV_POPULATE_READ) == 0:
-        return data[before:]
-    if (number := ctypes.get_errno()) == errno.EINVAL:
-        return None
-    raise OSError(number, os.strerror(number))
-
-
-def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
-    data = np.empty(length, np.uint8)
-    view = data.data
-    at = 0
-    while at < length:
-        got = os.preadv(descriptor, [view[at:]], start + at)
-        if got == 0:
-            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
-        at += got
-    return data
 
 
 def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:

@@ -148,13 +148,9 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.with_stored_sizes`: they are those of the parts."""
         return segment
 
-    def access(
-        self,
-        address: SegmentAddress,  # noqa: ARG002 - all parts are objects
-        part: Part,  # noqa: ARG002
-    ) -> Access:
+    def access(self, address: SegmentAddress, part: Part) -> Access:
         """See `RemoteTier.access`."""
-        return Access(is_mapped=self.store.maps_ranges)
+        return Access(map_range=self.store.range_mapper(part_key(address, part)))
 
     def read_range(
         self, address: SegmentAddress, part: Part, start: int, length: int

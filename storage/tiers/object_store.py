@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,18 @@ LISTERS: Final = 16
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 """Any contiguous buffer of single bytes."""
+
+
+class Spans(NamedTuple):
+    """Bytes `[start, end)` of a range, in order; the arrays have one entry per span."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+MapRange: TypeAlias = Callable[[int, int, Spans], NDArray[np.uint8]]
+"""(start, length, spans) → as `ObjectStore.read_range`, of which only the spans, counted from
+`start`, may be used; it is neither copied nor held in memory. Raises UnreadableObject."""
 
 
 def as_view(data: Bytes) -> memoryview:
@@ -96,12 +108,11 @@ class ObjectStore(Protocol):
     def read(self, key: str) -> NDArray[np.uint8]:
         """A whole object, as a writable array that no one else uses."""
 
-    @property
-    def maps_ranges(self) -> bool:
-        """Whether a large range is mapped from a file, so that it is neither copied nor held."""
-
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """Up to `length` bytes from `start` on, fewer at the object's end; maybe read-only."""
+
+    def range_mapper(self, key: str) -> MapRange | None:
+        """How to map ranges of the object from a file; None: the store cannot."""
 
     def create(self, key: str, data: Bytes) -> None:
         """Write a whole object; refuse a key that is taken."""

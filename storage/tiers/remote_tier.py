@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.tiers.object_store import Bytes, ObjectStore, ObjectWriter, StoredChecksum
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    MapRange,
+    ObjectStore,
+    ObjectWriter,
+    StoredChecksum,
+)
 from tierfold.storage.tiers.request_counts import Requests
 
 
@@ -66,12 +72,17 @@ Listing: TypeAlias = tuple[ListedSegment, ...]
 class Access:
     """How a part is best read."""
 
-    is_mapped: bool = False
-    """Ranges are mapped from a file, neither copied nor held: one range is enough."""
+    map_range: MapRange | None = None
+    """Maps a range from a file; None: ranges are fetched."""
     unit_bytes: int = 1
     """The part is stored in units of so many bytes; each range should end where a unit does."""
     is_in_order: bool = False
     """A range is cheap only if it begins where the one before it ended."""
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether ranges are neither copied nor held in memory, so that one is enough."""
+        return self.map_range is not None
 
 
 class StagedSegment(Protocol):

@@ -58,10 +58,8 @@ _WARM_BATCHES: Final = 500
 class CopyingStore(LocalStore):
     """A folder whose ranges are read into fresh arrays, as those of a bucket are."""
 
-    @property
-    def maps_ranges(self) -> bool:
-        """See `ObjectStore.maps_ranges`."""
-        return False
+    def range_mapper(self, _: str) -> None:
+        """See `ObjectStore.range_mapper`."""
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tierfold.storage.segments.log_windows import StoredObject
+from tierfold.storage.tiers.object_store import MapRange, Spans
 from tierfold.storage.tiers.remote_tier import Access
 
 
@@ -19,6 +20,24 @@ def stored(log: bytes | np.ndarray, **fields: Any) -> StoredObject:
         return np.frombuffer(data[start : start + length], np.uint8).copy()
 
     return StoredObject(**{"read": read, "end": len(data), "where": "a log", **fields})
+
+
+def only_used(log: bytes) -> MapRange:
+    """Maps ranges of the log; all bytes but those of the spans are wrong."""
+
+    def mapped(start: int, length: int, used: Spans) -> np.ndarray:
+        data = np.frombuffer(log[start : start + length], np.uint8)
+        wrong = ~data
+        for first, end in zip(used.start, used.end, strict=True):
+            wrong[first:end] = data[first:end]
+        return wrong
+
+    return mapped
+
+
+def mapped_log(log: bytes, **fields: Any) -> StoredObject:
+    """The log as an object whose ranges are mapped."""
+    return stored(log, access=lambda: Access(map_range=only_used(log)), **fields)
 
 
 def small_windows(

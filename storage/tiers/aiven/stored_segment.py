@@ -38,8 +38,10 @@ class StoredSegment:
 
     def access(self, part: Part) -> Access:
         """See `RemoteTier.access`."""
-        if part is not Part.LOG or self.manifest.is_plain:
-            return Access(is_mapped=part is Part.LOG and self.store.maps_ranges)
+        if part is not Part.LOG:
+            return Access()
+        if self.manifest.is_plain:
+            return Access(map_range=self.store.range_mapper(self.log_key))
         if self.has_large_chunks:
             return Access(is_in_order=True)
         return Access(unit_bytes=self.manifest.chunks.chunk_bytes)

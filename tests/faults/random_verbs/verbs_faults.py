@@ -18,7 +18,7 @@ import pytest
 
 from tests.jobs.scripted_runs import scripted
 from tests.storage.call_scripts import Killed, fails, killed
-from tierfold.storage.tiers import local_store
+from tierfold.storage.tiers import file_ranges, local_store
 
 _CALLS: Final = ("list", "look", "claim", "commit", "commit", "delete", "delete", "unfinished")
 _SYSTEM_CALLS: Final = ("open", "preadv", "scandir", "link", "fsync")
@@ -74,7 +74,8 @@ class Fault:
         with pytest.MonkeyPatch.context() as patch, scripted(*rules):
             if self.error:
                 proxy = FaultyOs(self.call, self.number, self.error)
-                patch.setattr(local_store, "os", proxy)
+                for module in (file_ranges, local_store):
+                    patch.setattr(module, "os", proxy)
             try:
                 yield
             except Killed:

@@ -117,10 +117,11 @@ class VirtualStore:
     actor: Actor
     objects: Objects
 
-    maps_ranges = False
-    """See `ObjectStore.maps_ranges`."""
     keeps_empty_folders = True
     """See `ObjectStore.keeps_empty_folders`: those of `Objects.folders`."""
+
+    def range_mapper(self, _: str) -> None:
+        """See `ObjectStore.range_mapper`."""
 
     def stored_checksum(self, _: str) -> None:
         """See `ObjectStore.stored_checksum`: there is none, so the product reads objects back."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import KEY, a_group_task, a_tier, data, marker, put_segment
-from tests.storage.stored_logs import small_windows, stored
+from tests.storage.stored_logs import mapped_log, small_windows, stored
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -41,7 +41,7 @@ from tierfold.storage.segments.log_windows import (
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment
 from tierfold.storage.segments.window import LogWindow
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
-from tierfold.storage.tiers.remote_tier import Access, Part, address_of
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 WHERE = "a log"
 
@@ -190,7 +190,7 @@ def test_windows_of_any_size_hold_what_the_whole_log_holds(
 ) -> None:
     content = whole(log)
     assert in_windows(stored(log, window_bytes=window_bytes, range_bytes=range_bytes)) == content
-    mapped = stored(log, window_bytes=window_bytes, access=lambda: Access(is_mapped=True))
+    mapped = mapped_log(log, window_bytes=window_bytes)
     assert in_windows(mapped) == content
 
 

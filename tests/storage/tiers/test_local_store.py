@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
 import os
 import subprocess
 import sys
@@ -12,17 +14,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.storage.object_store_contract import MIB, RealStoreContract
 from tests.storage.power_cuts import Disk, watched
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.tiers import local_store
+from tierfold.storage.tiers import file_ranges
+from tierfold.storage.tiers.file_ranges import LOADED_GAP_BYTES
 from tierfold.storage.tiers.local_store import LocalStore, stays_below
-from tierfold.storage.tiers.object_store import STAGED_SUFFIX
+from tierfold.storage.tiers.object_store import STAGED_SUFFIX, Spans
 
 REPOSITORY = Path(__file__).parents[3]
 MADV_REMOVE = 9
+C = ctypes.CDLL(None, use_errno=True)
 UNKNOWN_ADVICE = 9999
+
+
+class Recording:
+    """The C library, whose `madvise` also records the address and the size of what it loads."""
+
+    def __init__(self, loaded: list[tuple[int, int]]) -> None:
+        self.loaded = loaded
+
+    def madvise(self, address: ctypes.c_void_p, size: ctypes.c_size_t, advice: int) -> int:
+        self.loaded.append((address.value or 0, size.value))
+        return int(C.madvise(address, size, advice))
 
 
 class TestLocalStore(RealStoreContract):
@@ -46,25 +63,61 @@ class TestLocalStore(RealStoreContract):
                 data[:] = 0  # It is a copy on write: the file keeps its bytes.
         assert np.array_equal(self.store.read("object"), content)
 
+    @given(
+        start=st.integers(0, 3 * MIB),
+        length=st.integers(0, 4 * MIB),
+        cuts=st.lists(st.integers(0, 5 * MIB), max_size=12),
+    )
+    def test_only_the_used_bytes_of_a_mapped_range_are_loaded(
+        self, start: int, length: int, cuts: list[int]
+    ) -> None:
+        content = np.random.default_rng(5).integers(0, 256, 3 * MIB, np.uint8)
+        if not self.store.exists("object"):
+            self.store.create("object", content.tobytes())
+        edges = np.array(sorted(cuts)[: len(cuts) // 2 * 2], np.int64)
+        used = Spans(edges[::2], edges[1::2])
+        loaded: list[tuple[int, int]] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(file_ranges, "_C", Recording(loaded))
+            data = self.store.range_mapper("object")(start, length, used)
+        expected = content[start : start + length]
+        assert len(data) == len(expected)
+        for first, end in zip(*used, strict=True):
+            assert np.array_equal(data[first:end], expected[first:end])
+        if len(expected) < MIB:
+            assert not loaded
+            return
+        origin = data.ctypes.data
+        runs = [(address - origin, address - origin + size) for address, size in loaded]
+        for first, end in zip(used.start, np.minimum(used.end, len(data)), strict=True):
+            assert end <= first or any(low <= first and end <= high for low, high in runs)
+        spare = LOADED_GAP_BYTES * max(0, len(used.start) - 1) + mmap.PAGESIZE * len(runs)
+        assert sum(high - low for low, high in runs) <= int((used.end - used.start).sum()) + spare
+
     def test_pages_that_the_kernel_cannot_load_are_an_error(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.store.create("object", b"\7" * (2 * MIB))
         # The kernel refuses to remove pages of a private mapping, with EACCES.
-        monkeypatch.setattr(local_store, "_MADV_POPULATE_READ", MADV_REMOVE)
+        monkeypatch.setattr(file_ranges, "_MADV_POPULATE_READ", MADV_REMOVE)
         with pytest.raises(UnreadableObject, match="no permission"):
             self.store.read("object")
         with pytest.raises(UnreadableObject, match="no permission"):
             self.store.read_range("object", 5, MIB)
+        mapped = self.store.range_mapper("object")
+        with pytest.raises(UnreadableObject, match="no permission"):
+            mapped(5, MIB, Spans(np.array([9]), np.array([10])))
 
     def test_a_kernel_that_loads_no_pages_in_advance_copies_them(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         content = np.random.default_rng(4).integers(0, 256, 2 * MIB, np.uint8)
         self.store.create("object", content.tobytes())
-        monkeypatch.setattr(local_store, "_MADV_POPULATE_READ", UNKNOWN_ADVICE)
+        monkeypatch.setattr(file_ranges, "_MADV_POPULATE_READ", UNKNOWN_ADVICE)
         assert np.array_equal(self.store.read("object"), content)
-        assert np.array_equal(self.store.read_range("object", 5, MIB), content[5 : 5 + MIB])
+        mapped = self.store.range_mapper("object")(5, MIB, Spans(np.array([9]), np.array([10])))
+        for data in (self.store.read_range("object", 5, MIB), mapped):
+            assert np.array_equal(data, content[5 : 5 + MIB])
 
     def test_the_disk_begins_to_write_large_pieces_at_once(
         self, monkeypatch: pytest.MonkeyPatch
