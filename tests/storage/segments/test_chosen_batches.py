@@ -122,6 +122,19 @@ def test_a_stretch_of_a_mapped_log_is_one_window(codec: Codec, window_bytes: int
     assert (len(found) == 1) is (window_bytes > 10_000)
 
 
+@pytest.mark.parametrize(("span_max", "stretches"), [(8, 1), (1, 2)])
+def test_only_the_span_of_a_mapped_stretch_is_limited(
+    span_max: int, stretches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chosen_batches, "SPAN_MAX", span_max)
+    monkeypatch.setattr(chosen_batches, "GAP_BYTES", 1)
+    batches = [write_batch(data(i, (b"k", b"v" * 1000))) for i in range(12)]
+    log = mapped_log(b"".join(batches), window_bytes=12_000)
+    found = list(chosen_stretches(log, outline_of(batches), only({0, 11}, 12)))
+    assert len(found) == stretches
+    assert sum(stretch.size_bytes for stretch in found) > (stretches == 1) * 12_000
+
+
 def test_a_range_takes_as_much_as_it_may() -> None:
     reads: list[int] = []
     log = stored(b"".join(BATCHES))

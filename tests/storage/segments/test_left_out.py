@@ -19,6 +19,7 @@ from tests.storage.corrupted_bytes import batch_around
 from tests.storage.drafts import logs
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import KEY, a_group_task, a_tier, data, put_segment
+from tests.storage.stored_logs import only_used
 from tierfold.compaction.cleaning.batch_outline import BatchOutline
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
@@ -30,7 +31,9 @@ from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_windows import live_log
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment
+from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.object_store import MapRange
 from tierfold.storage.tiers.remote_tier import Access, Part, address_of
 
 BROKEN = batch_around(b"no records at all", count=2, last_offset_delta=1)
@@ -74,6 +77,11 @@ def by_heads(tier: LocalTieredStorage, segment: Segment, record_bytes: int) -> B
     )
 
 
+def with_wrong_gaps(store: LocalStore, key: str) -> MapRange:
+    """As `LocalStore.range_mapper`, but what lies between the wanted spans is wrong."""
+    return only_used(store.read(key).tobytes())
+
+
 def without_names(receipt: GroupReceipt) -> GroupReceipt:
     """The receipt without what contains the random id of its segment, and what was read."""
     segment = None if receipt.segment is None else replace(receipt.segment, segment_id="")
@@ -100,7 +108,10 @@ def test_any_log_becomes_the_same_as_if_all_of_it_were_decoded(
         tier = a_tier(Path(folder))
         segment = put_segment(tier, drafts, offsets=offsets)
         decoded, expected = rewritten(tier, segment, superseded, None)
-        receipt, log = rewritten(tier, segment, superseded, scanned(tier, segment))
+        outline = scanned(tier, segment)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalStore, "range_mapper", with_wrong_gaps)
+            receipt, log = rewritten(tier, segment, superseded, outline)
     if lost and superseded:
         event("a batch may lose all its records")
     assert log == expected
