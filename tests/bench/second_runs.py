@@ -4,7 +4,7 @@
 
 The partition is clean, and each segment has its key index. Then new records arrive: with keys that
 the tier lacks, or with keys from all its segments. Each case is run with and without the indexes
-in turn, several times. On some disks fast and slow runs alternate, so the order changes.
+in turn, several times. On some machines fast and slow runs alternate, so the order changes.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ def measured(
     first_key = 0 if new.are_known else 2 * shape.keys
     data = _new(shape, new.records, first_key, new.keys)
     new_bytes = put_log(copy, "bench", 0, data, _batches(shape) + 1)
-    os.sync()
     report, seconds = run(copy, engine, *new.settings)
     asked = report.key_indexes
     row: dict[str, object] = {
