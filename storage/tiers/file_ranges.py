@@ -24,8 +24,9 @@ MAPPED_BYTES_MIN: Final = 1 << 20
 """Ranges of this size and above are mapped; a smaller one is copied as fast."""
 
 LOADED_GAP_BYTES: Final = 128 << 10
-"""Pages between two spans are loaded too if there are no more than this: that takes 7 µs, another
-call 3."""
+"""Pages between two spans are loaded too if there are no more than this. That takes up to 7 µs, and
+another call 3. Where the system's cache holds large pages, a call for everything is fastest: 256
+MiB of which every fifth page is used take 2 ms with one call, and 10 with 3,200."""
 
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python names it from 3.13 on.
 _C: Final = ctypes.CDLL(None, use_errno=True)
