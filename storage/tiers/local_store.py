@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -131,19 +132,11 @@ class LocalStore:
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`; writing into a mapped array never reaches the file."""
-        path = self._path(key)
-        with _translated(path, "read"), _opened(path) as descriptor:
-            return file_range(descriptor, start, length)
+        return self._range(key, start, length)
 
     def range_mapper(self, key: str) -> MapRange:
         """See `ObjectStore.range_mapper`; a small range is copied, and all before Linux 5.14."""
-        path = self._path(key)
-
-        def mapped(start: int, length: int, used: Spans) -> NDArray[np.uint8]:
-            with _translated(path, "read"), _opened(path) as descriptor:
-                return file_range(descriptor, start, length, used)
-
-        return mapped
+        return partial(self._range, key)
 
     def create(self, key: str, data: Bytes) -> None:
         """See `ObjectStore.create`."""
@@ -220,6 +213,13 @@ class LocalStore:
     def requests(self) -> Requests:
         """See `ObjectStore.requests`."""
         return Requests()
+
+    def _range(
+        self, key: str, start: int, length: int, used: Spans | None = None
+    ) -> NDArray[np.uint8]:
+        path = self._path(key)
+        with _translated(path, "read"), _opened(path) as descriptor:
+            return file_range(descriptor, start, length, used)
 
     def _path(self, key: str) -> Path:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):

@@ -78,7 +78,7 @@ def by_heads(tier: LocalTieredStorage, segment: Segment, record_bytes: int) -> B
 
 
 def with_wrong_gaps(store: LocalStore, key: str) -> MapRange:
-    """As `LocalStore.range_mapper`, but what lies between the wanted spans is wrong."""
+    """As `LocalStore.range_mapper`, but what lies between the spans is wrong."""
     return only_used(store.read(key).tobytes())
 
 

@@ -49,7 +49,7 @@ segment = put_segment(tier, drafts, offsets=(0, 59))
 outline = scanned(tier, segment)
 if sys.argv[3:]:
     file_ranges._runs = lambda *_: []
-receipt, log = rewritten(tier, segment, [i for i in range(60) if i % 9], outline)
+receipt, _ = rewritten(tier, segment, [i for i in range(60) if i % 9], outline)
 print(receipt.counts.kept, forbidden > 1_000_000)
 """
 
