@@ -46,4 +46,6 @@ class WorkerOpener:
         # Its kernels would slow the start of verbs that read no segment.
         from tierfold.storage.key_indexes.index_folder import KeyIndexes
 
-        return KeyIndexes(open_store(self.catalog, self.catalog_options))
+        return KeyIndexes(
+            open_store(self.catalog, self.catalog_options, follows_links=False)
+        )

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.rows import promised_column
 from tierfold.storage.catalog.schema import (
     PARTITION_COLUMNS,
@@ -133,6 +134,7 @@ def _table(spark: SparkSession, place: Location, options: StoreOptions) -> DataF
     layout = _LAYOUTS[place.path.rpartition("/")[2]]
     if not place.is_folder and place.scheme != "s3":
         return spark.createDataFrame(_rows(place, layout, options))
+    table_files(str(place), options).ensure_plain()
     # Spark resolves a bare path on its default file system, HDFS on many clusters.
     uri = f"file://{place.path}" if place.is_folder else f"s3a://{place.bucket}/{place.path}"
     given = {

@@ -44,6 +44,9 @@ class BucketFiles:
         """The object's URI."""
         return self.store.uri(name)
 
+    def ensure_plain(self) -> None:
+        """Do nothing: a bucket has only objects."""
+
     def make_table(self) -> None:
         """Check that the store refuses a conditional put of a name that is taken.
 
@@ -84,9 +87,10 @@ class BucketFiles:
         """See `TableFiles.read`."""
         return self.store.read(name).tobytes()
 
-    def read_end(self, name: str, size_bytes: int) -> bytes:
+    def read_end(self, name: str, size_bytes: int, *, of_bytes: int) -> bytes:
         """See `TableFiles.read_end`."""
-        return self.read(name)[-size_bytes:]
+        start = max(0, of_bytes - size_bytes)
+        return self.store.read_range(name, start, of_bytes - start).tobytes()
 
     def delete(self, name: str) -> None:
         """See `TableFiles.delete`."""

@@ -45,7 +45,19 @@ def read_commit(files: TableFiles, name: str) -> DeltaCommit:
     if corruption:
         raise CorruptLog(corruption, where=files.where(name), remedy=REPAIR)
     added = [unquote(action["add"]["path"]) for action in _actions(data) if "add" in action]
+    for path in added:
+        if not is_below(path):
+            raise CorruptLog(
+                f"it names a data file outside the table: {path!r}",
+                where=files.where(name),
+                remedy=REPAIR,
+            )
     return DeltaCommit(version=int(PurePosixPath(name).stem), added=tuple(added))
+
+
+def is_below(name: str) -> bool:
+    """Whether a file's name stays below its table: relative, without `..`."""
+    return not {"", ".", ".."} & set(name.split("/"))
 
 
 def commit_violation(data: bytes) -> str:
@@ -54,7 +66,7 @@ def commit_violation(data: bytes) -> str:
         return EMPTY_COMMIT
     try:
         actions = _actions(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"the commit file is cut short or is not a commit: it has {len(data)} bytes"
     missing = _missing(actions)
     return f"the commit file is cut short: {', '.join(missing)}" if missing else ""

@@ -21,7 +21,7 @@ import contextlib
 import io
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,7 @@ from tierfold.storage.catalog.delta_commits import (
     commit_violation,
     read_commit,
 )
+from tierfold.storage.catalog.file_bounds import json_violation, parquet_violation
 from tierfold.storage.catalog.log_boundary import LogBoundary
 from tierfold.storage.catalog.table_files import TableFiles
 from tierfold.storage.tiers.object_store import ObjectEntry
@@ -50,7 +51,6 @@ POINTER: Final = "_last_checkpoint"
 
 _COMMIT: Final = ".json"
 _CHECKPOINT: Final = ".checkpoint.parquet"
-_PARQUET_MAGIC: Final = b"PAR1"
 
 
 def commit_name(version: int) -> str:
@@ -91,6 +91,8 @@ class DeltaLog:
     """The log of the table with these files."""
 
     files: TableFiles
+    bounded: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Files that were found to be whole and not too large."""
 
     @property
     def boundary(self) -> LogBoundary:
@@ -109,6 +111,7 @@ class DeltaLog:
         """
         entries = self._entries()
         commits, checkpoints = _versions(entries, _COMMIT), _versions(entries, _CHECKPOINT)
+        self._ensure_small_pointer(entries)
         checkpoint = max(checkpoints, default=None)
         if checkpoint is not None:
             self._ensure_whole(checkpoints[checkpoint])
@@ -123,6 +126,8 @@ class DeltaLog:
         return Tail(checkpoint, tuple(self._commit(version, commits[version]) for version in since))
 
     def _commit(self, version: int, entry: ObjectEntry) -> DeltaCommit:
+        if violation := json_violation(entry.size_bytes):
+            raise self._corrupt(entry.key, f"the commit file {violation}")
         if not self.files.is_atomic:
             return read_commit(self.files, entry.key)
         if not entry.size_bytes:
@@ -130,14 +135,27 @@ class DeltaLog:
         return DeltaCommit(version=version, added=())
 
     def _ensure_whole(self, checkpoint: ObjectEntry) -> None:
-        """Check the magic bytes at a parquet file's end; its reader checks the rest."""
-        if self.files.is_atomic and checkpoint.size_bytes:
+        """Check the footer of a parquet file and what it says; its reader checks the rest."""
+        self.ensure_bounded(checkpoint.key, checkpoint.size_bytes)
+
+    def ensure_bounded(self, name: str, size_bytes: int) -> None:
+        """Refuse a checkpoint or data file that is cut short, or unpacks to far too much.
+
+        In a bucket each is looked at once. Raises CorruptLog, OSError and UnreadableObject.
+        """
+        if name in self.bounded:
             return
-        if self.files.read_end(checkpoint.key, len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:
-            raise self._corrupt(
-                checkpoint.key,
-                f"the checkpoint is cut short: it has {checkpoint.size_bytes} bytes",
-            )
+        read_end = partial(self.files.read_end, name, of_bytes=size_bytes)
+        if violation := parquet_violation(size_bytes, read_end):
+            kind = "checkpoint" if name.endswith(_CHECKPOINT) else "data file"
+            raise self._corrupt(name, f"the {kind} {violation}")
+        if self.files.is_atomic:
+            self.bounded.add(name)
+
+    def _ensure_small_pointer(self, entries: tuple[ObjectEntry, ...]) -> None:
+        for entry in entries:
+            if entry.key.endswith(f"/{POINTER}") and (why := json_violation(entry.size_bytes)):
+                raise self._corrupt(entry.key, f"the pointer {why}")
 
     def readable_before(self, version: int) -> Iterator[int]:
         """Yield the versions before this one, newest first, as long as they can be read."""
@@ -155,6 +173,8 @@ class DeltaLog:
         if version not in commits or self.files.is_atomic:
             return version in commits and commits[version].size_bytes > 0
         try:
+            if json_violation(commits[version].size_bytes):
+                return False
             return commit_violation(self.files.read(commit_name(version))) == ""
         except OSError:
             return False

@@ -9,6 +9,7 @@ reads the rows: its Arrow data set would leave threads behind that abort the pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
@@ -60,7 +61,7 @@ class DeltaVersion:
     def read(self, predicate: str) -> pa.Table:
         """The rows of this version that meet a predicate over partition columns, in no order."""
         with translated_errors(self._uri):
-            return pa.table(self._table.scan(predicate=predicate))
+            return _scanned(self._table, self._log, predicate)
 
     def replace(self, predicate: str, rows: pa.Table) -> bool:
         """Replace all rows that meet `predicate` by `rows`, in one durable commit.
@@ -119,7 +120,7 @@ class DeltaFolder:
             table = self._open()
             if table is None:
                 return self._layout.schema.empty_table()
-            return pa.table(table.scan(predicate=predicate))
+            return _scanned(table, self._log, predicate)
 
     def past(self, predicate: str) -> Iterator[pa.Table]:
         """Yield the rows that met a predicate over partition columns, newest version first.
@@ -132,7 +133,7 @@ class DeltaFolder:
             if table is None:
                 return
             files = table.file_uris(file_pruning_predicate=predicate)
-            rows = pa.table(table.scan(predicate=predicate))
+            rows = _scanned(table, self._log, predicate)
         yield rows
         for version in self._log.readable_before(table.version()):
             try:
@@ -140,8 +141,8 @@ class DeltaFolder:
                 found = table.file_uris(file_pruning_predicate=predicate)
                 if found == files:
                     continue
-                rows = pa.table(table.scan(predicate=predicate))
-            except (DeltaError, OSError, pa.ArrowException) as error:
+                rows = _scanned(table, self._log, predicate)
+            except (DeltaError, OSError, CorruptLog, pa.ArrowException) as error:
                 if is_refused(error):
                     raise plain_error(error, self._uri) from None
                 return
@@ -172,6 +173,7 @@ class DeltaFolder:
     def sync(self) -> None:
         """Make durable what `read` returns, also what another run wrote."""
         with translated_errors(self._uri):
+            self._files.ensure_plain()
             self._log.sync()
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
@@ -185,23 +187,35 @@ class DeltaFolder:
             table = self._open()
             if table is None:
                 return 0
-            # delta-rs also lists deleted files until its next checkpoint.
-            due = self._files.existing(_vacuum(table, is_dry_run=True))
+            due = self._superseded(table)
             if due and not is_dry_run:
                 # The entry that these files are removed must survive a power cut.
                 self._log.sync()
-                # Vacuum commits; if that conflicts with another run, the next clean-up deletes the
-                # rest.
-                with suppress(CommitFailedError):
-                    _vacuum(table)
-                    _completed(table, self._log)
-            gone = len(due) if is_dry_run else len(due) - len(self._files.existing(due))
+                for name in due:
+                    self._files.delete(name)
             before_ms = now_ms() - MEMORY_HOURS * _HOUR_MS
-            return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
+            return len(due) + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
+
+    def _superseded(self, table: DeltaTable) -> list[str]:
+        """The data files that the log removed over `MEMORY_HOURS` ago, and that are still there.
+
+        delta-rs finds them and deletes none: it would follow a link. It lists deleted ones, too,
+        until the next checkpoint. What is not named as delta-rs names data files stays.
+        """
+        removed = table.vacuum(
+            MEMORY_HOURS, dry_run=True, enforce_retention_duration=False, full=False
+        )
+        live = {uri.rpartition("/")[2] for uri in table.file_uris()}
+        return self._files.existing(
+            name
+            for name in removed
+            if _DATA_FILE.fullmatch(name) and name.rpartition("/")[2] not in live
+        )
 
     def exists(self) -> bool:
         """Whether the table exists, readable or not."""
         with translated_errors(self._uri):
+            self._files.ensure_plain()
             return self._log.exists()
 
     def newest(self) -> DeltaVersion:
@@ -210,6 +224,7 @@ class DeltaFolder:
             return DeltaVersion(self._open() or self._made(), self._log)
 
     def _open(self) -> DeltaTable | None:
+        self._files.ensure_plain()
         # delta-rs would skip an empty commit file as if there had been no commit.
         tail = self._log.read_tail()
         # delta-rs also reports a forbidden table as "not found".
@@ -262,6 +277,24 @@ _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 
 _HOUR_MS: Final = 3_600_000
 
+_DATA_FILE: Final = re.compile(r"(?:[a-z_]+=[A-Za-z0-9_-]+/)?part-[A-Za-z0-9._-]+\.parquet")
+"""How delta-rs names data files, in the folder of the table or of a Delta partition."""
+
+
+def _scanned(table: DeltaTable, log: DeltaLog, predicate: str | None) -> pa.Table:
+    """The rows that meet a predicate, if no data file of the table unpacks to far too much."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    sizes = actions["size_bytes"].to_pylist()
+    for name, size_bytes in zip(actions["path"].to_pylist(), sizes, strict=True):
+        try:
+            log.ensure_bounded(name, size_bytes)
+        except FileNotFoundError:
+            pass  # delta-rs says whether it needs the file.
+        except UnreadableObject:
+            if not log.files.is_atomic:
+                raise
+    return pa.table(table.scan(predicate=predicate))
+
 
 def _keep_commits(table: DeltaTable, log: DeltaLog) -> None:
     """Forbid every Delta writer to delete old commits, in a table that an older tierfold made.
@@ -290,15 +323,3 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
     if len(tail.commits) >= log.files.checkpoint_interval:
         log.checkpoint(tail)
     return True
-
-
-def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
-    # Enforced, a limit below `REMOVALS_KEPT_HOURS` would be refused.
-    return table.vacuum(
-        MEMORY_HOURS,
-        dry_run=is_dry_run,
-        enforce_retention_duration=False,
-        full=False,
-        commit_properties=_COMMIT,
-        post_commithook_properties=_NO_HOOKS,
-    )

@@ -21,7 +21,7 @@ def sync(path: Path) -> None:
 
     Raises OSError if that fails, or failed before in this process.
     """
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from tierfold.storage.catalog.file_sync import make_folder, sync, sync_all
+from tierfold.storage.tiers.folder_handles import (
+    deleted_file,
+    deleted_folder,
+    ensure_plain,
+    opened_file,
+)
 from tierfold.storage.tiers.object_store import ObjectEntry
 
 CHECKPOINT_INTERVAL: Final = 20
@@ -22,7 +28,7 @@ SCRATCH_PREFIX: Final = "_tierfold_checkpoint-"
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """The files below `table`; see `TableFiles`.
+    """The files below `table`; see `TableFiles`. No link is followed below the catalog's folder.
 
     Files are durable once they are synced. A file is published by a link, so it appears whole; that
     needs a scratch folder on the same disk, in the table. If a run dies, its scratch folder stays.
@@ -48,6 +54,10 @@ class FolderFiles:
     def where(self, name: str) -> str:
         """The path."""
         return str(self.table / name)
+
+    def ensure_plain(self) -> None:
+        """See `TableFiles.ensure_plain`; the catalog's own folder is no link either."""
+        ensure_plain(self.table)
 
     def make_table(self) -> None:
         """See `TableFiles.make_table`."""
@@ -76,27 +86,37 @@ class FolderFiles:
 
     def existing(self, names: Iterable[str]) -> list[str]:
         """See `TableFiles.existing`."""
-        return [name for name in names if (self.table / name).exists()]
+        return [name for name in names if os.path.lexists(self.table / name)]
 
     def read(self, name: str) -> bytes:
         """See `TableFiles.read`."""
-        return (self.table / name).read_bytes()
-
-    def read_end(self, name: str, size_bytes: int) -> bytes:
-        """See `TableFiles.read_end`."""
-        with (self.table / name).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - size_bytes))
+        with self._opened(name) as file:
             return file.read()
 
+    def read_end(self, name: str, size_bytes: int, *, of_bytes: int) -> bytes:
+        """See `TableFiles.read_end`."""
+        with self._opened(name) as file:
+            file.seek(max(0, of_bytes - size_bytes))
+            return file.read(size_bytes)
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO]:
+        with (
+            opened_file(self.table / name, follows_links=False) as descriptor,
+            open(descriptor, "rb", closefd=False) as file,
+        ):
+            yield file
+
     def delete(self, name: str) -> None:
-        """See `TableFiles.delete`."""
-        (self.table / name).unlink(missing_ok=True)
+        """See `TableFiles.delete`; it goes through handles on the folders."""
+        deleted_file(self.table.parent, f"{self.table.name}/{name}")
 
     def create_empty(self, name: str) -> None:
         """See `TableFiles.create_empty`."""
         path = self.table / name
         make_folder(path.parent)
-        path.touch()
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         sync(path.parent)
 
     def sync(self, log: Iterable[str], data: Iterable[str] = ()) -> None:
@@ -122,7 +142,7 @@ class FolderFiles:
 
     def fetch(self, name: str, path: Path) -> None:
         """See `TableFiles.fetch`."""
-        path.hardlink_to(self.table / name)
+        os.link(self.table / name, path, follow_symlinks=False)
 
     def publish(self, path: Path, name: str) -> None:
         """See `TableFiles.publish`."""
@@ -142,19 +162,13 @@ class FolderFiles:
     def delete_scratch(self, *, older_than_ms: int) -> None:
         """See `TableFiles.delete_scratch`."""
         for path in self.table.glob(f"{SCRATCH_PREFIX}*"):
-            if path.stat().st_mtime_ns // 1_000_000 < older_than_ms:
-                shutil.rmtree(path)
+            if path.lstat().st_mtime_ns // 1_000_000 < older_than_ms:
+                deleted_folder(self.table.parent, f"{self.table.name}/{path.name}")
 
 
 def _stat(child: os.DirEntry[str]) -> os.stat_result | None:
-    """The file's status, or a broken link's own; None: it was deleted.
-
-    Leaving a broken link out would hide a commit.
-    """
+    """The status of a file, or of a link itself; None: it was deleted."""
     try:
-        return child.stat()
+        return child.stat(follow_symlinks=False)
     except FileNotFoundError:
-        try:
-            return child.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            return None
+        return None

@@ -35,6 +35,12 @@ class TableFiles(Protocol):
     def where(self, name: str) -> str:
         """The full name of a file or folder, for messages."""
 
+    def ensure_plain(self) -> None:
+        """Raise UnreadableObject if a link, a FIFO or a device is where a file or folder belongs.
+
+        delta-rs and Spark open the files by their paths: a link would lead them elsewhere.
+        """
+
     def make_table(self) -> None:
         """Make the place of a new table durably; raises BadSettings if it cannot be used."""
 
@@ -50,8 +56,8 @@ class TableFiles(Protocol):
     def read(self, name: str) -> bytes:
         """A whole file."""
 
-    def read_end(self, name: str, size_bytes: int) -> bytes:
-        """The last bytes of a file; all of a shorter one."""
+    def read_end(self, name: str, size_bytes: int, *, of_bytes: int) -> bytes:
+        """The last bytes of a file that has `of_bytes`; all of a shorter one."""
 
     def delete(self, name: str) -> None:
         """Delete a file, if it exists."""

@@ -14,7 +14,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.file_ranges import file_range
+from tierfold.storage.tiers.folder_handles import deleted_file, ensure_unlinked, opened_file
 from tierfold.storage.tiers.object_store import (
     Bytes,
     MapRange,
@@ -92,11 +93,14 @@ _DURABLE: Final[set[Path]] = set()
 class LocalStore:
     """The objects below `root`; a small value that can be pickled for a Spark worker.
 
-    Reading follows symbolic links that an operator placed in the tree. Deleting refuses a link that
-    leads out of it.
+    Nothing is deleted through a link. Everything else follows the links that an operator placed in
+    the tree, unless the store follows none.
     """
 
     root: Path
+    follows_links: bool = True
+    """Whether an object, or a folder below `root`, may be a symbolic link; otherwise it is refused,
+    and so is `root`."""
     keeps_empty_folders = True
     """See `ObjectStore.keeps_empty_folders`."""
 
@@ -116,7 +120,7 @@ class LocalStore:
 
     def exists(self, key: str) -> bool:
         """See `ObjectStore.exists`."""
-        path = self._path(key)
+        path = self._way(key)
         with _translated(path, "look for"):
             try:
                 path.stat()
@@ -126,8 +130,8 @@ class LocalStore:
 
     def read(self, key: str) -> NDArray[np.uint8]:
         """See `ObjectStore.read`; writing into a mapped array never reaches the file."""
-        path = self._path(key)
-        with _translated(path, "read"), _opened(path) as descriptor:
+        path = self._way(key)
+        with _translated(path, "read"), self._opened(path) as descriptor:
             return file_range(descriptor, 0, os.fstat(descriptor).st_size)
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
@@ -146,7 +150,7 @@ class LocalStore:
     @contextmanager
     def open_new(self, key: str) -> Iterator[ObjectWriter]:
         """See `ObjectStore.open_new`."""
-        final = self._path(key)
+        final = self._way(key)
         staged = final.with_name(staged_name(final.name, uuid.uuid4().hex))
         with _translated(final, "create"):
             _make_folders(self.root, final.parent)
@@ -182,24 +186,13 @@ class LocalStore:
         return listed_one_by_one(self.unfinished, folders)
 
     def delete(self, key: str) -> None:
-        """See `ObjectStore.delete`; refuses a folder outside the store, reached through a link.
+        """See `ObjectStore.delete`; refuses a folder that is reached through a link.
 
         If the object itself is a link, the link is deleted and its target stays.
         """
         path = self._path(key)
-        if path.parent != self.root and not stays_below(self.root, path.parent):
-            raise UnreadableObject(
-                "it is not deleted: a symbolic link leads out of the tier's folder",
-                where=str(path),
-                remedy="Delete it by hand, or move its folder into the tier.",
-            )
         with _translated(path, "delete"):
-            try:
-                path.unlink()
-            except FileNotFoundError:
-                # A missing object is fine, unless the disk is not mounted.
-                if not self.root.is_dir():
-                    raise
+            deleted_file(self.root, key)
 
     def free_bytes(self) -> int:
         """See `ObjectStore.free_bytes`: the free space of the file system for this user."""
@@ -217,9 +210,12 @@ class LocalStore:
     def _range(
         self, key: str, start: int, length: int, used: Spans | None = None
     ) -> NDArray[np.uint8]:
-        path = self._path(key)
-        with _translated(path, "read"), _opened(path) as descriptor:
+        path = self._way(key)
+        with _translated(path, "read"), self._opened(path) as descriptor:
             return file_range(descriptor, start, length, used)
+
+    def _opened(self, path: Path) -> AbstractContextManager[int]:
+        return opened_file(path, follows_links=self.follows_links)
 
     def _path(self, key: str) -> Path:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
@@ -229,6 +225,13 @@ class LocalStore:
                 remedy="Keys are relative paths without empty parts, `.` and `..`.",
             )
         return self.root / key
+
+    def _way(self, key: str) -> Path:
+        """The path of an object or a folder, unless a link on the way is refused."""
+        path = self._path(key)
+        if not self.follows_links:
+            ensure_unlinked(self.root, key)
+        return path
 
     def _entries(self, folder: str, *, staged: bool) -> Iterator[ObjectEntry]:
         entries = [
@@ -240,7 +243,7 @@ class LocalStore:
         return iter(sorted(entries, key=lambda entry: entry.key))
 
     def _children(self, folder: str) -> tuple[os.DirEntry[str], ...]:
-        path = self._path(folder) if folder else self.root
+        path = self._way(folder) if folder else self.root
         with _translated(path, "list"):
             try:
                 with os.scandir(path) as entries:
@@ -250,23 +253,6 @@ class LocalStore:
                 if folder and self.root.is_dir():
                     return ()
                 raise
-
-
-def stays_below(root: Path, path: Path) -> bool:
-    """Whether `path` with its links resolved is below `root` with its links resolved.
-
-    Deleting checks this, because the target of a link is not part of the tier. If the path is
-    missing, the part of it that exists counts. A loop of links is not below the root. A link that
-    is added during the check is not noticed.
-
-    Raises UnreadableObject if a folder on the way may not be entered.
-    """
-    with _translated(path, "find"):
-        try:
-            found, top = path.resolve(), root.resolve(strict=True)
-        except RuntimeError:  # Python up to 3.12 raises it for a loop of links.
-            return False
-    return found != top and found.is_relative_to(top)
 
 
 class _LocalWriter:
@@ -315,15 +301,6 @@ def _translated(path: Path, doing: str) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
     """The entry of a file; None if it is no file, or is gone by now."""
     try:
@@ -357,5 +334,8 @@ def _make_folders(root: Path, folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    with _opened(folder) as descriptor:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

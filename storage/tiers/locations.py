@@ -110,10 +110,15 @@ def location_of(text: str, *, of: str) -> Location:
     return _bucket_location(scheme, found[3], of)
 
 
-def open_store(location: Location, options: StoreOptions) -> ObjectStore:
-    """The store at a location; nothing is read yet."""
+def open_store(
+    location: Location, options: StoreOptions, *, follows_links: bool = True
+) -> ObjectStore:
+    """The store at a location; nothing is read yet.
+
+    `follows_links`: a folder below it, or an object, may be a symbolic link.
+    """
     if location.is_folder:
-        return LocalStore(location.folder)
+        return LocalStore(location.folder, follows_links)
     from tierfold.storage.tiers.bucket_store import BucketStore  # noqa: PLC0415
 
     return BucketStore(location.scheme, location.bucket, location.path, options)

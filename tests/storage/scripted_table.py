@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.storage.call_scripts import Script
-from tierfold.storage.catalog import delta_tables, log_boundary
+from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion, TableLayout
 
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "open": (DeltaFolder, "_open"),
     "create": (DeltaTable, "create"),
-    "vacuum": (delta_tables, "_vacuum"),
+    "superseded": (DeltaFolder, "_superseded"),
     "is_kept": (log_boundary, "is_kept"),
 }
 
@@ -49,8 +49,8 @@ class ScriptedTable(DeltaFolder):
 def scripted_steps(script: Script) -> Iterator[None]:
     """Inside this block the steps of every table in this process are under the script.
 
-    open: whether the table is there; create: its first version; vacuum: the deletion of old files,
-    or a count of them; is_kept: whether a commit counts that was just written.
+    open: whether the table is there; create: its first version; superseded: a search for old data
+    files; is_kept: whether a commit counts that was just written.
     """
     with pytest.MonkeyPatch.context() as patch:
         for step, (owner, name) in _STEPS.items():

@@ -14,7 +14,7 @@ from tests.storage.tiers.remote_tier_contract import KEY, TOPIC_ID
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
-from tierfold.storage.tiers.local_store import LocalStore, stays_below
+from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import (
     NAMES,
     TIER_FOLDER,
@@ -234,8 +234,9 @@ def test_an_operators_link_is_followed(
     assert tier.partitions() == (KEY,)
     assert [listed.segment_id for listed in tier.listing(KEY)] == [SEGMENT_ID]
     assert tier.read_part(SegmentAddress(KEY, SEGMENT_ID, 0), Part.LOG).tobytes() == b"batches"
-    # Deleting checks this first, and leaves a link's target alone.
-    assert not stays_below(tmp_path, Path(tier.uri(SegmentAddress(KEY, SEGMENT_ID, 0), Part.LOG)))
+    with pytest.raises(UnreadableObject, match="symbolic link"):
+        tier.delete_segment(SegmentAddress(KEY, SEGMENT_ID, 0))
+    assert [path.read_bytes() for path in elsewhere.iterdir()] == [b"batches"]
 
 
 def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

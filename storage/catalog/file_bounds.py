@@ -1,0 +1,83 @@
+"""Bounds on what the files of a table may hold, so that none of them fills the memory.
+
+delta-rs reads a file as large as it is, and unpacks what its pages claim. Whoever may write below
+the catalog could leave a small file that unpacks to gigabytes. So sizes are compared before a file
+is read, and of a Parquet file its footer: the codecs, and how much it says is in its columns.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+JSON_BYTES_MAX: Final = 64 << 20
+"""Of a commit, or the pointer to a checkpoint. A commit of all partitions of a tier has 0.1 MB."""
+
+PARQUET_BYTES_MAX: Final = 1 << 30
+"""Of a checkpoint or a data file, and of what it unpacks to. 100,000 segments have 30 MB."""
+
+VALUES_MAX: Final = 1 << 28
+"""Of all columns together: a run of equal values is a few bytes, however long it is."""
+
+CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY"})
+"""What delta-rs writes by default. Snappy unpacks to at most 64 times its size, others to much more
+than a footer has to admit."""
+
+_MAGIC: Final = b"PAR1"
+_LENGTH: Final = struct.Struct("<I")
+_ENDING_BYTES: Final = _LENGTH.size + len(_MAGIC)
+"""A file ends with the length of its footer and these magic bytes."""
+
+ReadEnd = Callable[[int], bytes]
+"""(bytes) → that many bytes at the end of the file; all of a shorter one."""
+
+
+def json_violation(size_bytes: int) -> str:
+    """Why a JSON file of that size is not read, as part of a sentence; empty: it is."""
+    if size_bytes <= JSON_BYTES_MAX:
+        return ""
+    return f"has {size_bytes} bytes, and at most {JSON_BYTES_MAX} are read"
+
+
+def parquet_violation(size_bytes: int, read_end: ReadEnd) -> str:
+    """Why a Parquet file of that size is not read, as part of a sentence; empty: it is.
+
+    The footer is believed, but not the claims of single pages; see docs/security.md. Raises what
+    `read_end` does.
+    """
+    if size_bytes > PARQUET_BYTES_MAX:
+        return f"has {size_bytes} bytes, and at most {PARQUET_BYTES_MAX} are read"
+    columns = _columns(read_end)
+    if columns is None:
+        return f"is cut short: it has {size_bytes} bytes"
+    codecs = {column.compression for column in columns} - CODECS
+    unpacked = sum(max(0, column.total_uncompressed_size) for column in columns)
+    values = sum(max(0, column.num_values) for column in columns)
+    if codecs:
+        return f"is compressed by {', '.join(sorted(codecs))}, which tierfold does not use"
+    if unpacked > PARQUET_BYTES_MAX:
+        return f"unpacks to {unpacked} bytes, and at most {PARQUET_BYTES_MAX} are read"
+    if values > VALUES_MAX:
+        return f"has {values} values, and at most {VALUES_MAX} are read"
+    return ""
+
+
+def _columns(read_end: ReadEnd) -> list[pq.ColumnChunkMetaData] | None:
+    """What the footer says of all columns of all row groups; None: there is no whole footer."""
+    end = read_end(64 << 10)
+    if len(end) < _ENDING_BYTES or end[-len(_MAGIC) :] != _MAGIC:
+        return None
+    needed = _LENGTH.unpack_from(end, len(end) - _ENDING_BYTES)[0] + _ENDING_BYTES
+    if needed > len(end):
+        end = read_end(needed)
+    try:
+        footer = pq.read_metadata(io.BytesIO(_MAGIC + end[-needed:]))
+    except (pa.ArrowException, OSError):
+        return None
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return [group.column(at) for group in groups for at in range(group.num_columns)]

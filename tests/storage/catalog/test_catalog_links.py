@@ -1,0 +1,197 @@
+"""Whoever may write below a catalog leads tierfold neither out of it nor into a trap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.compaction.builders import KEY
+from tests.jobs.tiers import files_below
+from tests.storage.aged_tables import HOUR_MS, superseded
+from tests.storage.catalog_contract import A_RUN, claim, claims, fresh
+from tests.storage.special_files import SPECIAL_FILES
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
+from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import bucket_of
+from tierfold.storage.clock import now_ms
+
+BUCKET = f"bucket={bucket_of(KEY.topic_id)}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A catalog with both tables, and checkpoints."""
+    place = tmp_path / "catalog"
+    claims(Catalog(str(place)), CHECKPOINT_INTERVAL + 2)
+    for _ in range(3):
+        RunsTable(str(place)).append([A_RUN])
+    superseded(place / "partitions", hours=MEMORY_HOURS + 1)
+    return place
+
+
+def moved_away(path: Path, far: Path) -> None:
+    """A link takes the place of the file or folder, which is elsewhere now."""
+    path.rename(far)
+    path.symlink_to(far)
+
+
+def removed(table: Path, *names: str) -> None:
+    """A commit that says these data files were superseded long ago."""
+    commit = max((table / "_delta_log").glob("*.json"))
+    at_ms = now_ms() - (MEMORY_HOURS + 1) * HOUR_MS
+    actions = [
+        {"commitInfo": {"timestamp": at_ms}},
+        *(
+            {"remove": {"path": name, "deletionTimestamp": at_ms, "dataChange": True, "size": 1}}
+            for name in names
+        ),
+    ]
+    later = commit.with_name(f"{int(commit.stem) + 1:020d}.json")
+    later.write_text("\n".join(map(json.dumps, actions)))
+
+
+def every_call(place: Path) -> list[Callable[[], object]]:
+    """Each call that opens a table, with the catalog or the table of runs."""
+    catalog, runs = Catalog(str(place)), RunsTable(str(place))
+    return [
+        catalog.exists,
+        catalog.read,
+        lambda: list(catalog.history(KEY)),
+        lambda: catalog.claim([fresh()], "late", at_ms=1),
+        catalog.clean_up,
+        runs.read,
+        lambda: runs.append([A_RUN]),
+        runs.clean_up,
+    ]
+
+
+@pytest.mark.parametrize("table", ["partitions", "runs"])
+@pytest.mark.parametrize(
+    "link", ["{}", "{}/_delta_log", f"{{}}/{BUCKET}", "{}/_delta_log/*0.json", "{}/**/part-*"]
+)
+def test_no_table_with_a_link_in_it_is_opened(
+    place: Path, tmp_path: Path, table: str, link: str
+) -> None:
+    if not (paths := sorted(place.glob(link.format(table)))):
+        pytest.fail("nothing to link") if table == "partitions" else None
+        return
+    moved_away(paths[0], tmp_path / "far")
+    before = files_below(tmp_path)
+    for number, call in enumerate(every_call(place)):
+        if (number < 5) is (table == "partitions"):
+            with pytest.raises(UnreadableObject, match="this is a symbolic link") as error:
+                call()
+            assert error.value.where == str(paths[0])
+    assert files_below(tmp_path) == before
+
+
+def test_a_catalog_that_is_a_link_is_not_opened(place: Path, tmp_path: Path) -> None:
+    moved_away(place, tmp_path / "far")
+    before = files_below(tmp_path)
+    for call in every_call(place):
+        with pytest.raises(UnreadableObject, match="this is a symbolic link"):
+            call()
+    assert files_below(tmp_path) == before
+
+
+def test_nothing_outside_is_deleted_through_a_link_made_after_the_check(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far").mkdir()
+    victim = tmp_path / "far" / "part-victim.parquet"
+    victim.write_bytes(b"not tierfold's")
+    removed(place / "partitions", "bucket=x/part-victim.parquet")
+    (place / "partitions" / "bucket=x").symlink_to(tmp_path / "far")
+    monkeypatch.setattr(FolderFiles, "ensure_plain", lambda _: None)
+    with pytest.raises(UnreadableObject, match="this is a symbolic link"):
+        Catalog(str(place)).clean_up()
+    assert victim.read_bytes() == b"not tierfold's"
+
+
+def test_what_the_log_calls_removed_goes_only_if_it_is_a_data_file_that_no_row_needs(
+    place: Path, tmp_path: Path
+) -> None:
+    table = place / "partitions"
+    catalog = Catalog(str(place))
+    rows = catalog.read()
+    outside = tmp_path / "part-outside.parquet"
+    strangers = [
+        table / BUCKET / "notes.parquet",
+        table / "_delta_log" / "part-a.parquet",
+        place / "part-above.parquet",
+        outside,
+    ]
+    for path in strangers:
+        path.write_bytes(b"stays")
+    names = [
+        f"{BUCKET}/notes.parquet",
+        "_delta_log/part-a.parquet",
+        "_delta_log/00000000000000000000.json",
+        "../part-above.parquet",
+        f"{BUCKET}/../../part-above.parquet",
+        str(outside),
+        outside.as_uri(),
+    ]
+    removed(table, *names)
+    before = catalog.clean_up(is_dry_run=True)
+    assert catalog.clean_up() == before > 0
+    assert {path.read_bytes() for path in strangers} == {b"stays"}
+    assert catalog.read() == rows
+    assert list(table.glob("_delta_log/*0.json"))
+
+
+@pytest.mark.parametrize("name", ["../far.parquet", "/far.parquet", f"{BUCKET}//a.parquet"])
+def test_a_commit_that_adds_a_file_outside_the_table_is_refused(place: Path, name: str) -> None:
+    log = place / "partitions" / "_delta_log"
+    newest = max(log.glob("*.json"))
+    add = {"add": {"path": name, "size": 1, "dataChange": True, "partitionValues": {}}}
+    later = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
+    later.write_text(json.dumps(add) + "\n")
+    with pytest.raises(CorruptLog, match="outside the table"):
+        Catalog(str(place)).read()
+
+
+@pytest.mark.parametrize("kind", SPECIAL_FILES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_delta_log/{newest:020d}.json",
+        "_delta_log/{next:020d}.json",
+        "_delta_log/_last_checkpoint",
+        "_delta_log/{next:020d}.checkpoint.parquet",
+        f"{BUCKET}/part-0.parquet",
+        "_tierfold_log_boundary/00000000000000000001",
+    ],
+)
+def test_what_is_no_regular_file_is_not_opened(place: Path, kind: str, name: str) -> None:
+    table = place / "partitions"
+    newest = int(max((table / "_delta_log").glob("*.json")).stem)
+    path = table / name.format(newest=newest, next=newest + 1)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    SPECIAL_FILES[kind](path)
+    for call in every_call(place)[:5]:
+        with pytest.raises(UnreadableObject, match="this is no regular file") as error:
+            call()
+        assert error.value.where == str(path)
+
+
+def test_a_commit_nested_too_deeply_is_refused(place: Path) -> None:
+    log = place / "partitions" / "_delta_log"
+    newest = max(log.glob("*.json"))
+    later = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
+    later.write_text('{"a":' * 100_000)
+    with pytest.raises(TierfoldError, match="is not a commit"):
+        Catalog(str(place)).read()
+
+
+def test_a_plain_catalog_is_claimed_as_before(place: Path) -> None:
+    catalog = Catalog(str(place))
+    row = catalog.read()[KEY]
+    assert claim(catalog, row, "next").state.epoch == row.epoch + 1

@@ -1,0 +1,150 @@
+"""No file of a table is read if it unpacks to far more than any catalog has."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.compaction.builders import KEY
+from tests.storage.catalog_contract import claims
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.catalog import file_bounds
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_log import LOG_FOLDER, POINTER
+from tierfold.storage.catalog.file_bounds import json_violation, parquet_violation
+from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
+from tierfold.storage.catalog.opened_files import table_files
+from tierfold.storage.catalog.schema import bucket_of
+from tierfold.storage.tiers.locations import location_of, open_store
+from tierfold.storage.tiers.store_options import ENVIRONMENT
+
+
+def a_file(values: int = 10, codec: str = "snappy", columns: int = 1) -> bytes:
+    """A Parquet file of equal values, which take no space."""
+    column = pa.array([7] * values, pa.int64())
+    sink = io.BytesIO()
+    table = pa.table({f"c{number}": column for number in range(columns)})
+    pq.write_table(table, sink, compression=codec, row_group_size=max(1, values // 2))
+    return sink.getvalue()
+
+
+def violation_of(data: bytes) -> str:
+    return parquet_violation(len(data), lambda size: data[max(0, len(data) - size) :])
+
+
+@pytest.mark.parametrize("codec", ["snappy", "none"])
+def test_what_delta_rs_writes_is_read(codec: str) -> None:
+    assert violation_of(a_file(codec=codec)) == ""
+
+
+def test_a_footer_of_any_length_is_found() -> None:
+    assert violation_of(data := a_file(columns=1500)) == ""
+    assert len(data) > 128 << 10
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "brotli", "lz4"])
+def test_another_codec_may_unpack_to_anything(codec: str) -> None:
+    assert "is compressed by" in violation_of(a_file(codec=codec))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 8, 40, -1])
+def test_a_file_that_is_cut_short_is_not_read(cut: int) -> None:
+    data = a_file()
+    assert "is cut short" in violation_of(data[:cut])
+    assert "is cut short" in violation_of(data[:-8] + b"\xff\xff\xff\x7fPAR1")
+
+
+def test_all_row_groups_and_columns_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = a_file(values=100, columns=2)
+    monkeypatch.setattr(file_bounds, "VALUES_MAX", 200)
+    assert violation_of(data) == ""
+    monkeypatch.setattr(file_bounds, "VALUES_MAX", 199)
+    assert violation_of(data) == "has 200 values, and at most 199 are read"
+
+
+def test_what_it_unpacks_to_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = pa.table({"c": pa.array([b"0" * 100_000])})
+    sink = io.BytesIO()
+    pq.write_table(text, sink, use_dictionary=False)
+    monkeypatch.setattr(file_bounds, "PARQUET_BYTES_MAX", 100_000)
+    assert len(sink.getvalue()) < 10_000
+    assert "unpacks to 1000" in violation_of(sink.getvalue())
+
+
+def test_a_file_that_is_too_large_is_not_even_opened() -> None:
+    def read(_: int) -> bytes:
+        raise AssertionError
+
+    assert "at most" in parquet_violation(file_bounds.PARQUET_BYTES_MAX + 1, read)
+    assert json_violation(file_bounds.JSON_BYTES_MAX) == ""
+    assert "at most" in json_violation(file_bounds.JSON_BYTES_MAX + 1)
+
+
+def too_large(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(file_bounds, name, 10)
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A catalog with a checkpoint, which is in a folder or a bucket."""
+    place = str(tmp_path / "catalog")
+    if request.param == "bucket":
+        place = f"{request.getfixturevalue('bucket_uri')}/catalog"
+    claims(Catalog(place), CHECKPOINT_INTERVAL + 1)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (partial(too_large, name="VALUES_MAX"), "has .* values, and at most 10 are read"),
+        (partial(too_large, name="JSON_BYTES_MAX"), "the (commit file|pointer) has .* bytes"),
+    ],
+)
+def test_a_catalog_with_such_a_file_is_refused(
+    uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[pytest.MonkeyPatch], None],
+    what: str,
+) -> None:
+    change(monkeypatch)
+    with pytest.raises(CorruptLog, match=what):
+        Catalog(uri).read()
+    with pytest.raises(CorruptLog, match=what):
+        list(Catalog(uri).history(KEY))
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "data file"])
+def test_each_parquet_file_of_a_table_is_looked_at(uri: str, kind: str) -> None:
+    files = table_files(f"{uri}/partitions", ENVIRONMENT)
+    folders = {"checkpoint": LOG_FOLDER, "data file": f"bucket={bucket_of(KEY.topic_id)}"}
+    names = [entry.key for entry in files.entries(folders[kind]) if entry.key.endswith(".parquet")]
+    for name in names:
+        files.delete(name)
+        _put(uri, name, a_file(codec="zstd"))
+    with pytest.raises(CorruptLog, match=f"the {kind} is"):
+        Catalog(uri).read()
+
+
+def test_a_pointer_that_is_too_large_is_refused(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = table_files(f"{uri}/partitions", ENVIRONMENT)
+    largest = max(entry.size_bytes for entry in files.entries(LOG_FOLDER))
+    monkeypatch.setattr(file_bounds, "JSON_BYTES_MAX", largest)
+    assert Catalog(uri).read()
+    files.delete(f"{LOG_FOLDER}/{POINTER}")
+    _put(uri, f"{LOG_FOLDER}/{POINTER}", b" " * (largest + 1))
+    with pytest.raises(CorruptLog, match="the pointer has"):
+        Catalog(uri).read()
+
+
+def _put(uri: str, name: str, data: bytes) -> None:
+    place = location_of(f"{uri}/partitions", of="catalog")
+    open_store(place, ENVIRONMENT).create(name, data)
