@@ -1,28 +1,39 @@
 """The files of a segment's key index: `.bloom` has its facts and Bloom filter, `.keys` its hashes.
 
-A file is an Arrow IPC file with one row of lists, compressed with Zstandard, then its CRC32C
-(uint32, little-endian). The schema's metadata has the version and the numbers. What does not
-fit raises `UnsoundIndex`, and the caller reads the segment instead.
+A file is one Zstandard frame, then its CRC32C (uint32, little-endian). The frame holds Arrow
+tensors of bytes, which are read where they lie: first JSON with the version, all numbers and the
+columns' types, then the columns. It is no Arrow IPC file, because the buffers of one unpack to
+whatever they say. What does not fit raises `UnsoundIndex`, and the caller reads the segment
+instead.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import zstandard
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
-from tierfold.compaction.skipping.key_index import KeyIndex
+from tierfold.compaction.skipping.key_index import REST_BYTES_MAX, KeyIndex
 from tierfold.compaction.skipping.segment_facts import SegmentFacts, WatchedBatches
 from tierfold.storage.kafka.checksums import object_crc32c
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the hash and of all that is stored; a reader ignores files of another version."""
+
+UNPACKED_BYTES_MIN: Final = 64 << 20
+"""Any file may unpack to as much."""
+
+UNPACKED_PER_BYTE: Final = 16
+"""And so many times its size more. Hashes of different keys hardly shrink."""
 
 _CRC: Final = struct.Struct("<I")
 _VERSION: Final = "tierfold.key_index_version"
@@ -32,7 +43,21 @@ _FACTS: Final = (
     *("first_offset", "last_offset", "records", "record_bytes"),
     *("tombstones_due_ms", "has_undated_tombstones"),
 )
-_WATCHED: Final = tuple(column.name for column in fields(WatchedBatches))
+_WATCHED: Final[Mapping[str, type[np.generic]]] = {
+    **dict.fromkeys(("base_offset", "last_offset", "producer_id", "horizon_ms"), np.int64),
+    **dict.fromkeys(("producer_epoch", "control_type"), np.int16),
+    **dict.fromkeys(("is_transactional", "is_control", "has_records", "is_emptied"), np.bool_),
+}
+_FILTER: Final[Mapping[str, type[np.generic]]] = {**_WATCHED, "words": np.uint64}
+_INDEX: Final[Mapping[str, type[np.generic]]] = {
+    "counts": np.unsignedinteger,
+    "rests": np.uint8,
+    "sizes": np.uint8,
+}
+"""The columns of the files, and their types."""
+
+_BITS_PER_KEY_MAX: Final = 64
+"""A filter with more would keep a kernel busy; 0.01 needs 7."""
 
 Columns = dict[str, NDArray[Any]]
 
@@ -60,9 +85,13 @@ def filter_file(indexed: IndexedSegment) -> bytes:
 
 def read_filter_file(data: bytes, segment: Segment) -> IndexedSegment:
     """Parse the `.bloom` file of a segment; raises UnsoundIndex."""
-    columns, values = _unpacked(data, segment)
+    columns, values = _unpacked(data, segment, _FILTER)
     try:
         words, bits_per_key = columns.pop("words"), int(values.pop("bits_per_key"))
+        if not (len(words) and 1 <= bits_per_key <= _BITS_PER_KEY_MAX):
+            raise ValueError(f"a filter of {len(words)} words and {bits_per_key} bits per key")
+        if len({len(column) for column in columns.values()}) > 1:
+            raise ValueError("its columns have different lengths")
         facts = SegmentFacts(
             segment_id=values.pop("segment_id"),
             has_undated_tombstones=values.pop("has_undated_tombstones") == "True",
@@ -82,44 +111,46 @@ def index_file(facts: SegmentFacts, index: KeyIndex) -> bytes:
 
 def read_index_file(data: bytes, segment: Segment) -> KeyIndex:
     """Parse the `.keys` file of a segment; raises UnsoundIndex."""
-    columns, _ = _unpacked(data, segment)
-    try:
-        sizes = columns["sizes"]
-        rests = columns["rests"].reshape(len(sizes), len(columns["rests"]) // max(1, len(sizes)))
-        return KeyIndex(counts=columns["counts"], rests=rests, sizes=sizes)
-    except (KeyError, ValueError) as error:
-        raise UnsoundIndex(str(error)) from error
+    columns, _ = _unpacked(data, segment, _INDEX)
+    counts, sizes = columns["counts"], columns["sizes"]
+    records, slices = len(sizes), len(counts)
+    if slices < 1 or slices & (slices - 1) or sum(counts.tolist()) != records:
+        raise UnsoundIndex(f"its {slices} slices do not hold its {records} records")
+    rest_bytes, left = divmod(len(columns["rests"]), max(1, records))
+    if left or (records and not 1 <= rest_bytes <= REST_BYTES_MAX):
+        raise UnsoundIndex(f"it has {len(columns['rests'])} bytes for {records} records")
+    return KeyIndex(counts=counts, rests=columns["rests"].reshape(records, rest_bytes), sizes=sizes)
 
 
 def _packed(columns: Mapping[str, NDArray[Any]], values: Mapping[str, object]) -> bytes:
-    lists = [
-        pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), pa.array(column))
-        for column in columns.values()
-    ]
-    metadata = {_VERSION: VERSION, **values}
-    row = pa.RecordBatch.from_arrays(lists, [*columns]).replace_schema_metadata(
-        {name: str(value) for name, value in metadata.items()}
-    )
+    texts = {name: str(value) for name, value in {_VERSION: VERSION, **values}.items()}
+    types = {name: column.dtype.str for name, column in columns.items()}
+    head = json.dumps([texts, types]).encode()
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_file(sink, row.schema, options=options) as writer:
-        writer.write_batch(row)
-    data: bytes = sink.getvalue().to_pybytes()
+    for array in (np.frombuffer(head, np.uint8), *columns.values()):
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(np.ascontiguousarray(array).view(np.uint8)), sink)
+    data: bytes = zstandard.compress(sink.getvalue().to_pybytes())
     return data + _CRC.pack(object_crc32c(data, 0))
 
 
-def _unpacked(data: bytes, segment: Segment) -> tuple[Columns, dict[str, str]]:
-    """The columns and values of a file; the checksum is compared before anything is parsed."""
+def _unpacked(
+    data: bytes, segment: Segment, types: Mapping[str, type[np.generic]]
+) -> tuple[Columns, dict[str, str]]:
+    """The columns and values of a file; the checksum is compared before anything is unpacked."""
     body, crc = data[: -_CRC.size], data[-_CRC.size :]
     if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != object_crc32c(body, 0):
         raise UnsoundIndex("its checksum does not match")
     try:
-        with pa.ipc.open_file(pa.BufferReader(body)) as reader:
-            row = reader.get_batch(0)
-        values = {
-            name.decode(): text.decode() for name, text in (row.schema.metadata or {}).items()
-        }
-    except (pa.ArrowException, OSError, ValueError) as error:
+        source = pa.BufferReader(_decompressed(body))
+        texts, kinds = json.loads(_tensor(source).tobytes())
+        values = {str(name): str(text) for name, text in texts.items()}
+        if [*kinds] != [*types]:
+            raise ValueError(f"its columns are {', '.join(map(str, kinds))}")
+        columns = {name: _column(source, kinds[name], kind) for name, kind in types.items()}
+    except (
+        *(pa.ArrowException, AttributeError, OSError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
         raise UnsoundIndex(str(error)) from error
     if values.pop(_VERSION, None) != str(VERSION):
         raise UnsoundIndex("it has another version")
@@ -127,11 +158,37 @@ def _unpacked(data: bytes, segment: Segment) -> tuple[Columns, dict[str, str]]:
         str(getattr(segment, name)) for name in _OF_SEGMENT
     ]:
         raise UnsoundIndex("it belongs to another segment")
-    columns = {
-        name: column.flatten().to_numpy(zero_copy_only=False)
-        for name, column in zip(row.schema.names, row.columns, strict=True)
-    }
     return columns, values
+
+
+def _decompressed(body: bytes) -> bytes:
+    """The content, of at most a bounded size; raises ValueError."""
+    bytes_max = UNPACKED_BYTES_MIN + UNPACKED_PER_BYTE * len(body)
+    try:
+        size_bytes = zstandard.frame_content_size(body)
+        if not 0 <= size_bytes <= bytes_max:
+            raise ValueError(f"it says that it unpacks to {size_bytes} bytes, not to {bytes_max}")
+        content: bytes = zstandard.decompress(body)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    return content
+
+
+def _column(
+    source: pa.BufferReader, stored: object, kind: type[np.generic]
+) -> NDArray[Any]:
+    found = np.dtype(str(stored))
+    if not (np.issubdtype(found, kind) and found.isnative):
+        raise ValueError(f"a column is of {found}, not of {kind.__name__}")
+    return _tensor(source).view(found)
+
+
+def _tensor(source: pa.BufferReader) -> NDArray[np.uint8]:
+    """The bytes of the next column, which are not copied."""
+    array: NDArray[np.uint8] = pa.ipc.read_tensor(source).to_numpy()
+    if array.dtype != np.uint8 or array.ndim != 1:
+        raise ValueError("a column is no list of bytes")
+    return array
 
 
 def _number(text: str) -> Any:  # noqa: ANN401 - an int, or None where the field allows it

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -11,16 +12,18 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import a_segment, segment_id
 from tests.compaction.unread import some_facts, watched
 from tierfold.compaction.skipping.bloom_filter import bloom_filter
-from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index
+from tierfold.compaction.skipping.key_index import entries_of, key_index
 from tierfold.compaction.skipping.segment_facts import SegmentFacts, WatchedBatches
 from tierfold.storage.key_indexes import index_files
 from tierfold.storage.key_indexes.index_files import (
+    UNPACKED_BYTES_MIN,
     VERSION,
     IndexedSegment,
     UnsoundIndex,
@@ -65,24 +68,32 @@ def summed(body: bytes) -> bytes:
     return body + struct.pack("<I", google_crc32c.value(body))
 
 
-def changed(data: bytes, **metadata: Any) -> bytes:
-    """A file of the same columns with other metadata; None: without that."""
-    with pa.ipc.open_file(pa.BufferReader(data[:-4])) as reader:
-        row = reader.get_batch(0)
-    values = dict(row.schema.metadata) | {
-        name.replace("__", ".").encode(): None if value is None else str(value).encode()
-        for name, value in metadata.items()
+def content_of(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The numbers and the columns of a file."""
+    source = pa.BufferReader(zstandard.decompress(data[:-4]))
+    texts, types = json.loads(pa.ipc.read_tensor(source).to_numpy().tobytes())
+    columns = {
+        name: pa.ipc.read_tensor(source).to_numpy().view(kind) for name, kind in types.items()
     }
-    kept = {name: value for name, value in values.items() if value is not None}
-    return file_of(row.replace_schema_metadata(kept))
+    return texts, columns
 
 
-def file_of(*rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
+def file_of(texts: object, columns: Mapping[str, np.ndarray], types: object = None) -> bytes:
+    """A file of them; `types`: what it says that the columns are."""
+    types = {name: column.dtype.str for name, column in columns.items()} if types is None else types
+    head = np.frombuffer(json.dumps([texts, types]).encode(), np.uint8)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, rows[0].schema if schema is None else schema) as writer:
-        for row in rows:
-            writer.write_batch(row)
-    return summed(sink.getvalue().to_pybytes())
+    for column in (head, *columns.values()):
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(column.view(np.uint8)), sink)
+    return summed(zstandard.compress(sink.getvalue().to_pybytes()))
+
+
+def changed(data: bytes, **numbers: Any) -> bytes:
+    """The file with other numbers; None: without that."""
+    texts, columns = content_of(data)
+    values = texts | {name.replace("__", "."): value for name, value in numbers.items()}
+    kept = {name: str(value) for name, value in values.items() if value is not None}
+    return file_of(kept, columns)
 
 
 @pytest.mark.parametrize("rows", [(), ROWS[:1], ROWS], ids=["no batches", "one", "three"])
@@ -185,8 +196,8 @@ def test_another_version_is_not_taken(
 
 
 def test_the_version_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert VERSION == 1
-    monkeypatch.setattr(index_files, "VERSION", 2)
+    assert VERSION == 2
+    monkeypatch.setattr(index_files, "VERSION", 3)
     later = filter_file(INDEXED)
     assert read_filter_file(later, SEGMENT) is not None
     monkeypatch.undo()
@@ -201,19 +212,31 @@ def test_one_file_is_not_taken_for_the_other(data: bytes, read: Callable[..., ob
         read(other, SEGMENT)
 
 
+def an_arrow_file() -> bytes:
+    """What version 1 was: an Arrow file."""
+    sink = pa.BufferOutputStream()
+    row = pa.record_batch({"counts": [[1]]}, metadata={"tierfold.key_index_version": "1"})
+    with pa.ipc.new_file(sink, row.schema) as writer:
+        writer.write_batch(row)
+    return bytes(sink.getvalue())
+
+
 @each_file
 @pytest.mark.parametrize(
     "body",
     [
         b"",
-        b"ARROW1\0\0",
+        an_arrow_file(),
         b"nothing of ours" * 20,
-        file_of(schema=pa.schema([]))[:-4],
-        file_of(schema=pa.schema([], metadata={b"\xff": b"\xff"}))[:-4],
-        file_of(pa.record_batch({"counts": [1]}))[:-4],
-        file_of(pa.record_batch({"counts": [1]}, metadata={b"\xff": b"\xfe"}))[:-4],
+        zstandard.compress(b""),
+        zstandard.compress(an_arrow_file()),
+        file_of({}, {})[:-4],
+        file_of([], {})[:-4],
+        file_of({}, {}, [])[:-4],
+        file_of({}, {"counts": np.ones(1, np.uint8)})[:-4],
+        zstandard.compress(b"[" * 100_000),
     ],
-    ids=["empty", "begun", "text", "no row", "no row, odd", "one number", "odd metadata"],
+    ids=lambda body: f"{len(body)} bytes",
 )
 def test_sound_bytes_of_something_else_are_not_taken(
     data: bytes, read: Callable[..., object], body: bytes
@@ -228,6 +251,8 @@ def test_sound_bytes_of_something_else_are_not_taken(
     [
         {"bits_per_key": None},
         {"bits_per_key": "many"},
+        {"bits_per_key": 0},
+        {"bits_per_key": 2**62},
         {"records": None},
         {"records": "many"},
         {"tombstones_due_ms": "never"},
@@ -241,10 +266,68 @@ def test_facts_that_are_missing_or_no_numbers_are_not_taken(metadata: dict[str, 
         read_filter_file(changed(filter_file(INDEXED), **metadata), SEGMENT)
 
 
-def test_rests_that_do_not_fit_the_records_are_not_taken() -> None:
-    broken = KeyIndex(counts=INDEX.counts, rests=INDEX.rests.ravel()[:-1], sizes=INDEX.sizes)
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"rests": INDEX.rests.ravel()[:-1]},
+        {"rests": np.repeat(INDEX.rests.ravel(), 2)},
+        {"rests": np.empty(0, np.uint8)},
+        {"sizes": INDEX.sizes[:-1]},
+        {"counts": np.empty(0, np.uint8)},
+        {"counts": INDEX.counts[:-1]},
+        {"counts": np.append(INDEX.counts, np.zeros(1, np.uint8))},
+        {"counts": INDEX.counts + np.uint8(1)},
+        {"counts": np.full(len(INDEX.counts), 2**62, np.uint64)},
+        {"counts": INDEX.counts.astype(np.int64)},
+        {"counts": INDEX.counts.astype(np.float32)},
+        {"sizes": INDEX.sizes.astype(np.uint16)},
+        {"sizes": INDEX.sizes.astype(">u2")},
+        {"more": INDEX.sizes},
+    ],
+    ids=str,
+)
+def test_an_index_that_contradicts_itself_is_not_taken(columns: dict[str, np.ndarray]) -> None:
+    texts, found = content_of(index_file(FACTS, INDEX))
+    assert read_index_file(file_of(texts, found), SEGMENT).matches(HASHES).records == 10
     with pytest.raises(UnsoundIndex):
-        read_index_file(index_file(FACTS, broken), SEGMENT)
+        read_index_file(file_of(texts, found | columns), SEGMENT)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"words": np.empty(0, np.uint64)},
+        {"words": INDEXED.bloom.words.astype(np.int64)},
+        {"is_control": np.ones(2, np.bool_)},
+        {"producer_epoch": np.ones(3, np.int64)},
+        {"has_records": np.ones(3, np.uint8)},
+    ],
+    ids=str,
+)
+def test_a_filter_that_contradicts_itself_is_not_taken(columns: dict[str, np.ndarray]) -> None:
+    texts, found = content_of(filter_file(INDEXED))
+    assert read_filter_file(file_of(texts, found), SEGMENT) is not None
+    with pytest.raises(UnsoundIndex):
+        read_filter_file(file_of(texts, found | columns), SEGMENT)
+
+
+@each_file
+@pytest.mark.parametrize("says", [True, False], ids=["says how much", "does not say"])
+def test_a_file_that_unpacks_to_gigabytes_is_not_unpacked(
+    data: bytes, read: Callable[..., object], says: bool
+) -> None:
+    bomb = zstandard.ZstdCompressor(write_content_size=says).compressobj(
+        size=UNPACKED_BYTES_MIN * 4 if says else -1
+    )
+    zeros = bytes(1 << 20)
+    body = b"".join(bomb.compress(zeros) for _ in range(UNPACKED_BYTES_MIN * 4 >> 20))
+    body += bomb.flush()
+    assert len(body) < 100_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(UnsoundIndex, match="it says that it unpacks to"):
+        read(summed(body), SEGMENT)
+    assert pa.total_allocated_bytes() == before
+    assert read(data, SEGMENT) is not None
 
 
 def test_both_files_together_take_a_few_bytes_per_record() -> None:
