@@ -23,6 +23,7 @@ from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
 from tierfold.jobs.api.opening import as_texts
 from tierfold.jobs.context.documents import read_document, write_document
+from tierfold.storage.private_folders import scratch_parent
 
 _OPTIONS: Final = {
     "topics": "--topic",
@@ -146,7 +147,7 @@ def _folder(document_folder: str | None, attempt: str) -> Iterator[str]:
     if document_folder is not None:
         yield f"{document_folder.rstrip('/')}/{attempt}"
         return
-    with tempfile.TemporaryDirectory(prefix="tierfold-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tierfold-", dir=scratch_parent()) as folder:
         yield folder
 
 

@@ -10,7 +10,9 @@ delta-rs. `storage.catalog.schema` documents the columns.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -31,8 +33,11 @@ from tierfold.storage.catalog.schema import (
     RUNS_RENAMED,
     SEGMENT,
 )
+from tierfold.storage.private_folders import made_private, private_folder
 from tierfold.storage.tiers.locations import Location, location_of, s3a_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
+
+_log: Final = logging.getLogger(__name__)
 
 _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
 
@@ -43,6 +48,8 @@ _DELTA: Final[dict[str, bool | float | int | str | None]] = {
     "spark.databricks.delta.snapshotPartitions": 2,
 }
 
+
+IVY: Final = "spark.jars.ivy"
 
 HADOOP: Final = "3.5.0"
 """The version of Spark's own Hadoop jars, which S3A must have, too."""
@@ -87,10 +94,21 @@ def with_delta(
     packages: Sequence[str] = ()
     if catalog is not None and location_of(str(catalog), of="catalog").scheme == "s3":
         builder, packages = builder.config(map=_S3A), S3A_PACKAGES
+    builder = builder.config(IVY, _private_jars(builder))
     delta: SparkSession.Builder = configure_spark_with_delta_pip(
         builder.config(map=_DELTA), [*packages]
     )
     return delta
+
+
+def _private_jars(builder: SparkSession.Builder) -> str:
+    """The folder for the jars that Spark fetches and runs: Spark's own if it is private."""
+    given = builder._options.get(IVY)  # noqa: SLF001 - no other way
+    usual = Path(given or "~/.ivy2.5.2").expanduser()
+    if not (reason := made_private(usual)):
+        return str(usual)
+    _log.warning("Jars are fetched again, into a temporary folder: %s", reason)
+    return private_folder("tierfold-jars-")
 
 
 def partitions(

@@ -7,29 +7,20 @@ the sockets' permissions, so the folder around them must keep other users out.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final
 
 from pyspark import SparkContext
+
+from tierfold.storage.private_folders import private_folder
 
 SHORT_PARENT: Final = "/tmp"
 """A socket's path has at most 107 bytes, of which its name takes 42. A long temporary folder, such
 as that of a YARN container, leaves too few."""
 
 
-def private_folder() -> str:
-    """Create a folder that only this user may enter, whatever the umask; remove it at exit.
-
-    Raises OSError if that fails.
-    """
-    folder = mkdtemp(prefix="tierfold-", dir=SHORT_PARENT)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # `mkdtemp` uses 0700, but a umask can remove even the owner's bits.
-    Path(folder).chmod(0o700)
-    return folder
+def socket_folder() -> str:
+    """Create a folder for sockets that only this user may enter; raises OSError if that fails."""
+    return private_folder("tierfold-", parent=SHORT_PARENT)
 
 
 def removed_with_jvm(context: SparkContext, folder: str) -> None:

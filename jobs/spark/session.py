@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -28,7 +28,8 @@ from tierfold.compaction.model.redaction import redacted
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
 from tierfold.jobs.spark import worker_daemon
 from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, unencrypted_disk
-from tierfold.jobs.spark.private_sockets import private_folder, removed_with_jvm
+from tierfold.jobs.spark.private_sockets import removed_with_jvm, socket_folder
+from tierfold.storage.private_folders import foreign_hand, private_folder
 
 _log: Final = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ CAUSE_MAX: Final = 300
 
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
+SCRATCH: Final = "spark.local.dir"
+
 _EXCEPTION_LINE: Final = re.compile(r"\S+Exception: \S.*")
 
 TASKS_PER_CORE: Final = 8
@@ -114,11 +117,12 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     builder = builder.appName("tierfold")
     for name, value in SPARK_SETTINGS.items():
         builder = builder.config(name, value)
-    sockets = private_folder()
+    folders = [sockets := socket_folder()]
     # This replaces a user's own setting, because that folder may be open to others.
     builder = builder.config("spark.python.unix.domain.socket.dir", sockets)
     if not under_spark_submit():
-        builder = _local(builder)
+        folders.append(scratch := private_folder("tierfold-spark-"))
+        builder = _local(builder, scratch)
     try:
         session = _started(builder)
     except PySparkRuntimeError as error:
@@ -127,7 +131,8 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
         raise BadSettings(
             "Java could not be started; see its message above", where="Spark", remedy=NO_JAVA
         ) from error
-    removed_with_jvm(session.sparkContext, sockets)
+    for folder in folders:
+        removed_with_jvm(session.sparkContext, folder)
     session.sparkContext.setLogLevel("ERROR")
     _prepare_executors(session.sparkContext)
     if not under_spark_submit():
@@ -203,14 +208,33 @@ def _prepare_executors(context: SparkContext) -> None:
             context.environment.setdefault(name, value)
 
 
+def _ensure_private_scratch(given: Mapping[str, str]) -> None:
+    """Refuse a scratch folder of the user's in which others could exchange Spark's folders.
+
+    Raises BadSettings.
+    """
+    named = os.environ.get("SPARK_LOCAL_DIRS", given.get(SCRATCH, ""))
+    for folder in filter(None, named.split(",")):
+        if reason := foreign_hand(Path(folder) / "spark"):
+            raise BadSettings(
+                f"Spark's scratch folder {folder} is not safe: {reason}",
+                where=SCRATCH,
+                remedy="Name a folder that only this user can change, or one with the sticky bit.",
+            )
+
+
 def _limit_shuffles(session: SparkSession) -> None:
     """Set `TASKS_PER_CORE`, unless the builder or a file of Spark's settings sets the number."""
     if session.sparkContext.getConf().get(SHUFFLE_PARTITIONS) is None:
         session.conf.set(SHUFFLE_PARTITIONS, TASKS_PER_CORE * (os.cpu_count() or 1))
 
 
-def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Return `builder` with what spark-submit would set, for this machine, where it has nothing."""
+def _local(builder: SparkSession.Builder, scratch: str) -> SparkSession.Builder:
+    """Return `builder` with what spark-submit would set, for this machine, where it has nothing.
+
+    `scratch`: a private folder, for Spark's own ones and for native libraries that the JVM unpacks
+    and runs.
+    """
     java_home = os.environ.get("JAVA_HOME")
     has_java = java_home is not None and (Path(java_home) / "bin" / "java").exists()
     if not has_java and shutil.which("java") is None:
@@ -220,16 +244,19 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
     log4j = files("tierfold.conf").joinpath("log4j2.properties")
+    given = builder._options  # noqa: SLF001 - no other way
+    _ensure_private_scratch(given)
     settings = {
+        SCRATCH: scratch,
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}",
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
+        f" -Djava.io.tmpdir={scratch}",
         # What is shuffled stays on this machine, and keys hardly become smaller: with 50 million of
         # them, lz4 took 1.4 CPU seconds of 13.
         "spark.shuffle.compress": "false",
     }
-    given = builder._options  # noqa: SLF001 - no other way
     for name, value in settings.items():
         builder = builder.config(name, given.get(name, value))
     return builder.master(LOCAL_MASTER)

@@ -40,7 +40,7 @@ from pyspark import daemon
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from tierfold.jobs.spark.private_sockets import private_folder
+from tierfold.jobs.spark.private_sockets import socket_folder
 
 HUNG_UP: Final = 1
 """The exit code of a worker; its daemon forks another one if needed."""
@@ -135,7 +135,7 @@ def workers_used_once(spark: SparkSession) -> Iterator[None]:
 
 if __name__ == "__main__":
     vars(daemon)["worker"] = silent(daemon.worker)
-    os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"] = private_folder()
+    os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"] = socket_folder()
     imported_once()
     freed_memory_kept()
     daemon.manager()

@@ -33,6 +33,7 @@ from tierfold.storage.kafka.checksums import checksum
 from tierfold.storage.kafka.compression import Codec, compress
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.private_folders import scratch_parent
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.segments.log_pieces import pieces_of, read_piece
@@ -61,7 +62,7 @@ _LEGACY: Final = struct.Struct(">qiIbbqi")
 
 def warm_kernels() -> None:
     """Run every kernel once for each kind of arguments that the jobs use."""
-    with tempfile.TemporaryDirectory(prefix="tierfold-warmup-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tierfold-warmup-", dir=scratch_parent()) as folder:
         (Path(folder) / TIER_FOLDER).mkdir()
         context = run_context(folder)
         for strategy in CompactionStrategy:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.storage.private_folders import scratch_parent
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore
 
 CHECKPOINT_INTERVAL: Final = 10
@@ -106,7 +107,8 @@ class BucketFiles:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """See `TableFiles.scratch`."""
-        with tempfile.TemporaryDirectory(prefix="tierfold-checkpoint-") as folder:
+        parent = scratch_parent()
+        with tempfile.TemporaryDirectory(prefix="tierfold-checkpoint-", dir=parent) as folder:
             yield Path(folder)
 
     def fetch(self, name: str, path: Path) -> None:

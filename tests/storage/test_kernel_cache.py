@@ -1,15 +1,23 @@
-"""numba gets a folder for compiled kernels, also in a read-only installation without a home."""
+"""numba keeps compiled kernels, which are pickles, only where nobody else can put one."""
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tierfold.storage import kernel_cache
 from tierfold.storage.kernel_cache import VARIABLE, ensure_kernel_cache
+
+REPOSITORY: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -18,21 +26,167 @@ def _no_folder_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE)
 
 
-def test_a_folder_that_numba_can_write_to_needs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_is_writable", lambda _: True)
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The `__pycache__` of the only package of an installation, which others may write to."""
+    package = tmp_path / "installed" / "storage" / "kafka"
+    (package / "__pycache__").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__pycache__").chmod(0o777)
+    monkeypatch.setattr(kernel_cache, "_SOURCES", tmp_path / "installed")
+    return package / "__pycache__"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder for caches."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def is_temporary() -> bool:
+    return "/tierfold-kernels-" in os.environ[VARIABLE]
+
+
+def test_beside_private_sources_needs_no_other_folder(
+    source: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.chmod(0o755)
+    ensure_kernel_cache()
+    source.rmdir()
     ensure_kernel_cache()
     assert VARIABLE not in os.environ
+    assert lines(caplog) == []
 
 
-def test_a_read_only_installation_gets_a_temporary_folder_even_without_a_home(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+def test_the_users_cache_is_next_and_kept_from_others(
+    source: Path, cache: Path, umask: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.umask(umask)
+    for _ in range(2):
+        os.environ.pop(VARIABLE, None)
+        ensure_kernel_cache()
+        assert os.environ[VARIABLE] == str(cache / "numba")
+        assert stat.S_IMODE((cache / "numba").stat().st_mode) == 0o700
+        (cache / "numba" / "kafka_1234").mkdir(exist_ok=True, mode=0o755)
+    assert lines(caplog) == []
+
+
+def test_an_older_cache_of_this_user_is_closed_to_others(source: Path, cache: Path) -> None:
+    (cache / "numba").mkdir(parents=True, mode=0o755)
+    ensure_kernel_cache()
+    assert os.environ[VARIABLE] == str(cache / "numba")
+    assert stat.S_IMODE((cache / "numba").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("where", ["", "numba", "numba/kafka_1234"])
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    source: Path, cache: Path, where: str, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    (cache / "numba" / "kafka_1234").mkdir(parents=True)
+    (cache / where).chmod(mode)
+    ensure_kernel_cache()
+    assert is_temporary()
+    (line,) = lines(caplog)
+    assert f"others may write to {(cache / where)}" in line
+    assert VARIABLE in line
+
+
+@pytest.mark.parametrize("where", ["numba", "numba/kafka_1234"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_cache_of_another_user_is_not_used(
+    source: Path, cache: Path, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (cache / "numba" / "kafka_1234").mkdir(parents=True)
+    os.chown(cache / where, 65534, 65534)
+    ensure_kernel_cache()
+    assert is_temporary()
+    (line,) = lines(caplog)
+    assert f"{cache / where} belongs to user nobody" in line
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755])
+def test_the_folder_that_a_user_names_is_looked_at_too(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(mode)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
+    ensure_kernel_cache()
+    assert is_temporary() is (mode == 0o777)
+    assert is_temporary() or os.environ[VARIABLE] == str(tmp_path / "mine")
+
+
+def test_a_user_without_a_home_gets_a_temporary_folder(
+    source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unknown_user(uid: int) -> object:
         raise KeyError(uid)
 
-    monkeypatch.setattr(kernel_cache, "_is_writable", lambda _: False)
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown_user)
     ensure_kernel_cache()
-    assert Path(os.environ[VARIABLE]).is_dir()
+    assert is_temporary()
+    (line,) = lines(caplog)
+    assert "this user has no home" in line
+
+
+PLANT: Final = """
+import os, pickle, sys
+class Planted:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[2],)
+for folder, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        path = os.path.join(folder, name)
+        if name.endswith(".nbi"):
+            with open(path, "rb") as file:
+                version = pickle.load(file)
+            with open(path, "wb") as file:
+                pickle.dump(version, file)
+                file.write(pickle.dumps(Planted()))
+"""
+RUN: Final = """
+import numpy as np
+from tierfold.compaction.cleaning.key_hash import same_key
+same_key(np.zeros(8, np.uint8), 0, np.zeros(8, np.uint8), 0, 8)
+"""
+
+
+def test_a_planted_pickle_is_never_read(tmp_path: Path) -> None:
+    cache, planted = tmp_path / "cache", tmp_path / "planted"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), VARIABLE: str(cache)}
+
+    def run(program: str, *arguments: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ran.stdout + ran.stderr
+
+    assert "Compiled kernels" not in run(RUN)
+    run(PLANT, str(cache), str(planted))
+    cache.chmod(0o777)
+    assert f"others may write to {cache}" in run(RUN)
+    assert not planted.exists()
+    # Only the rule kept it out.
+    cache.chmod(0o700)
+    run(RUN)
+    assert planted.exists()

@@ -14,7 +14,7 @@ import pytest
 from tests.end_to_end.processes import awaited
 from tests.jobs.commands import ROOT
 from tests.jobs.other_users import kept_private
-from tierfold.jobs.spark.private_sockets import private_folder
+from tierfold.jobs.spark.private_sockets import socket_folder
 from tierfold.jobs.spark.session import TASKS_PER_CORE
 
 
@@ -22,7 +22,7 @@ from tierfold.jobs.spark.session import TASKS_PER_CORE
 def test_a_folder_is_the_owners_alone_whatever_the_umask(umask: int) -> None:
     before = os.umask(umask)
     try:
-        folder = Path(private_folder())
+        folder = Path(socket_folder())
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
