@@ -14,7 +14,13 @@ import click
 
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, vacuum_verb
-from tierfold.jobs.cli.exit_codes import EXIT_BUG, exit_code_of_error, replace_unprintable
+from tierfold.jobs.cli.exit_codes import (
+    EXIT_BUG,
+    drop_output,
+    ensure_streams,
+    exit_code_of_error,
+    replace_unprintable,
+)
 from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
@@ -27,7 +33,7 @@ from tierfold.jobs.cli.options import (
     tier_options,
     version_option,
 )
-from tierfold.jobs.cli.output import Output, finish
+from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_lines
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -44,6 +50,7 @@ def tierfold() -> None:
     \b
     Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage
                 3 a partition failed    · 4 fenced by another run
+                5 done, but the result could not be written
                 130 stopped by Ctrl-C   · 143 stopped by SIGTERM
     """
 
@@ -168,8 +175,7 @@ def dump_verb(segment: str, encryption_keys: tuple[str, ...]) -> None:
     from tierfold.jobs.verbs.dump import dump_lines
 
     keys = GivenLayout.of({}, encryption_keys, {"encryption.key": "--encryption-key"})
-    for line in dump_lines(segment, keys.options()):
-        click.echo(line)
+    print_lines(dump_lines(segment, keys.options()))
 
 
 @tierfold.command("config")
@@ -216,11 +222,16 @@ def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> No
     arguments = [*first_arguments, *sys.argv[1:]]
     with chatter_hidden():
         try:
+            ensure_streams()
             with stoppable():
                 tierfold.main(args=arguments, prog_name=prog_name, obj=OWN_PROCESS)
         except Stopped as stopped:
             click.echo(f"{prog_name}: {stopped}", err=True)
             sys.exit(stopped.exit_code)
+        except ResultNotWritten as unwritten:
+            drop_output()
+            click.echo(f"{prog_name}: {unwritten}", err=True)
+            sys.exit(unwritten.exit_code)
         except TierfoldError as error:
             click.echo(f"{prog_name}: {error}", err=True)
             sys.exit(exit_code_of_error(error))

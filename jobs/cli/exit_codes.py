@@ -1,8 +1,9 @@
 """Exit codes, and output that a terminal or a pipe can take.
 
 0: done, nothing to do, or left for the next run. 1: a bug. 2: a wrong setting or wrong usage. 3: a
-partition failed. 4: fenced, because another run took a partition over. 3 goes before 4. 130:
-stopped by Ctrl-C. 143: stopped by SIGTERM.
+partition failed. 4: fenced, because another run took a partition over. 3 goes before 4. 5: the
+verb's work is done, and its result could not be written. 130: stopped by Ctrl-C. 143: stopped by
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import codecs
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 from tierfold.compaction.model.errors import (
@@ -24,8 +26,11 @@ EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
 EXIT_PARTITION_FAILED: Final = 3
 EXIT_FENCED: Final = 4
+EXIT_NOT_WRITTEN: Final = 5
 EXIT_BROKEN_PIPE: Final = 128 + 13
 """The exit code that a shell reports for a process that SIGPIPE ended."""
+
+_STDERR: Final = 2
 
 _PLAIN: Final = {"→": "->", "–": "-", "…": "...", "≤": "<=", "·": "-", "│": "|"}
 """Replacements for characters that the terminal's encoding lacks."""
@@ -53,9 +58,30 @@ def exit_code_of_error(error: TierfoldError) -> int:
 
 def leave_broken_pipe() -> None:
     """Exit quietly after the reader closed the pipe, and drop unwritten output."""
-    # Python flushes the rest at exit, and would print an error then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_output()
     sys.exit(EXIT_BROKEN_PIPE)
+
+
+def drop_output() -> None:
+    """Drop what stdout has not written: Python would flush it at exit, and report an error then."""
+    with suppress(io.UnsupportedOperation):  # A program has replaced stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def ensure_streams() -> None:
+    """Let no other file have the numbers 0 to 2: whoever prints there would write into it.
+
+    Raises BadSettings if stdout is closed: no result could be printed.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(number)
+    if sys.stdout is None:
+        raise BadSettings(
+            "stdout is closed, so the result could not be printed, and nothing was begun",
+            where="the command line",
+            remedy="Leave it open; `> /dev/null` drops the result.",
+        )
 
 
 def replace_unprintable() -> None:

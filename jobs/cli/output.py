@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
 
-from tierfold.compaction.model.errors import BadSettings, TierfoldError
-from tierfold.jobs.cli.exit_codes import exit_code_of, leave_broken_pipe
+from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.jobs.cli.exit_codes import (
+    EXIT_NOT_WRITTEN,
+    drop_output,
+    exit_code_of,
+    leave_broken_pipe,
+)
 from tierfold.jobs.cli.progress_bars import Bars
 from tierfold.jobs.context.stopping import under_spark_submit
 
@@ -29,6 +36,18 @@ _OUTPUT: Final = "jobs.output"
 
 _PLACE: Final = "jobs.document"
 """The key of the place that `--document` names."""
+
+
+class ResultNotWritten(Exception):
+    """A verb has ended, and its result could not be written."""
+
+    def __init__(self, why: str, outcome: str) -> None:
+        ended = f" with the outcome `{outcome}`" if outcome else ""
+        super().__init__(
+            f"the result could not be written: {why}. The verb itself has ended{ended}, and what it"
+            " has committed stays; `tierfold status` and `tierfold history` show it"
+        )
+        self.exit_code = exit_code_of(outcome) or EXIT_NOT_WRITTEN
 
 
 class Output:
@@ -46,16 +65,33 @@ class Output:
         return False
 
     def show(
-        self, print_tables: Callable[[Console], None], document: Callable[[], dict[str, Any]]
+        self,
+        print_tables: Callable[[Console], None],
+        document: Callable[[], dict[str, Any]],
+        outcome: str = "",
     ) -> None:
-        """Print one side of a result on stdout."""
-        self._keep(document)
+        """Print one side of a result on stdout, and write its document where `--document` says.
+
+        Raises ResultNotWritten, after it has tried both.
+        """
+        failures = [
+            *_failure_of(lambda: self._keep(document)),
+            *_failure_of(lambda: self._print(print_tables, document)),
+        ]
+        if failures:
+            raise ResultNotWritten("; ".join(failures), outcome)
+
+    def _print(
+        self, print_tables: Callable[[Console], None], _document: Callable[[], dict[str, Any]]
+    ) -> None:
         width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
         print_tables(_StdoutConsole(file=sys.stdout, width=width, highlight=False))
+        sys.stdout.flush()
 
     def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
         """Report on stdout an error that stopped the verb; tables do not, as stderr has it."""
-        self._keep(lambda: _document_of_error(verb, error))
+        with suppress(UnreadableObject):  # The error itself is the one to report.
+            self._keep(lambda: _document_of_error(verb, error))
 
     def _keep(self, document: Callable[[], dict[str, Any]]) -> None:
         """Write the document where `--document` says; raises UnreadableObject."""
@@ -75,17 +111,16 @@ class Document(Output):
         """See `Output`: spark-submit merges stderr into stdout, which has only the document."""
         return under_spark_submit()
 
-    def show(
+    def _print(
         self, _print_tables: Callable[[Console], None], document: Callable[[], dict[str, Any]]
     ) -> None:
-        """See `Output`."""
-        self._keep(document)
         _print_json(document())
 
     def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
         """See `Output`."""
         super().show_error(verb, error)
-        _print_json(_document_of_error(verb, error))
+        if _failure_of(lambda: _print_json(_document_of_error(verb, error))):
+            drop_output()
 
 
 class _StdoutConsole(Console):
@@ -118,9 +153,16 @@ def output_of(ctx: click.Context) -> Output:
     return output
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines on stdout; raises ResultNotWritten."""
+    for line in lines:
+        if failure := _failure_of(partial(click.echo, line)):
+            raise ResultNotWritten(failure[0], "")
+
+
 def finish(output: Output, result: Result[Any]) -> None:
     """Print the result, and exit unless the exit code is 0."""
-    output.show(result.show, result.to_dict)
+    output.show(result.show, result.to_dict, result.outcome)
     code = exit_code_of(result.outcome)
     if code:
         sys.exit(code)
@@ -128,6 +170,19 @@ def finish(output: Output, result: Result[Any]) -> None:
 
 def _print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps(document, indent=2))
+
+
+def _failure_of(write: Callable[[], None]) -> list[str]:
+    """Why a part of the result could not be written; empty: it was, or its reader has gone."""
+    try:
+        write()
+    except BrokenPipeError:
+        raise
+    except UnreadableObject as error:
+        return [f"{error.where}: {error.what}"]
+    except OSError as error:
+        return [f"stdout: {error.strerror or error}"]
+    return []
 
 
 def _document_of_error(verb: str, error: TierfoldError | click.UsageError) -> dict[str, Any]:

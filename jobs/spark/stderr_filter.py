@@ -80,7 +80,9 @@ class Chatter:
         """How many lines of the current panic were read."""
 
     def hides(self, line: bytes) -> bool:
-        """Whether the line is chatter."""
+        """Whether the line is chatter; so is an empty one, with which panics begin and end."""
+        if not line.strip():
+            return True
         if _PANIC.match(line):
             self._panic_lines = 1
         elif self._panic_lines == 1 or (self._panic_lines and _OF_PANIC.match(line)):

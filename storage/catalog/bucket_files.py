@@ -48,6 +48,9 @@ class BucketFiles:
     def ensure_plain(self) -> None:
         """Do nothing: a bucket has only objects."""
 
+    def ensure_space(self, size_bytes: int) -> None:
+        """Do nothing: a bucket is never full."""
+
     def make_table(self) -> None:
         """Check that the store refuses a conditional put of a name that is taken.
 

@@ -6,6 +6,7 @@ URLs and the store's XML. `test_delta_errors.py` has the texts of the version th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,9 @@ _OF_BUCKET: Final = "Error performing"
 _GONE: Final = "File not found"
 """What delta-rs reports, without a reason, of a log file that it listed and then did not find."""
 
+_NUMBER: Final = re.compile(r"\(os error (\d+)\)")
+"""How Rust writes the number of a system's error; what precedes it is rarely of use."""
+
 _NEXT_LINE: Final = re.compile(r"\s*\n\s*(?:\x1b\[[0-9;]*m)?↳(?:\x1b\[[0-9;]*m)?\s*")
 """How delta-rs begins the line of a cause."""
 
@@ -88,8 +92,10 @@ def plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
     if _OF_BUCKET in text:
         return _of_bucket(_failure_in(text), uri)
     if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
+        number = _NUMBER.search(text)
+        what = os.strerror(int(number[1])) if number is not None else _first_line(text)
         return UnreadableObject(
-            f"the table cannot be read or written: {_first_line(text)}",
+            f"the table cannot be read or written: {what}",
             where=uri,
             remedy="Check that the folder is there, its permissions, and the free space.",
         )

@@ -72,6 +72,7 @@ class DeltaVersion:
         If it raises UnreadableObject or CorruptLog, the commit may have taken place.
         """
         with translated_errors(self._uri):
+            self._log.files.ensure_space(rows.nbytes)
             try:
                 # Given the table object, delta-rs checks for conflicts with commits after the
                 # object's version; given the URI, it would not.
@@ -152,6 +153,7 @@ class DeltaFolder:
     def append(self, rows: pa.Table) -> None:
         """Add rows durably; create the table if there is none."""
         with translated_errors(self._uri):
+            self._files.ensure_space(rows.nbytes)
             table = self._open() or self._made()
             write_deltalake(
                 table,
@@ -245,6 +247,7 @@ class DeltaFolder:
         return table
 
     def _made(self) -> DeltaTable:
+        self._files.ensure_space(0)
         self._files.make_table()
         try:
             table = DeltaTable.create(

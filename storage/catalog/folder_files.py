@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -22,6 +23,9 @@ from tierfold.storage.tiers.folder_handles import (
 from tierfold.storage.tiers.object_store import ObjectEntry
 
 CHECKPOINT_INTERVAL: Final = 20
+
+COMMIT_BYTES: Final = 256 << 10
+"""What a commit may take beside its rows: their schema, the log, a new table."""
 
 SCRATCH_PREFIX: Final = "_tierfold_checkpoint-"
 
@@ -58,6 +62,12 @@ class FolderFiles:
     def ensure_plain(self) -> None:
         """See `TableFiles.ensure_plain`; the catalog's own folder is no link either."""
         ensure_plain(self.table)
+
+    def ensure_space(self, size_bytes: int) -> None:
+        """See `TableFiles.ensure_space`; the folder may not be there yet."""
+        there = next(path for path in (self.table, *self.table.parents) if path.exists())
+        if shutil.disk_usage(there).free < size_bytes + COMMIT_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.table))
 
     def make_table(self) -> None:
         """See `TableFiles.make_table`."""

@@ -41,6 +41,12 @@ class TableFiles(Protocol):
         delta-rs and Spark open the files by their paths: a link would lead them elsewhere.
         """
 
+    def ensure_space(self, size_bytes: int) -> None:
+        """Raise OSError (ENOSPC) unless a commit of about this size fits.
+
+        delta-rs panics in a thread of its own if the disk is full.
+        """
+
     def make_table(self) -> None:
         """Make the place of a new table durably; raises BadSettings if it cannot be used."""
 

@@ -53,7 +53,7 @@ def stderr_lines(written: str) -> list[str]:
 
 def test_only_chatter_is_hidden() -> None:
     written = PANIC + "a sentence between\n" + JVM + PANIC + OTHERS
-    expected = ["", "", "a sentence between", *OTHERS.splitlines(), "own words", "afterwards"]
+    expected = ["a sentence between", *OTHERS.splitlines(), "own words", "afterwards"]
     assert stderr_lines(written) == sorted(expected)
 
 
