@@ -9,6 +9,7 @@
     segments       reads, scans, checks, rewrites and writes whole segments
     clock          the only module that reads the clock or waits
     kernel_cache   where numba keeps compiled kernels
+    hash_keys      the secret with which a run hashes record keys
     private_folders   folders in which no other user of the machine can change anything
 
 For each format there is a reader and a writer: bytes to frozen values or numpy columns, and back.

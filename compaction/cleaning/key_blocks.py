@@ -30,8 +30,9 @@ from tierfold.compaction.cleaning.key_columns import (
     copy_keys,
     hash_each,
 )
+from tierfold.compaction.model.hash_key import HashKey
 
-_HEAD: Final = struct.Struct("<8q")
+_HEAD: Final = struct.Struct("<8q2Q")
 
 HEAD_BYTES: Final = _HEAD.size
 
@@ -79,6 +80,14 @@ class BlockHead(NamedTuple):
     """With how many bytes in common all keys begin."""
     rest_bytes: int
     """Of all keys, without these."""
+    first: int
+    second: int
+    """The run's `HashKey`, by which the keys are ordered and hashed again."""
+
+    @property
+    def hash_key(self) -> HashKey:
+        """The run's."""
+        return HashKey(self.first, self.second)
 
 
 def head_of(block: bytes) -> BlockHead:
@@ -120,7 +129,8 @@ def joined_blocks(blocks: Sequence[bytes]) -> KeyBucket:
             versions.value[here], versions.is_known[here] = value, is_known
         keys_start, keys_end = keys_end, keys_end + head.entries * len(shared) + len(rest)
         _put_together(shared, rest, key_bytes[here], keys[keys_start:keys_end])
-        hash_each(keys[keys_start:keys_end], key_bytes[here], hashes[here])
+        words = head.hash_key.words
+        hash_each(keys[keys_start:keys_end], key_bytes[here], words, hashes[here])
     columns = KeyColumns(
         hash=hashes,
         ordinal=ordinal,
@@ -159,13 +169,14 @@ def blocks_of(
     *,
     buckets: int,
     competes_from: int,
+    hash_key: HashKey,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[tuple[int, bytes]]:
     """For each bucket with any, the entries that no other entry of their segment supersedes.
 
-    `keys` have `buckets * parts_per_bucket(buckets)` parts; `superseded` has shape (entries,). A
-    bucket of more than `block_bytes` becomes several blocks. All entries of a part are in one of
-    them, so that their order does not matter.
+    `keys` have `buckets * parts_per_bucket(buckets)` parts, and were gathered with `hash_key`;
+    `superseded` has shape (entries,). A bucket of more than `block_bytes` becomes several blocks.
+    All entries of a part are in one of them, so that their order does not matter.
     """
     columns, key_at = keys.columns, keys.columns.key_at
     rows, starts = keys.rows_by_part(~superseded)
@@ -174,12 +185,16 @@ def blocks_of(
         ends = starts[bucket * step : (bucket + 1) * step + 1]
         for start, end in pairwise(_cuts(rows, columns.key_bytes, ends, block_bytes)):
             if start < end:
-                block = _serialized(columns, key_at, rows[start:end], competes_from)
+                block = _serialized(columns, key_at, rows[start:end], competes_from, hash_key)
                 yield bucket, block
 
 
 def _serialized(
-    columns: KeyColumns, key_at: NDArray[np.int64], rows: NDArray[np.int64], competes_from: int
+    columns: KeyColumns,
+    key_at: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    competes_from: int,
+    hash_key: HashKey,
 ) -> bytes:
     """The entries at `rows`, at least one, as one block."""
     versions = NO_VERSIONS if columns.versions is None else columns.versions[rows]
@@ -201,6 +216,8 @@ def _serialized(
         length_bytes=lengths.itemsize,
         shared_bytes=shared,
         rest_bytes=len(rest),
+        first=hash_key.first,
+        second=hash_key.second,
     )
     arrays = (versions.value, ordinal, lengths, versions.is_known)
     keys = (columns.keys[at[0] : at[0] + shared], rest)

@@ -23,6 +23,7 @@ from tierfold.compaction.cleaning.kernel_memory import (
     store_u64,
 )
 from tierfold.compaction.cleaning.key_hash import hash_key, part_of
+from tierfold.compaction.model.hash_key import HashKey, Words
 
 WINDOW_PARTS_MAX: Final = 1024
 """With more parts, keys are ordered once all windows are joined, and not in each: a window has
@@ -112,6 +113,7 @@ def gathered(
     key_bytes: NDArray[np.int32],
     chosen: NDArray[np.bool_],
     parts: int,
+    hash_key: HashKey,
 ) -> PartedKeys:
     """The keys of a window's chosen records by `part_of(hash, parts)`; record i has ordinal i.
 
@@ -121,7 +123,9 @@ def gathered(
     record must have a key (`key_bytes` ≥ 0).
     """
     parts = parts if parts <= WINDOW_PARTS_MAX else 1
-    hash_, ordinal, lengths, keys, starts = _gather(body, key_at, key_bytes, chosen, parts)
+    hash_, ordinal, lengths, keys, starts = _gather(
+        body, key_at, key_bytes, chosen, parts, hash_key.words
+    )
     columns = KeyColumns(hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys)
     return PartedKeys(columns=columns, starts=starts.reshape(1, -1))
 
@@ -162,11 +166,12 @@ def hashed(
     ordinal: NDArray[np.uint32],
     key_bytes: NDArray[np.int32],
     keys: NDArray[np.uint8],
+    hash_key: HashKey,
     versions: Versions | None = None,
 ) -> KeyColumns:
     """The entries with the hashes of their keys; `keys` has all bytes that `key_bytes` counts."""
     hashes = np.empty(len(key_bytes), np.uint64)
-    hash_each(keys, key_bytes, hashes)
+    hash_each(keys, key_bytes, hash_key.words, hashes)
     return KeyColumns(
         hash=hashes, ordinal=ordinal, key_bytes=key_bytes, keys=keys, versions=versions
     )
@@ -201,7 +206,12 @@ def taken(
 
 @numba.njit(cache=True, nogil=True)
 def _gather(
-    body: np.ndarray, key_at: np.ndarray, key_bytes: np.ndarray, chosen: np.ndarray, parts: int
+    body: np.ndarray,
+    key_at: np.ndarray,
+    key_bytes: np.ndarray,
+    chosen: np.ndarray,
+    parts: int,
+    key: Words,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     found = np.empty(len(chosen), np.uint64)
     starts = np.zeros(parts + 1, np.int64)
@@ -210,7 +220,7 @@ def _gather(
     for i in range(len(chosen)):
         prefetch(body, key_at[min(i + PREFETCH_AHEAD, last)])
         if chosen[i]:
-            found[i] = hash_key(body, key_at[i], key_bytes[i])
+            found[i] = hash_key(body, key_at[i], key_bytes[i], key)
             after = part_of(found[i], parts) + 1
             starts[after] += 1
             bytes_before[after] += key_bytes[i]
@@ -267,11 +277,11 @@ def copy_bytes(source: np.ndarray, at: int, length: int, target: np.ndarray, to:
 
 
 @numba.njit(cache=True, nogil=True)
-def hash_each(keys: np.ndarray, key_bytes: np.ndarray, hashes: np.ndarray) -> None:
+def hash_each(keys: np.ndarray, key_bytes: np.ndarray, key: Words, hashes: np.ndarray) -> None:
     """Fills `hashes` for `keys`, which lie end to end."""
     at = 0
     for i in range(len(key_bytes)):
-        hashes[i] = hash_key(keys, at, key_bytes[i])
+        hashes[i] = hash_key(keys, at, key_bytes[i], key)
         at += key_bytes[i]
 
 

@@ -1,43 +1,75 @@
-"""A 64-bit hash of a key's bytes, inside numba kernels.
+"""A keyed 64-bit hash of a record key's bytes, inside numba kernels: SipHash-1-3.
 
 The hash only orders and buckets keys. The bytes themselves decide whether keys are equal
 (SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so the hash affects speed,
-never correctness. It must be the same in every worker of a run; it is never stored.
+never correctness. But anybody who may produce to a topic chooses its keys: with a hash that can be
+predicted they could be made to collide, and a hash table over them would take the square of their
+number. So each run draws its own `HashKey`, which all its workers use, and which is never stored.
+(J.-P. Aumasson, D. J. Bernstein: "SipHash: a fast short-input PRF"; Python, Rust and Ruby use it.)
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numba
 import numpy as np
 
 from tierfold.compaction.cleaning.kernel_memory import load_u64
+from tierfold.compaction.model.hash_key import Words
 
-_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
-_SEED: Final = np.uint64(0xD6E8FEB86659FD93)
+_STATE: Final = (
+    np.uint64(0x736F6D6570736575),
+    np.uint64(0x646F72616E646F6D),
+    np.uint64(0x6C7967656E657261),
+    np.uint64(0x7465646279746573),
+)
+_END: Final = np.uint64(0xFF)
 _HALF: Final = np.uint64(32)
-_SHIFT: Final = np.uint64(29)
+_BITS: Final = np.uint64(64)
+
+_State: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _mixed(hash_: np.uint64, word: np.uint64) -> np.uint64:
-    hash_ = (hash_ ^ word) * _MULTIPLIER
-    return hash_ ^ (hash_ >> _SHIFT)
+def _rotated(word: np.uint64, bits: int) -> np.uint64:
+    return (word << np.uint64(bits)) | (word >> (_BITS - np.uint64(bits)))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> _State:
+    v0 += v1
+    v2 += v3
+    v1 = _rotated(v1, 13) ^ v0
+    v3 = _rotated(v3, 16) ^ v2
+    v0 = _rotated(v0, 32)
+    v2 += v1
+    v0 += v3
+    v1 = _rotated(v1, 17) ^ v2
+    v3 = _rotated(v3, 21) ^ v0
+    v2 = _rotated(v2, 32)
+    return v0, v1, v2, v3
 
 
 @numba.njit(cache=True, nogil=True)
-def hash_key(body: np.ndarray, at: int, length: int) -> np.uint64:
+def hash_key(body: np.ndarray, at: int, length: int, key: Words) -> np.uint64:
     """The hash of `body[at : at + length]`; `body` is uint8 and holds those bytes."""
-    hash_ = _SEED ^ np.uint64(length)
+    v0, v1 = key[0] ^ _STATE[0], key[1] ^ _STATE[1]
+    v2, v3 = key[0] ^ _STATE[2], key[1] ^ _STATE[3]
     whole = length - (length & 7)
     for i in range(0, whole, 8):
-        hash_ = _mixed(hash_, load_u64(body, at + i))
-    tail = np.uint64(0)
+        word = load_u64(body, at + i)
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
+        v0 ^= word
+    tail = np.uint64(length) << np.uint64(56)
     for i in range(whole, length):
-        tail = (tail << np.uint64(8)) | np.uint64(body[at + i])
-    hash_ = _mixed(hash_, tail)
-    return _mixed(hash_, hash_ >> _HALF)
+        tail |= np.uint64(body[at + i]) << np.uint64(8 * (i - whole))
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ tail)
+    v0 ^= tail
+    v2 ^= _END
+    for _ in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
 
 
 @numba.njit(cache=True, nogil=True)

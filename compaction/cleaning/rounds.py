@@ -17,6 +17,7 @@ from tierfold.compaction.cleaning.record_retention import (
 )
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.wording import spaced
@@ -36,6 +37,8 @@ class Round:
     plan: PartitionPlan
     """The chunk; it is due."""
     now_ms: int
+    hash_key: HashKey
+    """What all workers of the run hash record keys with."""
     aborted: tuple[AbortedTransaction, ...] = ()
     """The aborted transactions of every segment in view, from their transaction indexes."""
     has_key_indexes: bool = False

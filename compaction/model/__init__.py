@@ -1,6 +1,7 @@
 """model: the types that every other package uses.
 
     units                  offset spans and sizes
+    hash_key               the secret with which a run hashes record keys
     segments               partition, segment, and the catalog's row of a partition
     rules                  the effective settings of one topic
     strategies             the compaction strategies of a partition

@@ -30,16 +30,27 @@ from tierfold.compaction.cleaning.key_columns import (
     taken,
 )
 from tierfold.compaction.cleaning.offset_map import superseded_in_segment
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.verification.value_digest import digests
 
 NO_VALUE: Final = -1
 """In `LatestValues.value_bytes`: a tombstone."""
 
-HEADER: Final = struct.Struct("<qq?")
+HEADER: Final = struct.Struct("<qq?2Q")
 
 
-class Fields(NamedTuple):
-    """The positions of the keys, or of the values, of some records in a body."""
+class Keys(NamedTuple):
+    """The positions of the keys of some records in a body, and what they are hashed with."""
+
+    at: NDArray[np.int64]
+    """Shape (records,)."""
+    size_bytes: NDArray[np.int32]
+    """Shape (records,); −1: null."""
+    hash_key: HashKey
+
+
+class Values(NamedTuple):
+    """The positions of the values of some records in a body."""
 
     at: NDArray[np.int64]
     """Shape (records,)."""
@@ -84,8 +95,8 @@ _NONE: Final = LatestValues(
 
 def latest_in_window(
     body: NDArray[np.uint8],
-    keys: Fields,
-    values: Fields,
+    keys: Keys,
+    values: Values,
     offset: NDArray[np.int64],
     chosen: NDArray[np.bool_],
     versions: Versions | None = None,
@@ -95,7 +106,9 @@ def latest_in_window(
     `offset` and `chosen` have shape (records,); keys and values are in `body`. `versions` are those
     of the chosen records; None: offsets decide.
     """
-    found = gathered(body, keys.at, keys.size_bytes, chosen, PARTS_AT_LEAST)
+    found = gathered(
+        body, keys.at, keys.size_bytes, chosen, PARTS_AT_LEAST, keys.hash_key
+    )
     if versions is not None:
         nth = np.cumsum(chosen) - 1
         versions = versions[nth[found.columns.ordinal]]
@@ -130,23 +143,23 @@ def in_buckets(latest: LatestValues, buckets: int) -> Iterator[tuple[int, Latest
         yield int(bucket), latest.taken(taken(ordered.columns, rows, key_at))
 
 
-def serialize_latest(latest: LatestValues) -> bytes:
-    """The entries as bytes for a shuffle.
+def serialize_latest(latest: LatestValues, hash_key: HashKey) -> bytes:
+    """The entries as bytes for a shuffle; `hash_key` is the run's.
 
-    Little-endian: int64 entries, int64 key bytes in all, bool whether there are versions; then the
-    columns offset (int64), digest (two uint64), version (int64), key length (int32), value length
-    (int32), whether the version is known (bool), and the keys.
+    Little-endian: int64 entries, int64 key bytes in all, bool whether there are versions, two
+    uint64 of the hash's key; then the columns offset (int64), digest (two uint64), version (int64),
+    key length (int32), value length (int32), whether the version is known (bool), and the keys.
     """
     keys, versions = latest.keys, latest.keys.versions or NO_VERSIONS
     by_key = (latest.offset, latest.digest, versions.value)
     rest = (keys.key_bytes, latest.value_bytes, versions.is_known, keys.keys)
-    header = HEADER.pack(len(keys), len(keys.keys), keys.versions is not None)
+    header = HEADER.pack(len(keys), len(keys.keys), keys.versions is not None, *hash_key)
     return b"".join((header, *(array.tobytes() for array in (*by_key, *rest))))
 
 
 def deserialize_latest(data: bytes) -> LatestValues:
     """The entries that `serialize_latest` made; arrays are views of `data` where possible."""
-    entries, key_bytes, has_versions = HEADER.unpack_from(data)
+    entries, key_bytes, has_versions, *hash_key = HEADER.unpack_from(data)
     offset, digest, version, key_lengths, value_bytes, is_known, body = arrays_in(
         data,
         HEADER.size,
@@ -162,6 +175,7 @@ def deserialize_latest(data: bytes) -> LatestValues:
         ordinal=np.arange(entries, dtype=np.uint32),
         key_bytes=key_lengths,
         keys=body,
+        hash_key=HashKey(*hash_key),
         versions=Versions(value=version, is_known=is_known) if has_versions else None,
     )
     return LatestValues(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
@@ -18,6 +19,7 @@ from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
+from tierfold.storage.hash_keys import new_hash_key
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.locations import location_of, open_store
@@ -42,6 +44,8 @@ class RunContext:
     """Returns the time of a write in epoch milliseconds; `now_ms` at first."""
     run: str
     """This run's name: its start time and a part of a random id."""
+    hash_key: HashKey
+    """What the run's workers hash record keys with; drawn anew for each run."""
     requests_before: Requests
     """The requests that this process had made to the tier's store when the run began."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
@@ -130,6 +134,7 @@ def run_context(
         catalog=Catalog(str(catalog), options),
         now_ms=time_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
+        hash_key=new_hash_key(),
         requests_before=requests_before,
         tier_options=tier_options,
         layout_options=layout,

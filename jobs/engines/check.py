@@ -31,7 +31,7 @@ class CheckStage(SegmentStage):
         yield RowKind.CHECKED, 0, pickled(read.checked)
         for kind, blocks in ((RowKind.LATEST_NOW, read.now), (RowKind.LATEST_BEFORE, read.before)):
             for bucket, latest in blocks:
-                yield kind, bucket, serialize_latest(latest)
+                yield kind, bucket, serialize_latest(latest, task.hash_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

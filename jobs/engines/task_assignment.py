@@ -234,6 +234,7 @@ def _scan_order(work: Round, threads: int) -> ScanOrder:
     return ScanOrder(
         first_dirty=work.compact.first_dirty,
         buckets=buckets_of(work.size_bytes),
+        hash_key=work.hash_key,
         threads=threads,
         versions=VersionSource(
             strategy=work.rules.compaction_strategy,

@@ -43,6 +43,7 @@ def begun_rounds(
             state=state,
             plan=run.begun,
             now_ms=context.now_ms,
+            hash_key=context.hash_key,
             aborted=run.aborted,
             has_key_indexes=context.uses_key_indexes,
             transactions_end=ends[run.key],

@@ -237,6 +237,7 @@ def _corruptions(
             buckets=1,
             aborted_now=None,
             aborted_before=None,
+            hash_key=context.hash_key,
         )
         try:
             return read_and_check(context.tier, order).checked.corruptions

@@ -139,7 +139,7 @@ def _read_once(
 ) -> list[_Found]:
     passes = {i: target.passes for i, target in enumerate(targets) if target.passes}
     try:
-        rows = executor.verify([orders_of(target) for target in targets], passes)
+        rows = executor.verify([orders_of(target, context.hash_key) for target in targets], passes)
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
         raise UnreadableObject(died.what, where=context.tier_uri, remedy=died.remedy) from died

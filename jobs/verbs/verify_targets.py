@@ -12,6 +12,7 @@ from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
@@ -167,8 +168,8 @@ def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | 
     return replace(target, passes=tuple(sorted(entry.offset for entry in state.cleaner_offsets)))
 
 
-def orders_of(target: VerifyTarget) -> list[CheckOrder]:
-    """Return one order per segment of `target.read`, in that order."""
+def orders_of(target: VerifyTarget, hash_key: HashKey) -> list[CheckOrder]:
+    """Return one order per segment of `target.read`, in that order; `hash_key` is the run's."""
     live = target.now.ids
     last_id = target.now.segments[-1].segment_id if target.now.segments else ""
     buckets = buckets_of(target.read_bytes)
@@ -182,6 +183,7 @@ def orders_of(target: VerifyTarget) -> list[CheckOrder]:
             buckets=buckets,
             aborted_now=_reaching(target.now, segment) if target.before else None,
             aborted_before=_reaching(target.before, segment) if target.before else None,
+            hash_key=hash_key,
             versions=target.versions,
         )
         for segment in target.read

@@ -15,6 +15,7 @@ import numpy as np
 from tierfold.compaction.cleaning.transactions import ABORT, TransactionBatches, joined_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import NO_PRODUCER_ID
 from tierfold.compaction.verification.latest_values import LatestValues
@@ -46,6 +47,8 @@ class CheckOrder:
     """By the live segments' indexes; None: its keys are not compared as live."""
     aborted_before: tuple[AbortedTransaction, ...] | None
     """By the originals' indexes; None: its keys are not compared as original."""
+    hash_key: HashKey
+    """The run's."""
     versions: VersionSource = OFFSETS_DECIDE
     """What decides between the records of a key."""
 
@@ -95,7 +98,9 @@ class _Log:
 def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
     """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable."""
     collectors = [
-        None if aborted is None else LatestCollector(aborted, order.buckets, order.versions)
+        None
+        if aborted is None
+        else LatestCollector(aborted, order.buckets, order.versions, order.hash_key)
         for aborted in (order.aborted_now, order.aborted_before)
     ]
     wanted = [collector for collector in collectors if collector is not None]

@@ -8,9 +8,11 @@ from typing import Final
 import numpy as np
 
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.verification.latest_values import (
-    Fields,
+    Keys,
     LatestValues,
+    Values,
     in_buckets,
     latest_in_window,
     latest_of,
@@ -30,7 +32,7 @@ class LatestCollector:
 
     An undecided transaction counts as committed, on either side. At most `keys_max` keys, and those
     of one window, are held before they become blocks. `versions` decides between the records of a
-    key.
+    key; `hash_key` is the run's.
     """
 
     def __init__(
@@ -38,11 +40,13 @@ class LatestCollector:
         aborted: Sequence[AbortedTransaction],
         buckets: int,
         versions: VersionSource,
+        hash_key: HashKey,
         keys_max: int = LATEST_MAX,
     ) -> None:
         self._aborted = aborted
         self._buckets = buckets
         self._versions = versions
+        self._hash_key = hash_key
         self._keys_max = keys_max
         self._pieces: list[LatestValues] = []
         self._blocks: list[tuple[int, LatestValues]] = []
@@ -55,8 +59,8 @@ class LatestCollector:
         self._pieces.append(
             latest_in_window(
                 records.body,
-                Fields(at=records.key_at, size_bytes=records.key_bytes),
-                Fields(at=records.value_at, size_bytes=records.value_bytes),
+                Keys(records.key_at, records.key_bytes, self._hash_key),
+                Values(at=records.value_at, size_bytes=records.value_bytes),
                 records.offset,
                 chosen,
                 versions,

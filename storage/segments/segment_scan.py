@@ -25,6 +25,7 @@ from tierfold.compaction.cleaning.transactions import (
     joined_batches,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.skipping.key_hashes import key_hashes
 from tierfold.compaction.skipping.skip_decision import (
     CompetingKeys,
@@ -55,6 +56,8 @@ class ScanOrder:
     """Records from here on can supersede others; if versions decide, all can."""
     buckets: int
     """How many buckets the partition's keys are split into."""
+    hash_key: HashKey
+    """The run's."""
     threads: int = 1
     versions: VersionSource = field(default_factory=VersionSource)
     competing_max: int = 0
@@ -221,7 +224,9 @@ def _scanned_window(
     competing = np.flatnonzero(is_dirty)
     may_compete = (~heads.is_control & ~is_aborted)[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
-    keys = gathered(records.body, records.key_at, records.key_bytes, chosen, order.parts)
+    keys = gathered(
+        records.body, records.key_at, records.key_bytes, chosen, order.parts, order.hash_key
+    )
     columns = keys.columns
     versions, malformed = order.versions.versions_of(records, columns.ordinal)
     columns = replace(columns, versions=versions).numbered_from(window.first_record)
@@ -303,5 +308,9 @@ class _Keys:
         self.own_bits.append(bits)
         self._stretch_start = self._records_end
         self.blocks += blocks_of(
-            keys, superseded, buckets=self._order.buckets, competes_from=competes_from
+            keys,
+            superseded,
+            buckets=self._order.buckets,
+            competes_from=competes_from,
+            hash_key=self._order.hash_key,
         )

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.bench.measures import in_new_process, peak_of_this_process
+from tests.compaction.keyed import HASH_KEY
 from tests.jobs.commands import ROOT
 from tests.storage.live_segments import KEY, a_check_order, a_group_task, put_segment
 from tests.storage.tiers.aiven_samples import KEY_FILE
@@ -132,7 +133,7 @@ def _steps(worker: Worker, segment: Segment) -> Iterator[tuple[str, Callable[[],
 
     def scan(fpp: float | None = None) -> None:
         stage = ScanStage(first_bucket_task={0: 0})
-        order = ScanOrder(first_dirty=0, buckets=_BUCKETS, fpp=fpp)
+        order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=_BUCKETS, fpp=fpp)
         task = ScanTask(key=KEY, segment=segment, aborted=(), order=order)
         bits.clear()
         for row in stage(worker, [_row(RowKind.SCAN, task)]):

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tests.compaction.builders import a_chain, a_state, a_view, cleaned_to
+from tests.compaction.keyed import HASH_KEY
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -43,7 +44,7 @@ def a_round(
     plan = a_plan() if plan is None else plan
     plan = replace(plan, choice=replace(plan.compact, **planned))
     state = a_claim() if state is None else state
-    return Round(index=0, state=state, plan=plan, now_ms=NOW_MS)
+    return Round(index=0, state=state, plan=plan, now_ms=NOW_MS, hash_key=HASH_KEY)
 
 
 def cleaned(offset: int) -> PartitionState:

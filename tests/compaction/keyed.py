@@ -17,6 +17,10 @@ from tierfold.compaction.cleaning.key_columns import (
     ordered_by_part,
     taken,
 )
+from tierfold.compaction.model.hash_key import HashKey
+
+HASH_KEY: Final = HashKey(0x0706050403020100, 0xFFFEFDFCFBFAF9F8)
+"""That of any run."""
 
 TRICKY: Final = (
     b"",
@@ -49,7 +53,8 @@ def gathered_in(record_keys: Sequence[bytes | None], parts: int, gap: bytes = b"
     lengths = np.array([-1 if key is None else len(key) for key in record_keys], np.int32)
     sizes = np.maximum(lengths, 0).astype(np.int64) + len(gap)
     key_at = np.cumsum(sizes) - sizes + len(gap)
-    return gathered(np.frombuffer(body, np.uint8), key_at, lengths, lengths >= 0, parts)
+    whole = np.frombuffer(body, np.uint8)
+    return gathered(whole, key_at, lengths, lengths >= 0, parts, HASH_KEY)
 
 
 def columns_of(
@@ -73,7 +78,9 @@ def block_of(columns: KeyColumns, competes_from: int = 0) -> bytes:
     """The only block of some entries, at least one, in an order by part."""
     ordered = ordered_by_part(columns, PARTS_AT_LEAST)
     stays = np.zeros(len(columns), np.bool_)
-    ((_, block),) = blocks_of(ordered, stays, buckets=1, competes_from=competes_from)
+    ((_, block),) = blocks_of(
+        ordered, stays, buckets=1, competes_from=competes_from, hash_key=HASH_KEY
+    )
     return block
 
 

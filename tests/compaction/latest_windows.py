@@ -7,11 +7,17 @@ from itertools import accumulate
 
 import numpy as np
 
+from tests.compaction.keyed import HASH_KEY
 from tierfold.compaction.cleaning.key_columns import Versions
-from tierfold.compaction.verification.latest_values import Fields, LatestValues, latest_in_window
+from tierfold.compaction.verification.latest_values import (
+    Keys,
+    LatestValues,
+    Values,
+    latest_in_window,
+)
 
 
-def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:
+def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Values]:
     """The contents end to end, and the position of each."""
     lengths = [len(content or b"") for content in contents]
     at = np.array([0, *accumulate(lengths)][:-1], np.int64)
@@ -19,7 +25,7 @@ def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:
         [-1 if content is None else len(content) for content in contents], np.int32
     )
     body = np.frombuffer(b"".join(content or b"" for content in contents), np.uint8)
-    return body, Fields(at=at, size_bytes=size_bytes)
+    return body, Values(at=at, size_bytes=size_bytes)
 
 
 def window(
@@ -37,8 +43,8 @@ def window(
     count = len(pairs)
     return latest_in_window(
         body,
-        Fields(at=both.at[:count], size_bytes=both.size_bytes[:count]),
-        Fields(at=both.at[count:], size_bytes=both.size_bytes[count:]),
+        Keys(both.at[:count], both.size_bytes[:count], HASH_KEY),
+        Values(at=both.at[count:], size_bytes=both.size_bytes[count:]),
         np.arange(first_offset, first_offset + count),
         np.arange(count) < count - skipped,
         None if versions is None else _columns(versions[: count - skipped]),

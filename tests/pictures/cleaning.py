@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from tests.compaction.keyed import HASH_KEY
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.compaction.cleaning.counts import Counts, total
@@ -186,6 +187,7 @@ def _round(
     entries = [t for segment in log.segments for t in read_aborted(log.tier, KEY, segment)]
     vector = (CleanerOffset(epoch=1, offset=clean_until),)
     return Round(
+        hash_key=HASH_KEY,
         index=0,
         state=replace(_state(log), cleaner_offsets=vector),
         plan=PartitionPlan(

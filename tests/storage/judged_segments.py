@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tests.compaction.keyed import HASH_KEY
 from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched, summed
 from tests.storage.live_segments import KEY, a_group_task, put_segment
@@ -118,7 +119,9 @@ def facts_of(tier: RemoteTier, segment: Segment) -> SegmentFacts:
 
 def scanned_files(tier: RemoteTier, segment: Segment, *, threads: int = 1) -> list[bytes] | None:
     """Both files of the index that a scan of the segment makes, `.bloom` first; None: none."""
-    order = ScanOrder(first_dirty=segment.next_offset, buckets=1, threads=threads, fpp=FPP)
+    order = ScanOrder(
+        hash_key=HASH_KEY, first_dirty=segment.next_offset, buckets=1, threads=threads, fpp=FPP
+    )
     scanned = scan_segment(live_log(tier, KEY, segment), (), order)
     built = scanned.indexing.built(segment, FPP)
     if built is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.compaction.keyed import HASH_KEY
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -125,6 +126,7 @@ def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:
 def a_check_order(segment: Segment, **fields: Any) -> CheckOrder:
     """An order to check the last live segment, without its keys."""
     order = CheckOrder(
+        hash_key=HASH_KEY,
         key=KEY,
         segment=segment,
         is_live=True,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import block_of, columns_of, keys, keys_of
+from tests.compaction.keyed import HASH_KEY, block_of, columns_of, keys, keys_of
 from tierfold.compaction.cleaning.key_blocks import (
     HEAD_BYTES,
     PARTS_AT_LEAST,
@@ -132,7 +132,7 @@ def test_blocks_hold_the_entries_that_are_not_superseded(
     ordered = ordered_by_part(columns_of(record_keys), buckets * parts_per_bucket(buckets))
     count = len(record_keys)
     lost = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
-    blocks = list(blocks_of(ordered, lost, buckets=buckets, competes_from=5))
+    blocks = list(blocks_of(ordered, lost, buckets=buckets, competes_from=5, hash_key=HASH_KEY))
     entries = [
         (ordinal, key, bucket)
         for bucket, block in blocks
@@ -154,7 +154,7 @@ def test_a_large_bucket_becomes_blocks_of_whole_parts(
     parts = buckets * parts_per_bucket(buckets)
     ordered = ordered_by_part(columns_of(record_keys), parts)
     stays = np.zeros(len(record_keys), np.bool_)
-    wanted = {"buckets": buckets, "competes_from": 0}
+    wanted = {"buckets": buckets, "competes_from": 0, "hash_key": HASH_KEY}
     whole = list(blocks_of(ordered, stays, **wanted))
     cut = list(blocks_of(ordered, stays, **wanted, block_bytes=block_bytes))
     entries, together = (
@@ -181,9 +181,8 @@ def test_blocks_are_cut_no_smaller_than_needed() -> None:
     record_keys = [b"%08d" % i for i in range(4000)]
     ordered = ordered_by_part(columns_of(record_keys), 64)
     stays = np.zeros(4000, np.bool_)
-    found = list(
-        blocks_of(ordered, stays, buckets=1, competes_from=0, block_bytes=4000 * 33 // 2)
-    )
+    wanted = {"buckets": 1, "competes_from": 0, "hash_key": HASH_KEY}
+    found = list(blocks_of(ordered, stays, **wanted, block_bytes=4000 * 33 // 2))
     assert len(found) in (2, 3)
 
 

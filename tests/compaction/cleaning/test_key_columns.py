@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.keyed import (
+    HASH_KEY,
     TRICKY,
     columns_of,
     gathered_in,
@@ -26,6 +27,8 @@ from tierfold.compaction.cleaning.key_columns import (
 )
 from tierfold.compaction.cleaning.key_hash import hash_key, part_of, same_key
 
+WORDS = HASH_KEY.words
+
 
 @given(st.lists(maybe_keys, max_size=30), st.integers(0, 2**32 - 40), st.binary(max_size=9))
 def test_gathering_takes_the_keyed_records_in_order(
@@ -42,7 +45,9 @@ def test_gathering_takes_the_keyed_records_in_order(
 def test_a_key_has_the_same_hash_at_every_position(key: bytes, before: bytes, after: bytes) -> None:
     alone = np.frombuffer(key + b"\x00", np.uint8)
     among = np.frombuffer(before + key + after + b"\x00", np.uint8)
-    assert hash_key(alone, 0, len(key)) == hash_key(among, len(before), len(key))
+    assert hash_key(alone, 0, len(key), WORDS) == hash_key(
+        among, len(before), len(key), WORDS
+    )
 
 
 def test_similar_keys_have_different_hashes() -> None:
@@ -65,7 +70,7 @@ def test_a_difference_in_any_byte_is_found(length: int) -> None:
         other = key.copy()
         other[place] ^= 0x80
         assert not same_key(key, 0, other, 0, length)
-        assert hash_key(key, 0, length) != hash_key(other, 0, length)
+        assert hash_key(key, 0, length, WORDS) != hash_key(other, 0, length, WORDS)
 
 
 @given(st.lists(st.lists(keys, max_size=6), max_size=4))

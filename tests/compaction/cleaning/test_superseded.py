@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import TRICKY, columns_of, in_windows, maybe_keys
+from tests.compaction.keyed import HASH_KEY, TRICKY, columns_of, in_windows, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
     BLOCK_BYTES,
     blocks_of,
@@ -125,6 +125,7 @@ def superseded_by_reduce(
                 own.superseded,
                 buckets=case.buckets,
                 competes_from=competes_from,
+                hash_key=HASH_KEY,
                 block_bytes=case.block_bytes,
             ):
                 shuffled[bucket].append((number, block))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from tests.compaction.keyed import HASH_KEY
 from tests.faults.simulation.environment_broker import Attempt, History, move_away
 from tests.faults.simulation.environment_bucket import BucketObjects, store_of
 from tests.faults.simulation.environment_checks import Violation, keys_of
@@ -205,6 +206,7 @@ def _corruptions(environment: Environment, state: PartitionState) -> Iterator[st
         if not moved_away.isdisjoint(keys_of(state.key, segment)):
             continue
         order = CheckOrder(
+        hash_key=HASH_KEY,
             key=state.key,
             segment=segment,
             is_live=True,

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
+from tests.compaction.keyed import HASH_KEY
 from tests.faults.simulation.environment_broker import History, history
 from tests.faults.simulation.environment_bucket import (
     BucketObjects,
@@ -146,6 +147,7 @@ class Environment:
             Rule(step="commit", before=partial(self._check_times, run), after=self._record_commits),
         )
         return RunContext(
+            hash_key=HASH_KEY,
             requests_before=Requests(),
             tier_uri="/virtual",
             tier=LocalTieredStorage(store_of(actor, self.objects)),

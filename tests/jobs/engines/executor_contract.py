@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.compaction.keyed import HASH_KEY
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
@@ -269,6 +270,7 @@ def orders_of(work: Round) -> list[CheckOrder]:
     segments = work.compact.sources
     return [
         CheckOrder(
+        hash_key=HASH_KEY,
             key=work.key,
             segment=segment,
             is_live=True,

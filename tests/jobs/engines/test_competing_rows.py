@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.compaction.claimed import a_round
+from tests.compaction.keyed import HASH_KEY
 from tests.storage.judged_segments import segment_of
 from tests.storage.live_segments import KEY, a_tier
 from tierfold.compaction.skipping.skip_decision import COMPETING_MAX
@@ -27,7 +28,7 @@ ROUND = replace(a_round(first_dirty=11), has_key_indexes=True)
 def rows_of(tmp_path: Path, *words: str, most: int = 9) -> list[Row]:
     """The COMPETING rows of a scanned segment of these batches; the driver accepts `most` keys."""
     tier = a_tier(tmp_path)
-    order = ScanOrder(first_dirty=0, buckets=1, competing_max=most)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1, competing_max=most)
     segment = segment_of(tier, words)
     task = ScanTask(key=KEY, segment=segment, aborted=(), order=order)
     row = Row(task=0, partition_index=0, segment_index=1, kind=RowKind.SCAN, payload=pickled(task))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.compaction.claimed import a_round, apart
+from tests.compaction.keyed import HASH_KEY
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort
@@ -263,6 +264,7 @@ def test_an_assignment_fits_groups_that_lie_in_one_task_each(
 
 def an_order(segment: Segment) -> CheckOrder:
     return CheckOrder(
+        hash_key=HASH_KEY,
         key=key_of("orders"),
         segment=segment,
         is_live=True,

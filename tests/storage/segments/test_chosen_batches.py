@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.keyed import HASH_KEY
 from tests.storage.corrupted_bytes import patched
 from tests.storage.live_segments import data
 from tests.storage.stored_logs import mapped_log, only_used, stored
@@ -31,7 +32,8 @@ BATCHES = [write_batch(data(2 * i, (b"k%d" % i, b"v" * 9 * i), (b"l", b"w"))) fo
 
 
 def outline_of(batches: list[bytes]) -> BatchOutline:
-    return scan_segment(stored(b"".join(batches)), (), ScanOrder(first_dirty=0, buckets=1)).outline
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
+    return scan_segment(stored(b"".join(batches)), (), order).outline
 
 
 def chosen_windows(

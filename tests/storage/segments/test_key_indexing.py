@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, event, given
 
 from tests.compaction.builders import a_segment
+from tests.compaction.keyed import HASH_KEY
 from tests.pictures.batch_words import draft_of
 from tests.storage.decoded_logs import WHERE, decoded, written
 from tests.storage.drafts import logs
@@ -210,7 +211,8 @@ def assert_same_batches(found: TransactionBatches, expected: TransactionBatches)
 def test_the_sizes_are_those_of_the_records() -> None:
     drafts = [draft_of("[10:a=1 11:b=]", 0), draft_of("12:P1:C", 0)]
     window = made(*drafts)
-    scanned = scan_segment(stored(log_of(drafts)), (), ScanOrder(first_dirty=0, buckets=1))
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
+    scanned = scan_segment(stored(log_of(drafts)), (), order)
     assert window.record_bytes == scanned.record_bytes
     assert window.records == scanned.records
     hashes = window.entries & ~np.uint64(0xFF)
@@ -253,7 +255,7 @@ def test_one_legacy_batch_leaves_the_segment_without(
 
 def test_a_scan_that_is_not_asked_for_an_index_makes_none(tier: LocalTieredStorage) -> None:
     segment = segment_of(tier, MIXED)
-    order = ScanOrder(first_dirty=0, buckets=1)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
     indexing = scan_segment(live_log(tier, KEY, segment), (), order).indexing
     assert indexing.built(segment, FPP) is None
     assert KeyIndexing().built(segment, FPP) is None
@@ -264,7 +266,7 @@ def test_the_facts_are_of_all_windows(
 ) -> None:
     segment = segment_of(tier, MIXED)
     small_windows(monkeypatch, 1)
-    order = ScanOrder(first_dirty=0, buckets=1, fpp=FPP)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1, fpp=FPP)
     scanned = scan_segment(live_log(tier, KEY, segment), (), order)
     built = scanned.indexing.built(segment, FPP)
     assert built is not None

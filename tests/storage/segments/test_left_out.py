@@ -13,6 +13,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from tests.compaction.keyed import HASH_KEY
 from tests.pictures.batch_words import draft_of
 from tests.scratch import SCRATCH
 from tests.storage.corrupted_bytes import batch_around
@@ -60,7 +61,7 @@ def rewritten(
 
 
 def scanned(tier: LocalTieredStorage, segment: Segment) -> BatchOutline:
-    order = ScanOrder(first_dirty=0, buckets=1)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
     return scan_segment(live_log(tier, KEY, segment), (), order).outline
 
 

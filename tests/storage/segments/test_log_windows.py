@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.keyed import HASH_KEY
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import KEY, a_group_task, a_tier, data, marker, put_segment
@@ -351,7 +352,7 @@ def test_scan_and_rewrite_do_not_depend_on_windows_and_ranges(
     offsets = (heads["base_offset"][0], heads["last_offset"][-1])
     segment = put_segment(tier, [log], offsets=offsets)
     superseded = frozenset(i for i in superseded if i < len(content.records))
-    order = ScanOrder(first_dirty=0, buckets=2)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=2)
     scanned = scan_segment(live_log(tier, KEY, segment), (), order)
     receipt = _rewritten(tier, segment, superseded)
     with pytest.MonkeyPatch.context() as small:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.compaction.keyed import HASH_KEY
 from tests.pictures.log_pictures import KEY, Log, picture
 from tests.storage.live_segments import a_group_task
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
@@ -31,7 +32,7 @@ def receipt_of(
     (segment,) = log.segments
     plain = None
     if is_scanned:
-        order = ScanOrder(first_dirty=0, buckets=1)
+        order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
         plain = scan_segment(live_log(log.tier, KEY, segment), (), order).plain
         assert plain is not None
     of_records = np.zeros(RECORDS, np.uint8) if bits is None else bits

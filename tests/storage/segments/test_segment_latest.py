@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compaction.keyed import HASH_KEY
 from tests.storage.decoded_logs import decoded, written
 from tests.storage.live_segments import an_abort, data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -24,7 +25,7 @@ def collected(
     *windows: tuple[BatchDraft, ...], aborted: tuple[AbortedTransaction, ...], keys_max: int
 ) -> list[tuple[int, int]]:
     """(offset, value bytes) of all keys, after the blocks were put together again."""
-    collector = LatestCollector(aborted, 3, OFFSETS_DECIDE, keys_max)
+    collector = LatestCollector(aborted, 3, OFFSETS_DECIDE, HASH_KEY, keys_max)
     for drafts in windows:
         _, heads, records = decoded(written(drafts))
         collector.add(heads, records, control_types(records, heads, where="a log"))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import keys_of
+from tests.compaction.keyed import HASH_KEY, keys_of
 from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
@@ -44,7 +44,7 @@ def scanned(
     buckets: int = 2,
     threads: int = 1,
 ) -> ScannedSegment:
-    order = ScanOrder(first_dirty=first_dirty, buckets=buckets, threads=threads)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=first_dirty, buckets=buckets, threads=threads)
     return scan_segment(stored(log_of(*words)), aborted, order)
 
 
@@ -110,7 +110,8 @@ def test_a_segment_of_values_with_keys_is_plain(
     for other in ("10:e=", "10:=1", "10:()", "10:P1:C"):
         assert scanned(*sound, other).plain is None
     assert scanned(*sound, aborted=(aborted_entry(1, 5, 10),)).plain is None
-    assert scan_segment(stored(legacy_log()), (), ScanOrder(first_dirty=0, buckets=1)).plain is None
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
+    assert scan_segment(stored(legacy_log()), (), order).plain is None
 
 
 def test_records_superseded_within_the_segment_are_not_shuffled() -> None:
@@ -227,7 +228,7 @@ def legacy_log() -> np.ndarray:
 
 
 def test_the_messages_in_a_wrapper_are_scanned() -> None:
-    order = ScanOrder(first_dirty=0, buckets=2)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=2)
     found = scan_segment(stored(legacy_log()), (), order)
     assert found.records == 6
     assert found.own_bits.tolist() == [SUPERSEDED, SUPERSEDED, 0, 0, 0, 0]
@@ -264,7 +265,7 @@ def test_a_wrapper_that_overlaps_the_previous_batch_is_refused() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_bad_checksum_is_reported_before_what_it_does_to_the_next_batch(threads: int) -> None:
     log = b"".join(write_batch(draft_of(word, 0)) for word in ("0:a=1", "1:b=2", "2:c=3"))
-    order = ScanOrder(first_dirty=0, buckets=1, threads=threads)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1, threads=threads)
     for range_bytes in (1, len(log)):
         stores = stored(
             patched(log, 23, "i", 9), window_bytes=len(log) // 3, range_bytes=range_bytes
@@ -278,4 +279,4 @@ def test_a_bad_checksum_is_refused() -> None:
     log[-2] ^= 1
     position = int(read_heads(log_of("0:a=1", "1:b=2"), where="").position[1])
     with pytest.raises(CorruptLog, match=f"at byte {position} .*bad CRC"):
-        scan_segment(stored(log), (), ScanOrder(first_dirty=0, buckets=1))
+        scan_segment(stored(log), (), ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1))
