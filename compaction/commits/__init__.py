@@ -2,6 +2,7 @@
 
     receipts       what a worker reports of a group, and how that is checked
     commit         a commit as data: requirements and updates
+    spared         what a round leaves of superseded records
     round_commit   the commit of a round, from its receipts
     invariants     what must hold between a row and the row that replaces it
     history        what happened to a partition, one entry per claim and commit

@@ -22,6 +22,7 @@ from tierfold.compaction.model.segments import (
     PartitionState,
     RetiredSegment,
     Segment,
+    SparedBytes,
 )
 from tierfold.compaction.model.strategies import with_strategy
 
@@ -98,6 +99,14 @@ class NoteStrategy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteSpared:
+    """Record which live segments hold superseded records that rounds left, and how much."""
+
+    entries: tuple[SparedBytes, ...]
+    """Of all live segments after the commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
     """Release the claim of `run`; the epoch stays."""
 
@@ -142,6 +151,7 @@ class RestoreState:
     """The earlier row's cleaner offset, for the present epoch."""
     log_start_offset: int
     strategies: tuple[str, ...]
+    spared: tuple[SparedBytes, ...]
     at_ms: int
     run: str
 
@@ -159,6 +169,7 @@ Update: TypeAlias = (
     | AddSegments
     | AdvanceCleanerOffset
     | NoteStrategy
+    | NoteSpared
     | ReleaseClaim
     | MoveLogStart
     | StartDeletion
@@ -284,7 +295,7 @@ def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
     after = replace(state, commit_id=proposal.commit_id, committed_at_ms=proposal.at_ms)
     for update in sorted(proposal.updates, key=lambda u: not isinstance(u, AdvanceCleanerOffset)):
         after = _updated(after, update)
-    return after
+    return after.with_live_spared()
 
 
 def _updated(state: PartitionState, update: Update) -> PartitionState:
@@ -300,6 +311,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, segments=tuple(live))
         case NoteStrategy(name=name):
             return replace(state, strategies=with_strategy(state.strategies, name))
+        case NoteSpared(entries=entries):
+            return replace(state, spared=entries)
         case ReleaseClaim(run=run):
             return replace(state, owner_run="") if state.owner_run == run else state
         case MoveLogStart(offset=offset):
@@ -361,6 +374,7 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
         cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
         log_start_offset=update.log_start_offset,
         strategies=update.strategies,
+        spared=update.spared,
     )
 
 
@@ -370,6 +384,7 @@ def claimed(state: PartitionState, *, run: str, commit_id: str, at_ms: int) -> P
     `state` is the row as read, with newly found segments adopted, or a fresh state of epoch 0. The
     cleaner offset vector stays: the new epoch gets an entry with its first commit.
     """
-    return replace(
+    after = replace(
         state, epoch=state.epoch + 1, owner_run=run, commit_id=commit_id, committed_at_ms=at_ms
     )
+    return after.with_live_spared()

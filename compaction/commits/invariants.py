@@ -216,6 +216,20 @@ def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> str
     return ""
 
 
+def spared_are_live(before: PartitionState, after: PartitionState) -> str:
+    """What rounds left is recorded once for each segment, and only for live ones.
+
+    A retired segment's is of no use, and a segment that a restore brings back has what its earlier
+    row recorded.
+    """
+    ids = [entry.segment_id for entry in after.spared]
+    if len(set(ids)) < len(ids):
+        return "a segment is listed twice"
+    if any(entry.superseded_bytes <= 0 for entry in after.spared):
+        return "a segment is listed in which nothing was left"
+    return _list("not live", set(ids) - after.live_ids)
+
+
 def consent_is_of_a_forgotten_row(before: PartitionState, after: PartitionState) -> str:
     """Only a forgotten row lists segments whose loss a person accepted.
 
@@ -245,6 +259,7 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_never_change,
     sizes_are_real,
     new_spans_fit_an_index,
+    spared_are_live,
     consent_is_of_a_forgotten_row,
 )
 """They hold after every change of a row."""
@@ -253,6 +268,7 @@ ROW_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_contiguous,
     ids_live_once,
     sizes_are_real,
+    spared_are_live,
 )
 """They hold for a single row; tierfold commits no row that violates one."""
 

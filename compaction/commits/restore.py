@@ -47,6 +47,7 @@ class RestorePlan:
             cleaner_offset=self.cleaner_offset,
             log_start_offset=self.state.log_start_offset,
             strategies=self.state.strategies,
+            spared=self.state.spared,
             at_ms=at_ms,
             run=run,
         )

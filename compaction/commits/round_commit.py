@@ -9,6 +9,7 @@ from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     CommitProposal,
+    NoteSpared,
     NoteStrategy,
     ReleaseClaim,
     RetireSegments,
@@ -17,17 +18,23 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.commits.spared import NOTHING_UNREAD, UnreadSegments, spared_after
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 
 
 def proposal_of(
-    work: Round, receipts: Sequence[GroupReceipt], commit_id: str, at_ms: int
+    work: Round,
+    receipts: Sequence[GroupReceipt],
+    commit_id: str,
+    at_ms: int,
+    unread: UnreadSegments = NOTHING_UNREAD,
 ) -> CommitProposal:
     """Propose one atomic commit: retire the sources, add the results, move the cleaner offset.
 
     An unchanged group stays live as it is. The claim lasts until the last chunk. `at_ms` is the
-    current time, not the run's start: the sources' grace period starts there.
+    current time, not the run's start: the sources' grace period starts there. `unread`: what the
+    round left unread.
     """
     run, strategy = work.state.owner_run, strategy_name(work.rules)
     written = [
@@ -41,6 +48,9 @@ def proposal_of(
         added = tuple(r.segment for _, r in written if r.segment is not None)
         updates.append(RetireSegments(ids=sources, at_ms=at_ms, run=run))
         updates.append(AddSegments(segments=added))
+    spared = spared_after(work, receipts, unread)
+    if spared != work.state.spared:
+        updates.append(NoteSpared(entries=spared))
     offset = work.next_cleaner_offset
     updates.append(AdvanceCleanerOffset(epoch=work.state.epoch, offset=offset))
     # A partial round compares no keys, so its strategy decides nothing.

@@ -3,6 +3,7 @@
     units                  offset spans and sizes
     hash_key               the secret with which a run hashes record keys
     segments               partition, segment, and the catalog's row of a partition
+    spared_bytes           superseded bytes that rounds left in live segments
     rules                  the effective settings of one topic
     strategies             the compaction strategies of a partition
     producers              a producer's state, as the producer snapshot stores it

@@ -107,6 +107,17 @@ class RetiredSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparedBytes:
+    """What rounds left in one live segment; see `model.spared_bytes`."""
+
+    segment_id: str
+    superseded_bytes: int
+    """An upper bound of the stored bytes of superseded records since it was written; above 0."""
+    since_offset: int
+    """Records from here on superseded them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """A row of the catalog's `partitions` table: the state of one partition."""
 
@@ -127,6 +138,8 @@ class PartitionState:
     committed_at_ms: int = 0
     strategies: tuple[str, ...] = ()
     """The strategies of its rounds, each once, the latest last; empty: `offset`, or no round."""
+    spared: tuple[SparedBytes, ...] = ()
+    """The live segments in which rounds left superseded records, in offset order."""
     forgotten: tuple[str, ...] = ()
     """In a forgotten row, ids of segments whose loss a person accepted."""
 
@@ -147,9 +160,17 @@ class PartitionState:
             retired=(),
             cleaner_offsets=(),
             strategies=(),
+            spared=(),
             log_start_offset=0,
             forgotten=tuple(sorted(consent)),
         )
+
+    def with_live_spared(self) -> PartitionState:
+        """The row without what was spared in segments that are no longer live."""
+        live = {segment.segment_id: place for place, segment in enumerate(self.segments)}
+        kept = [entry for entry in self.spared if entry.segment_id in live]
+        kept.sort(key=lambda entry: live[entry.segment_id])
+        return replace(self, spared=tuple(kept))
 
     @property
     def live_bytes(self) -> int:

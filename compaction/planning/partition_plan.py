@@ -9,6 +9,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
+from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.strategies import strategy_change
 from tierfold.compaction.planning.eligibility import (
     DirtyRatio,
@@ -41,6 +42,12 @@ class PartitionPlan:
     """The compaction epoch in the catalog's row; 0: no row."""
     retired: tuple[RetiredSegment, ...] = field(default=(), repr=False)
     """The replaced segments that the row lists."""
+
+    @property
+    def spared_bytes(self) -> int:
+        """An upper bound of the superseded bytes that rounds left in live segments."""
+        state = None if self.view is None else self.view.state
+        return 0 if state is None else spared_sum(state.spared)
 
     @property
     def is_due(self) -> bool:

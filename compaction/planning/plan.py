@@ -18,8 +18,9 @@ from typing import Final, TypeAlias
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.spared_bytes import compared_from, spared_sum
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
-from tierfold.compaction.model.wording import duration
+from tierfold.compaction.model.wording import duration, spaced
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio, due_segments
 from tierfold.compaction.planning.grouping import SegmentGroup, grouped
 from tierfold.compaction.planning.regions import Regions
@@ -142,6 +143,13 @@ def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
             remedy="Bring the missing segment back from a copy, or let the broker upload it again.",
         )
     notes = view.notes if regions.reset is None else (regions.reset, *view.notes)
+    if isinstance(choice, Compact) and choice.first_dirty < regions.first_dirty:
+        spared = spared_sum(() if view.state is None else view.state.spared)
+        notes = (
+            f"records are compared again from offset {choice.first_dirty} on, to remove up to"
+            f" {spaced(spared)} superseded bytes that min.rewrite.gain and min.rewrite.bytes left",
+            *notes,
+        )
     return replace(choice, notes=notes)
 
 
@@ -152,20 +160,21 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         reason, detail = _reason(rules, regions, ratio)
         sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
         groups, closing_batches = grouped(sources, rules), 1
+        first_dirty = _compared_from(view, rules, regions)
     else:
         due = due_segments(view, regions, rules, now_ms)
         if not due:
             return rest
         reason = CompactReason.HORIZON_PASSED
         detail = "only segments with tombstones or markers whose delete horizon has passed"
-        groups = grouped(due, rules)
+        groups, first_dirty = grouped(due, rules), regions.first_dirty
         closing_batches = len(groups)
     bytes_in = sum(group.size_bytes for group in groups)
     return Compact(
         key=view.key,
         reason=reason,
         detail=detail,
-        first_dirty=regions.first_dirty,
+        first_dirty=first_dirty,
         next_offset=groups[-1].end_offset + 1,
         groups=groups,
         ratio=ratio,
@@ -173,6 +182,13 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES * closing_batches,
         held_back=regions.held_back(rules),
     )
+
+
+def _compared_from(view: PartitionView, rules: Rules, regions: Regions) -> int:
+    """The first offset whose records a round compares: below the dirty ones if much was spared."""
+    spared = () if view.state is None else view.state.spared
+    since = compared_from(spared, view.segments, rules)
+    return regions.first_dirty if since is None else min(since, regions.first_dirty)
 
 
 def _rest(

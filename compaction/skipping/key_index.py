@@ -32,6 +32,9 @@ _OTHER_BYTES: Final = 0.5
 _SIZE_STEPS: Final = 8
 """Rounded sizes per doubling: a size is at most 4.5 % off."""
 
+SIZE_ERROR: Final = 2 ** (0.5 / _SIZE_STEPS)
+"""By which factor a rounded size may be too small."""
+
 
 class Matches(NamedTuple):
     """The records of a segment that have one of some keys."""

@@ -10,6 +10,7 @@ competing record may have one of them, and it need not be rewritten unless a bat
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,9 +36,10 @@ from tierfold.compaction.cleaning.transactions import aborted_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.spared_bytes import is_worth_rewriting
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
-from tierfold.compaction.skipping.key_index import KeyIndex, Matches
+from tierfold.compaction.skipping.key_index import SIZE_ERROR, KeyIndex
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 
@@ -112,6 +114,8 @@ class IndexAnswer:
     """Competing keys that the Bloom filter claims."""
     found: int | None = None
     """Competing keys that the segment has; None: unknown, because its index was not read."""
+    spared_bytes: int = 0
+    """If it is skipped for its small gain: an upper bound of the bytes that are superseded."""
 
     @property
     def is_skip(self) -> bool:
@@ -126,11 +130,12 @@ def answer_for(
     rules: Rules,
     bloom: BloomFilter,
     read_index: Callable[[], KeyIndex | SkipReason],
+    spared_before: int = 0,
 ) -> IndexAnswer:
     """Whether the keys of the segment must be read.
 
     `read_index` is called only if the Bloom filter claims a key; it returns the index, or why there
-    is none.
+    is none. `spared_before`: the superseded bytes that earlier rounds left; what is left adds up.
 
     A segment is not skipped for its small gain if a tombstone would supersede a record in it. Once
     the tombstone is gone, that record would come back.
@@ -147,9 +152,17 @@ def answer_for(
     reason = SkipReason.SUPERSEDED
     if not saved.keys:
         reason = SkipReason.KEY_INDEX
-    elif _is_small(saved, facts, rules):
+    elif not is_worth_rewriting(
+        spared_before + _saved_bytes(saved.record_bytes, facts), facts.size_bytes, rules
+    ):
         deleted = index.matches(hashes[is_claimed & competing.is_tombstone])
-        reason = SkipReason.SUPERSEDED if deleted.keys else SkipReason.SMALL_GAIN
+        if not deleted.keys:
+            return IndexAnswer(
+                reason=SkipReason.SMALL_GAIN,
+                claimed=claimed,
+                found=saved.keys,
+                spared_bytes=math.ceil(_saved_bytes(saved.record_bytes * SIZE_ERROR, facts)),
+            )
     return IndexAnswer(reason=reason, claimed=claimed, found=saved.keys)
 
 
@@ -172,11 +185,9 @@ def counts_of_answer(
     )
 
 
-def _is_small(saved: Matches, facts: SegmentFacts, rules: Rules) -> bool:
-    """Whether a rewrite saves less than the settings demand, in stored bytes."""
-    share = saved.record_bytes / max(1, facts.record_bytes)
-    saved_bytes = share * facts.size_bytes
-    return bool(share < rules.min_rewrite_gain or saved_bytes < rules.min_rewrite_bytes)
+def _saved_bytes(record_bytes: float, facts: SegmentFacts) -> float:
+    """The stored bytes that a rewrite saves by so many bytes of records."""
+    return min(1.0, record_bytes / max(1, facts.record_bytes)) * facts.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,8 @@ class ProbeTask:
     key: PartitionKey
     segment: Segment
     rules: Rules
+    spared_bytes: int
+    """Superseded bytes that earlier rounds left in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,12 @@ def _probed(worker: Worker, task: ProbeTask, competing: CompetingKeys) -> Probed
     if isinstance(found, SkipReason):
         return answered(IndexAnswer(reason=found), None)
     answer = answer_for(
-        found.facts, competing, task.rules, found.bloom, lambda: read_index(indexes)
+        found.facts,
+        competing,
+        task.rules,
+        found.bloom,
+        lambda: read_index(indexes),
+        task.spared_bytes,
     )
     return answered(answer, found.facts)
 
@@ -151,6 +158,7 @@ def sorted_by_answer(probed: Sequence[Row]) -> SortedByAnswer:
                 records=probe.facts.records,
                 record_bytes=probe.facts.record_bytes,
                 unread=((row.segment_index, probe.facts),),
+                spared=((probe.facts.segment_id, probe.answer.spared_bytes),),
             )
         summaries.append(replace(row, kind=RowKind.SCANNED, payload=pickled(summary)))
     return SortedByAnswer(

@@ -51,6 +51,8 @@ class ScanSummary:
     """The plain segments, each with its index among the live segments."""
     unread: tuple[tuple[int, SegmentFacts], ...] = ()
     """The sources whose keys were not read, each with its index among the live segments."""
+    spared: tuple[tuple[str, int], ...] = ()
+    """Their ids, each with an upper bound of the superseded bytes that the round left in it."""
     probes: ProbeCounts = NO_PROBES
 
 
@@ -68,6 +70,7 @@ def summed(found: Sequence[ScanSummary]) -> ScanSummary:
         txn_batches=joined_batches([one.txn_batches for one in found]),
         plain=tuple(plain for one in found for plain in one.plain),
         unread=tuple(unread for one in found for unread in one.unread),
+        spared=tuple(spared for one in found for spared in one.spared),
         probes=sum((one.probes for one in found), NO_PROBES),
         **counts,
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.model.aborted_transactions import reaching
+from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.skipping.skip_decision import COMPETING_MAX
 from tierfold.jobs.engines.probe import ProbeTask
 from tierfold.jobs.engines.rows import Row, RowKind, pickled
@@ -249,7 +250,16 @@ def probe_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
     placed, tasks = tasks_for([segment.size_bytes for *_, segment in numbered], cores)
     rows = []
     for (work, i, segment), task in zip(numbered, placed, strict=True):
-        probe = ProbeTask(key=work.key, segment=segment, rules=work.rules)
+        probe = ProbeTask(
+            key=work.key,
+            segment=segment,
+            rules=work.rules,
+            spared_bytes=spared_sum(
+                entry
+                for entry in work.state.spared
+                if entry.segment_id == segment.segment_id
+            ),
+        )
         rows.append(_row(task, work.index, i, RowKind.PROBE, probe))
     return rows, tasks
 

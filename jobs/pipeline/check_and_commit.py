@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from tierfold.compaction.commits.commit import applied
+from tierfold.compaction.commits.commit import CommitProposal, applied
 from tierfold.compaction.commits.receipts import listing_violations, receipt_violations
 from tierfold.compaction.commits.round_commit import proposal_of
+from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
 from tierfold.jobs.context.run_context import RunContext
@@ -33,9 +34,7 @@ def check_and_commit(context: RunContext, rewritten: Sequence[RoundResult]) -> l
         replace(
             result,
             failure=failure,
-            proposal=proposal_of(result.round, result.receipts, new_commit_id(), context.clock())
-            if failure is None
-            else None,
+            proposal=_proposal(result, context.clock()) if failure is None else None,
         )
         for result, failure in zip(rewritten, failures, strict=True)
     ]
@@ -43,6 +42,12 @@ def check_and_commit(context: RunContext, rewritten: Sequence[RoundResult]) -> l
         proposals = [one.proposal for one in proposed if one.proposal is not None]
         outcomes = committed(context.catalog, proposals)
     return [_ended(result, outcomes.get(result.round.key)) for result in proposed]
+
+
+def _proposal(result: RoundResult, at_ms: int) -> CommitProposal:
+    spared = dict(result.scan.spared)
+    unread = UnreadSegments(ids=frozenset(spared), spared_bytes=spared)
+    return proposal_of(result.round, result.receipts, new_commit_id(), at_ms, unread)
 
 
 def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundResult]:

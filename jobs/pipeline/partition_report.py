@@ -104,6 +104,8 @@ class PartitionReport:
     superseded: tuple[SupersededBytes, ...] | None = None
     """The replaced segments that the row lists, and when they will be gone; in a plan, also what
     the plan would replace. None: unknown, because the partition is refused."""
+    spared_bytes: int = 0
+    """An upper bound of the superseded bytes that `min.rewrite.gain` left in live segments."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -164,6 +166,7 @@ def planned_report(partition: PartitionPlan) -> PartitionReport:
         epoch=partition.epoch,
         superseded=None if is_refused else superseded_bytes(partition.retired, partition.rules),
         ratio=partition.ratio,
+        spared_bytes=partition.spared_bytes,
         should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
     )
 

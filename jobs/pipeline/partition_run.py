@@ -8,6 +8,7 @@ from tierfold.compaction.deletion.superseded import superseded_bytes
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.planning.chunks import rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.pipeline.partition_report import (
@@ -68,7 +69,8 @@ class PartitionRun:
             return report
         superseded = superseded_bytes(self.state.retired, self.plan.rules)
         epoch = report.epoch if self.chunks else self.state.epoch
-        return replace(report, epoch=epoch, superseded=superseded)
+        spared_bytes = spared_sum(self.state.spared)
+        return replace(report, epoch=epoch, superseded=superseded, spared_bytes=spared_bytes)
 
     @property
     def is_released(self) -> bool:

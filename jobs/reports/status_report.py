@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
@@ -56,6 +57,7 @@ def _entry(status: PartitionStatus) -> dict[str, Any]:
         "committed_at_ms": None if row is None else row.committed_at_ms,
         "cleaner_offset": status.cleaner_offset,
         "log_start_offset": status.log_start_offset,
+        "spared_bytes": 0 if row is None else spared_sum(row.spared),
         "clean_bytes": None if ratio is None else ratio.clean_bytes,
         "cleanable_bytes": None if ratio is None else ratio.cleanable_bytes,
         "segments": list(map(_live, status.segments, status.logs)),
@@ -124,6 +126,8 @@ def _beside_live(status: PartitionStatus) -> Iterator[str]:
         yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
     if view is not None and view.set_apart:
         yield f"{len(view.set_apart)} outside the leader epoch lineage"
+    if row is not None and row.spared:
+        yield f"up to {decimal(spared_sum(row.spared))} superseded, left by min.rewrite.gain"
     if row is not None and row.owner_run:
         last = timestamp_text(row.committed_at_ms)
         yield f"claimed by run {row.owner_run}, last commit at {last}"

@@ -213,8 +213,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         broker_names=("min.rewrite.gain",),
         source=TIERFOLD,
         doc="A clean segment with a key index stays as it is if the round would save a smaller "
-        "share of its bytes. Deleted keys are removed in any case. What stays superseded does not "
-        "count for later rounds; compact --first-dirty 0 removes it.",
+        "share of its bytes. Deleted keys are removed in any case. What rounds leave adds up, and "
+        "no more than this share is ever left.",
     ),
     Setting(
         name="min.rewrite.bytes",

@@ -86,6 +86,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
         "stored_log_bytes",
         "stored_indexes_bytes",
         "retired_by_epoch",
+        "superseded_bytes",
+        "since_offset",
     ),
     _Rule("not negative", _negative_at),
 )

@@ -6,6 +6,7 @@ URLs and the store's XML. `test_delta_errors.py` has the texts of the version th
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -54,7 +55,10 @@ _GONE: Final = "File not found"
 """What delta-rs reports, without a reason, of a log file that it listed and then did not find."""
 
 _NUMBER: Final = re.compile(r"\(os error (\d+)\)")
-"""How Rust writes the number of a system's error; what precedes it is rarely of use."""
+"""How Rust writes the number of a system's error."""
+
+_PLAIN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""Errors whose own words say all; those around them are of no use."""
 
 _NEXT_LINE: Final = re.compile(r"\s*\n\s*(?:\x1b\[[0-9;]*m)?↳(?:\x1b\[[0-9;]*m)?\s*")
 """How delta-rs begins the line of a cause."""
@@ -93,7 +97,8 @@ def plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
         return _of_bucket(_failure_in(text), uri)
     if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
         number = _NUMBER.search(text)
-        what = os.strerror(int(number[1])) if number is not None else _first_line(text)
+        is_plain = number is not None and int(number[1]) in _PLAIN
+        what = os.strerror(int(number[1])) if number and is_plain else _first_line(text)
         return UnreadableObject(
             f"the table cannot be read or written: {what}",
             where=uri,

@@ -23,6 +23,7 @@ from tierfold.compaction.model.segments import (
     PartitionState,
     RetiredSegment,
     Segment,
+    SparedBytes,
 )
 from tierfold.storage.catalog.cells import Cells, impossible_cells
 from tierfold.storage.catalog.schema import (
@@ -33,10 +34,11 @@ from tierfold.storage.catalog.schema import (
     PARTITIONS,
     RETIRED_SEGMENT,
     SEGMENT,
+    SPARED,
     bucket_of,
 )
 
-Model = LeaderEpoch | CleanerOffset | Segment | RetiredSegment
+Model = LeaderEpoch | CleanerOffset | Segment | RetiredSegment | SparedBytes
 
 _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
     tuple(field.name for field in kind): model
@@ -45,6 +47,7 @@ _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
         (CLEANER_OFFSET, CleanerOffset),
         (SEGMENT, Segment),
         (RETIRED_SEGMENT, RetiredSegment),
+        (SPARED, SparedBytes),
     )
 }
 """By a struct column's field names, which are the attributes of its class."""

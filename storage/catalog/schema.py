@@ -16,12 +16,12 @@ from zlib import crc32
 
 import pyarrow as pa
 
-FORMAT_VERSION: Final = 4
-"""The version of the rows that this code writes."""
+FORMAT_VERSION: Final = 5
+"""The version of the rows that this code writes; docs/decisions/0004 lists what each one added."""
 
-FORMATS_READ: Final = (3, FORMAT_VERSION)
-"""The versions that it reads. A row of version 3 lacks the columns that may be null; the next
-commit of its partition rewrites it as version 4."""
+FORMATS_READ: Final = (3, 4, FORMAT_VERSION)
+"""The versions that it reads. A row of an older one lacks columns that may be null; the next commit
+of its partition rewrites it as `FORMAT_VERSION`."""
 
 PARTITION_COLUMNS: Final = ("bucket",)
 """Delta partition columns of `partitions`: runs on different buckets never conflict."""
@@ -122,6 +122,12 @@ RETIRED_SEGMENT: Final = _struct(
     deletion_started_at_ms=_LONG("from then on its objects go; null: it is whole", nullable=True),
 )
 
+SPARED: Final = _struct(
+    segment_id=_TEXT("the live segment"),
+    superseded_bytes=_LONG("upper bound of the bytes of superseded records left in it"),
+    since_offset=_LONG("records from here on superseded them"),
+)
+
 PARTITIONS: Final = pa.schema(
     _struct(
         topic_id=_TEXT("id of this incarnation of the topic, as Kafka prints it"),
@@ -146,6 +152,11 @@ PARTITIONS: Final = pa.schema(
         bucket=_INT("crc32 of topic_id, modulo 16: which file holds the row"),
         forgotten=_NAMES(
             "segment ids whose loss a person accepted; only in a row that was forgotten",
+            nullable=True,
+        ),
+        spared=_Column(
+            _list_of(SPARED),
+            "live segments in which min.rewrite.gain left superseded records",
             nullable=True,
         ),
     )

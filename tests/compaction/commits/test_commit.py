@@ -186,6 +186,7 @@ def test_a_restore_is_recognised_after_a_later_claim_by_its_epochs_entry() -> No
         cleaner_offset=0,
         log_start_offset=0,
         strategies=(),
+        spared=(),
         at_ms=77,
         run="mine",
     )

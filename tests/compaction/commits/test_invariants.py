@@ -27,7 +27,7 @@ from tierfold.compaction.commits.invariants import (
     violations,
 )
 from tierfold.compaction.model.errors import InvariantBroken
-from tierfold.compaction.model.segments import CleanerOffset, PartitionState, Segment
+from tierfold.compaction.model.segments import CleanerOffset, PartitionState, Segment, SparedBytes
 
 OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
 GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
@@ -57,6 +57,10 @@ def invariants(before: PartitionState, after: PartitionState) -> set[str]:
 
 def after_with(*segments: Segment, **fields: Any) -> PartitionState:
     return replace(AFTER, segments=segments, **fields) if segments else replace(AFTER, **fields)
+
+
+def left_in(name: str) -> SparedBytes:
+    return SparedBytes(segment_id=segment_id(name), superseded_bytes=1, since_offset=0)
 
 
 def test_a_valid_commit_violates_nothing() -> None:
@@ -135,6 +139,10 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
         after_with(replace(MERGED, skipped_offsets=-1)),
     ),
     "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
+    "what was left in a segment that is not live": (
+        "spared_are_live",
+        after_with(MERGED, spared=(left_in("gone"),)),
+    ),
     "a negative index": ("sizes_are_real", after_with(replace(MERGED, time_index_bytes=-1))),
     "more offsets than an index can hold": (
         "new_spans_fit_an_index",

@@ -52,13 +52,14 @@ def asked(
     tombstones: tuple[int, ...] = (),
     index: AnIndex | None = None,
     bloom: BloomFilter = CLAIMS_ALL,
+    spared_before: int = 0,
     **rules: Any,
 ) -> IndexAnswer:
     """The answer for competing records with these keys; `tombstones`: keys that some delete."""
     found = [*keys, *tombstones]
     is_tombstone = np.arange(len(found)) >= len(keys)
     competing = competing_keys(np.array(found, np.uint64), is_tombstone)
-    return answer_for(FACTS, competing, Rules(**rules), bloom, index or AnIndex())
+    return answer_for(FACTS, competing, Rules(**rules), bloom, index or AnIndex(), spared_before)
 
 
 def test_a_segment_without_competing_keys_is_skipped_by_its_filter() -> None:
@@ -122,8 +123,18 @@ def test_a_rewrite_must_save_the_share_and_the_bytes_that_the_settings_demand(
     found: int, rules: dict[str, Any], reason: SkipReason
 ) -> None:
     keys = OWN[:found] + FOREIGN[:4]
-    expected = IndexAnswer(reason=reason, claimed=found + 4, found=found)
-    assert asked(keys, **rules) == expected
+    answer = asked(keys, **rules)
+    assert (answer.reason, answer.claimed, answer.found) == (reason, found + 4, found)
+    # Two records are 128 bytes, or 4.5 % more: their sizes are stored rounded.
+    assert answer.spared_bytes == (134 if reason is SMALL else 0)
+
+
+@pytest.mark.parametrize(("spared_before", "reason"), [(0, SMALL), (64, SMALL), (65, READ)])
+def test_what_earlier_rounds_left_adds_up(spared_before: int, reason: SkipReason) -> None:
+    # Of 640 bytes; 128 are superseded now.
+    rules = {"min_rewrite_gain": Fraction(193, 640)}
+    answer = asked(OWN[:2], spared_before=spared_before, **rules)
+    assert answer.reason is reason
 
 
 @pytest.mark.parametrize("rules", [{"min_rewrite_gain": Fraction(1)}, {"min_rewrite_bytes": 10**9}])

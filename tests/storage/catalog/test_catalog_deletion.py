@@ -74,7 +74,13 @@ def expire(state: PartitionState) -> tuple[Update, ...]:
 
 def restore(*ids: str) -> RestoreState:
     return RestoreState(
-        ids=ids, cleaner_offset=0, log_start_offset=0, strategies=(), at_ms=9, run="undo"
+        ids=ids,
+        cleaner_offset=0,
+        log_start_offset=0,
+        strategies=(),
+        spared=(),
+        at_ms=9,
+        run="undo",
     )
 
 

@@ -24,7 +24,7 @@ NEW_OF_A_SEGMENT: Final = {
     3: ("skipped_offsets", "skipped_bytes", "agrees_with", *SINCE_LAYOUTS),
     4: SINCE_LAYOUTS,
 }
-NEW_OF_A_ROW: Final = {3: ("forgotten",), 4: ()}
+NEW_OF_A_ROW: Final = {3: ("forgotten", "spared"), 4: ("spared",)}
 
 
 def old_type(kind: pa.DataType, version: int) -> pa.DataType:
@@ -136,7 +136,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
         *grown.segments,
     ]
     assert [found[state.key] for state in old[1:]] == old[1:]
-    # The table has the new columns; a row gets format 4 once its own partition is committed.
+    # The table has the new columns; a row gets the new format once its own partition is committed.
     assert versions(uri) == {
         (old[0].key.topic_id, 0): FORMAT_VERSION,
         (old[1].key.topic_id, 1): version,

@@ -224,7 +224,7 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        (FORMAT_VERSION + 1, "a newer tierfold wrote it: format version 5"),
+        (FORMAT_VERSION + 1, "a newer tierfold wrote it: format version 6"),
         (FORMATS_READ[0] - 1, "before its first release wrote it: format version 2"),
     ],
 )
