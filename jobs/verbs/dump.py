@@ -114,7 +114,8 @@ def _stored(path: Path, layout: LayoutOptions) -> NDArray[np.uint8] | None:
 
 def _topic_in(manifest: Path) -> str | None:
     try:
-        return read_manifest(manifest.read_bytes(), str(manifest)).topic
+        owner = read_manifest(manifest.read_bytes(), str(manifest)).owner
+        return None if owner is None else owner.topic
     except OSError as error:
         raise unreadable(error, str(manifest)) from error
 

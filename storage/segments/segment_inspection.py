@@ -43,6 +43,8 @@ def inspected(
     if not listed.is_complete and not tier.reads_incomplete:
         return replace(found, is_own_unfinished=is_own_id(listed.segment_id))
     try:
+        if listed.is_complete and not tier.names_owner(key, listed):
+            return replace(found, corruption=_foreign(listed))
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
             return _incomplete(tier, key, found)
@@ -51,6 +53,15 @@ def inspected(
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)
         return replace(found, corruption=str(error), seen_offset=seen_offset)
+
+
+def _foreign(listed: ListedSegment) -> str:
+    return (
+        f"the manifest of {listed} does not say whose it is (remoteLogSegmentMetadata), and the"
+        " catalog does not name it, so it may be another cluster's, whose key.prefix is longer: it"
+        " is neither read nor deleted. If its topic is that cluster's, leave it out or give that"
+        " cluster's --key-prefix; if it is yours, let its broker upload it again"
+    )
 
 
 def _incomplete(

@@ -140,6 +140,10 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.part_sizes`: each part is an object."""
         return {Part(part): size_bytes for part, size_bytes in listed.parts}
 
+    def names_owner(self, _key: PartitionKey, _listed: ListedSegment) -> bool:
+        """See `RemoteTier.names_owner`: the folder's name has the topic id."""
+        return True
+
     def with_stored_sizes(
         self,
         segment: Segment,

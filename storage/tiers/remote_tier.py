@@ -165,6 +165,13 @@ class RemoteTier(Protocol):
         Raises UnreadableObject and CorruptLog if the layout must open an object for it.
         """
 
+    def names_owner(self, key: PartitionKey, listed: ListedSegment) -> bool:
+        """Whether the objects of a complete segment say of which partition they are.
+
+        If they do not, only a row that names the segment shows that it is not another cluster's.
+        Raises UnreadableObject and CorruptLog if the layout must open an object for it.
+        """
+
     def with_stored_sizes(self, segment: Segment, listed: ListedSegment) -> Segment:
         """The segment's metadata with the stored sizes, which planning compares with listings."""
 

@@ -193,6 +193,11 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.read_part`."""
         return self._read(address).read_part(part)
 
+    def names_owner(self, key: PartitionKey, listed: ListedSegment) -> bool:
+        """See `RemoteTier.names_owner`: a manifest may lack the metadata that says it."""
+        owner = self._read(address_of(key, listed)).manifest.owner
+        return owner is not None and owner.is_known
+
     def part_sizes(self, key: PartitionKey, listed: ListedSegment) -> Mapping[Part, int]:
         """See `RemoteTier.part_sizes`; reads the manifest, and compares it with the listing."""
         address = address_of(key, listed)
@@ -266,8 +271,8 @@ class AivenTier(RemoteTier):
         where = self.store.uri(manifest_key)
         data = self.store.read_range(manifest_key, 0, MANIFEST_BYTES_MAX + 1)
         manifest = read_manifest(data, where)
-        if manifest.topic not in {None, address.key.topic}:
-            raise _of_another_topic(str(manifest.topic), address.key.topic, where)
+        if manifest.owner is not None and (found := manifest.owner.differences(address)):
+            raise _of_another(found, where)
         data_key = None
         if manifest.encryption is not None:
             wrapped = manifest.encryption.wrapped_key
@@ -301,13 +306,14 @@ class AivenTier(RemoteTier):
         return bool(is_wanted)
 
 
-def _of_another_topic(named: str, topic: str, where: str) -> UnreadableObject:
-    """The error for a topic of a longer prefix: with `a`, the topics of `a-` seem to be `-…`.
+def _of_another(differences: Sequence[str], where: str) -> UnreadableObject:
+    """The error for a segment whose manifest and key do not agree whose it is.
 
-    Its brokers, and tierfold with their prefix, use the same objects under another name.
+    A topic of a longer prefix is one: with `a`, the topics of `a-` seem to be `-…`. Its brokers,
+    and tierfold with their prefix, use the same objects under another name.
     """
     return UnreadableObject(
-        f"its manifest names topic {named[:249]!r}, and its key topic {topic!r}",
+        "; ".join(differences),
         where=where,
         remedy="If the brokers of this topic have another key.prefix, give theirs: --key-prefix"
         " PREFIX. Otherwise restore the segment's objects from a copy.",

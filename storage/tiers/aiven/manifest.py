@@ -1,8 +1,8 @@
 """Reads and writes `.rsm-manifest`, which says how the other two objects of a segment are stored.
 
 A JSON object, never compressed or encrypted. The plugin's reader refuses a manifest with a field
-that it does not know, and so does this one: it may change how the others are read. Of
-`remoteLogSegmentMetadata`, which is for information, only the topic is read.
+that it does not know, and so does this one: it may change how the others are read.
+`remoteLogSegmentMetadata` is for information, and may be missing; it says whose objects they are.
 Rule: Aiven's plugin, `SegmentManifestV1`, and LANDSCAPE 3.4.
 """
 
@@ -12,7 +12,7 @@ import binascii
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -33,6 +33,10 @@ from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 MANIFEST_BYTES_MAX: Final = 32 * 2**20
 """More than the largest chunk index that the plugin reads, in base64."""
+
+MANIFEST_VALUES_MAX: Final = 200_000
+"""More values than the manifest of a segment with very many leader epochs has. Each takes a hundred
+times as much memory as its text."""
 
 CHUNK_BYTES_MAX: Final = 2**30 - 1
 """The largest `chunk.size` that the plugin allows."""
@@ -82,6 +86,38 @@ class Encryption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose objects they are, as far as a manifest says; None: it does not."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    segment_id: str | None
+    start_offset: int | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says all of it."""
+        return None not in astuple(self)
+
+    def differences(self, address: SegmentAddress) -> tuple[str, ...]:
+        """How it differs from the objects' own names, a phrase each."""
+        key = address.key
+        pairs = (
+            ("topic", self.topic, key.topic),
+            ("topic id", self.topic_id, key.topic_id),
+            ("partition", self.partition, key.partition),
+            ("segment", self.segment_id, address.segment_id),
+            ("start offset", self.start_offset, address.start_offset),
+        )
+        return tuple(
+            f"its manifest names {what} {_shown(said)}, and its key {what} {_shown(named)}"
+            for what, said, named in pairs
+            if said is not None and said != named
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """How the objects of a segment are stored."""
 
@@ -90,8 +126,8 @@ class Manifest:
     """By part; without the transaction index, if there is none."""
     is_compressed: bool
     encryption: Encryption | None
-    topic: str | None = field(default=None, compare=False)
-    """The topic that a manifest names, which was read; None: it names none."""
+    owner: Owner | None = field(default=None, compare=False)
+    """Whose it is, of a manifest that was read; None: it was made here."""
 
     @property
     def is_plain(self) -> bool:
@@ -120,6 +156,8 @@ def read_manifest(data: Bytes, where: str) -> Manifest:
         raise _unusable("its segments are kept as an Iceberg table (segment.format=iceberg)", where)
     if len(raw) > MANIFEST_BYTES_MAX:
         raise _unusable(f"it has more than {MANIFEST_BYTES_MAX} bytes", where)
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MANIFEST_VALUES_MAX:
+        raise _unusable(f"it has more than {MANIFEST_VALUES_MAX} values", where)
     try:
         found = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:
@@ -169,18 +207,44 @@ def _manifest(found: object) -> Manifest:
         pieces=_pieces(top["segmentIndexes"]),
         is_compressed=is_compressed,
         encryption=encryption,
-        topic=_topic(top.get("remoteLogSegmentMetadata")),
+        owner=_owner(top.get("remoteLogSegmentMetadata")),
     )
     _check_stored_sizes(manifest)
     return manifest
 
 
-def _topic(metadata: object) -> str | None:
-    """The topic in the metadata, which may be anything."""
+def _owner(metadata: object) -> Owner:
+    """Whose objects they are by the metadata, which may be anything."""
+    of_partition = ("remoteLogSegmentId", "topicIdPartition")
+    of_topic = (*of_partition, "topicPartition")
+    return Owner(
+        topic=_text(metadata, *of_topic, "topic"),
+        topic_id=_text(metadata, *of_partition, "topicId"),
+        partition=_number(metadata, *of_topic, "partition"),
+        segment_id=_text(metadata, "remoteLogSegmentId", "id"),
+        start_offset=_number(metadata, "startOffset"),
+    )
+
+
+def _at(metadata: object, *names: str) -> object:
     found = metadata
-    for name in ("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic"):
+    for name in names:
         found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _text(metadata: object, *names: str) -> str | None:
+    found = _at(metadata, *names)
     return found if isinstance(found, str) else None
+
+
+def _number(metadata: object, *names: str) -> int | None:
+    found = _at(metadata, *names)
+    return found if type(found) is int else None
+
+
+def _shown(named: str | int | None) -> str:
+    return repr(named[:249] if isinstance(named, str) else named)
 
 
 def _chunks(found: object) -> ChunkIndex:

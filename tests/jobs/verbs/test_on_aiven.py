@@ -213,6 +213,81 @@ def test_a_shorter_prefix_does_not_compact_the_topics_of_a_longer_one(make: Make
     assert {name: objects[name] for name in objects if "_tierfold" not in name} == before
 
 
+def rewritten(tier: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the fields of all manifests."""
+    for path in tier.rglob("*.rsm-manifest"):
+        fields = json.loads(path.read_text())
+        change(fields)
+        path.write_text(json.dumps(fields))
+
+
+def anonymous(fields: dict[str, Any]) -> None:
+    del fields["remoteLogSegmentMetadata"]
+
+
+def test_another_clusters_objects_are_neither_read_nor_deleted(make: Make) -> None:
+    # With the prefix "cluster-a/of" its topics seem to be "-orders" and so on, and their manifests
+    # do not say that they are not.
+    tier = make(ZSTD)
+    rewritten(tier, anonymous)
+    before = files_below(tier)
+    shorter = (*DETACHED, "--key-prefix", PREFIX.removesuffix("-"), "--json")
+    for days, verb in enumerate((("compact", tier, *ALWAYS), ("vacuum", tier))):
+        now = ("--now", str(NOW_MS + days * 90 * 86_400_000))
+        found = tierfold(*verb, *shorter, *now)
+        (entry,) = found.entries
+        assert (found.code, entry["topic"], entry["outcome"]) == (3, "-orders", "refused")
+        assert "does not say whose it is" in entry["reason"]
+        assert "neither read nor deleted" in entry["reason"]
+    objects = files_below(tier)
+    assert {name: objects[name] for name in objects if "_tierfold" not in name} == before
+
+
+def test_what_a_row_names_needs_no_metadata(make: Make) -> None:
+    tier = make(PLAIN)
+    compacted(tier, PLAIN)
+    rewritten(tier, anonymous)
+    assert "agree with the originals" in ran("verify", tier).stdout
+    later = ("--now", str(NOW_MS + 2 * 86_400_000), "--json")
+    assert ran("vacuum", tier, *DETACHED, *later).entry["outcome"] == "vacuumed"
+    assert len(manifests(tier)) == 1
+
+
+ANOTHER_ID: Final = "zzzzzzzzzzzzzzzzzzzzzw"
+
+
+def partition_7(fields: dict[str, Any]) -> None:
+    of_segment = fields["remoteLogSegmentMetadata"]["remoteLogSegmentId"]
+    of_segment["topicIdPartition"]["topicPartition"]["partition"] = 7
+
+
+def other_topic_id(fields: dict[str, Any]) -> None:
+    of_segment = fields["remoteLogSegmentMetadata"]["remoteLogSegmentId"]
+    of_segment["topicIdPartition"]["topicId"] = ANOTHER_ID
+
+
+def other_segment(fields: dict[str, Any]) -> None:
+    fields["remoteLogSegmentMetadata"]["remoteLogSegmentId"]["id"] = ANOTHER_ID
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (partition_7, "its manifest names partition 7, and its key partition 0"),
+        (other_topic_id, "its manifest names topic id"),
+        (other_segment, "its manifest names segment"),
+    ],
+)
+def test_a_segment_of_another_partition_is_not_compacted(
+    make: Make, change: Callable[[dict[str, Any]], None], what: str
+) -> None:
+    tier = make(PLAIN)
+    rewritten(tier, change)
+    found = tierfold("compact", tier, *ALWAYS, *NOW, *DETACHED, "--json")
+    assert (found.code, found.entry["outcome"]) == (3, "refused")
+    assert what in found.entry["reason"]
+
+
 def test_the_settings_file_describes_the_layout(make: Make, tmp_path: Path) -> None:
     tier = make(BOTH)
     file = tmp_path / "tierfold.toml"

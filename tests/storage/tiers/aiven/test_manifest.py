@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tierfold.storage.tiers.aiven.manifest import (
     MANIFEST_BYTES_MAX,
     Encryption,
     Manifest,
+    Owner,
     Piece,
     read_manifest,
     write_manifest,
@@ -123,15 +125,53 @@ def test_fields_may_have_any_order_and_white_space(order: list[str]) -> None:
 NESTED = {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": {"topic": 7}}}}
 
 
-@pytest.mark.parametrize("anything", [None, 7, {"remoteLogSegmentId": []}, {"x": {}}, NESTED])
-def test_of_the_metadata_only_the_topic_is_read(anything: object) -> None:
-    fields = json.loads(FIXED)
-    assert read_manifest(json.dumps(fields).encode(), "here").topic == "topic1"
-    fields["remoteLogSegmentMetadata"] = anything
+def owner_in(fields: dict[str, Any]) -> Owner:
+    """Whose objects they are by a manifest of these fields."""
     found = read_manifest(json.dumps(fields).encode(), "here")
-    assert (found.topic, found) == (None, ENCRYPTED)
+    assert found == ENCRYPTED
+    assert found.owner is not None
+    return found.owner
+
+
+def test_the_metadata_say_whose_the_objects_are() -> None:
+    owner = owner_in(json.loads(FIXED))
+    assert owner.is_known
+    assert owner.differences(ADDRESS) == ()
+
+
+@pytest.mark.parametrize("anything", [None, 7, {"remoteLogSegmentId": []}, {"x": {}}, NESTED])
+def test_the_metadata_may_be_anything_and_may_be_missing(anything: object) -> None:
+    fields = json.loads(FIXED)
+    fields["remoteLogSegmentMetadata"] = anything
+    unknown = Owner(topic=None, topic_id=None, partition=None, segment_id=None, start_offset=None)
+    assert owner_in(fields) == unknown
     del fields["remoteLogSegmentMetadata"]
-    assert read_manifest(json.dumps(fields).encode(), "here").topic is None
+    assert owner_in(fields) == unknown
+    assert not unknown.is_known
+    assert unknown.differences(ADDRESS) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"topic": "t"}, "its manifest names topic 't', and its key topic 'topic1'"),
+        ({"topic_id": "x"}, "its manifest names topic id 'x'"),
+        ({"partition": 41}, "its manifest names partition 41, and its key partition 42"),
+        ({"segment_id": "y"}, "its manifest names segment 'y'"),
+        ({"start_offset": 7}, "its manifest names start offset 7"),
+    ],
+)
+def test_each_of_them_is_compared(changed: dict[str, Any], what: str) -> None:
+    owner = owner_in(json.loads(FIXED))
+    (difference,) = replace(owner, **changed).differences(ADDRESS)
+    assert difference.startswith(what)
+    assert not replace(owner, **dict.fromkeys(changed)).is_known
+
+
+@pytest.mark.parametrize("bomb", [b"[" * 300_000, b'{"a":' * 300_000, b"[0" + b",0" * 300_000])
+def test_a_manifest_of_very_many_values_is_not_parsed(bomb: bytes) -> None:
+    with pytest.raises(CorruptLog, match="it has more than 200000 values"):
+        read_manifest(bomb, "here")
 
 
 def plain() -> dict[str, Any]:
