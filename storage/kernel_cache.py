@@ -1,8 +1,8 @@
 """Chooses where numba keeps compiled kernels: never where another user could put one.
 
 A kernel's file is a pickle, which runs code when it is read. numba itself would take the first of
-these folders that it can write to, whoever else can; and if it can write to none, it refuses to
-compile. Here each must also be private (`private_folders`):
+these folders that it can write to, whether others can or not. If it can write to none, it refuses
+to compile. Here each must also be private (`private_folders`):
 
     1  NUMBA_CACHE_DIR, if it is set
     2  `__pycache__` beside the source
@@ -80,6 +80,6 @@ def _why_not(cache: Path) -> str:
 
 
 def _is_usable(folder: Path) -> bool:
-    """Whether numba can write to the folder, or can make it, and nobody else can."""
+    """Whether numba can write to the folder, or can make it, and no one else can."""
     there = folder if folder.exists() else folder.parent
     return os.access(there, os.W_OK | os.X_OK) and not foreign_hand(there)

@@ -1,13 +1,13 @@
 """Whether only this user can change what a folder holds, and folders of which that is true.
 
-A cache of kernels holds pickles, and whoever connects to a socket of Spark runs code: another user
-of the machine who can write there, or could exchange a folder on the way, could run code as this
-user. A shared home, a shared TMPDIR, or a umask of 000 make that possible.
+A cache of kernels holds pickles, and any program that connects to a socket of Spark runs code.
+Another user of the machine who can write there, or could exchange a folder on the way, could run
+code as this user. A shared home, a shared TMPDIR, or a umask of 000 make that possible.
 
 The rule: from the first folder on the way that belongs to this user, all belong to it, and so does
-the last one, to which nobody else may write. Others may write to a folder above the last one only
+the last one, to which no one else may write. Others may write to a folder above the last one only
 if it is sticky, and root's or this user's: then they cannot exchange what is in it. A link on the
-way is root's or this user's. Whoever owns a folder further up is trusted, as a cluster's service
+way is root's or this user's. Anyone who owns a folder further up is trusted, as a cluster's service
 is; access lists (setfacl) are not looked at.
 """
 
@@ -25,7 +25,7 @@ _LINKS_MAX: Final = 40
 
 
 def foreign_hand(folder: Path) -> str:
-    """Who else could change what is in `folder`, as a clause; empty: nobody but root.
+    """Who else could change what is in `folder`, as a clause; empty: no one but root.
 
     A folder that is missing counts as one that this user is about to make.
     """

@@ -69,7 +69,7 @@ def drop_output() -> None:
 
 
 def ensure_streams() -> None:
-    """Let no other file have the numbers 0 to 2: whoever prints there would write into it.
+    """Let no other file have the numbers 0 to 2: what is printed there would go into it.
 
     Raises BadSettings if stdout is closed: no result could be printed.
     """

@@ -45,7 +45,7 @@ class RunContext:
     run: str
     """This run's name: its start time and a part of a random id."""
     hash_key: HashKey
-    """What the run's workers hash record keys with; drawn anew for each run."""
+    """What the run's workers hash record keys with; each run draws its own."""
     requests_before: Requests
     """The requests that this process had made to the tier's store when the run began."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)

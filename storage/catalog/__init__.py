@@ -13,6 +13,7 @@
     log_boundary    the version below which old commits are deleted
     opened_files    finds the files of a table by its URI
     table_files     the interface of a table's files
+    file_bounds     bounds on what files of a table may hold
     folder_files    a table's files in a local folder
     bucket_files    a table's files in an object store
     file_sync       makes files and folders durable

@@ -1,8 +1,8 @@
 """Bounds on what the files of a table may hold, so that none of them fills the memory.
 
-delta-rs reads a file as large as it is, and unpacks what its pages claim. Whoever may write below
-the catalog could leave a small file that unpacks to gigabytes. So sizes are compared before a file
-is read, and of a Parquet file its footer: the codecs, and how much it says is in its columns.
+delta-rs reads a file as large as it is, and unpacks what its pages claim. Anyone who may write
+below the catalog could leave a small file that unpacks to gigabytes. So sizes are compared before a
+file is read, and of a Parquet file its footer: the codecs, and how much it says is in its columns.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def json_violation(size_bytes: int) -> str:
 def parquet_violation(size_bytes: int, read_end: ReadEnd) -> str:
     """Why a Parquet file of that size is not read, as part of a sentence; empty: it is.
 
-    The footer is believed, but not the claims of single pages; see docs/security.md. Raises what
-    `read_end` does.
+    The footer is trusted, and the claims of single pages are not seen; see docs/security.md.
+    Raises what `read_end` does.
     """
     if size_bytes > PARQUET_BYTES_MAX:
         return f"has {size_bytes} bytes, and at most {PARQUET_BYTES_MAX} are read"

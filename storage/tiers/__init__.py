@@ -3,6 +3,7 @@
     remote_tier            the interface of a tier: its partitions, segments and their parts
     object_store           the interface of an object store
     request_counts         counts the requests to a store
+    folder_handles         opens and deletes files without following links
     file_ranges            ranges of files as arrays, mapped or copied
     local_store            an object store in a folder
     store_options          options of a store that are not secret

@@ -1,11 +1,12 @@
 """Opens and deletes files below a folder without following links, and opens only regular files.
 
-Whoever may write below a tier can put a link, a FIFO or a device in the place of a file or folder.
-A link would lead a deletion to files that are not tierfold's; a FIFO would hold a run for ever.
+Anyone who may write below a tier can put a link, a FIFO or a device in the place of a file or
+folder. A link would lead a deletion to files that are not tierfold's, and a FIFO would hold a run
+for ever.
 
     opened_file       opens a regular file; it refuses anything else
     deleted_file      deletes a file through handles on the folders above it
-    deleted_folder    likewise a folder with all that is in it
+    deleted_folder    the same for a folder with all that is in it
     ensure_unlinked   no folder on the way to a file, and not the file, is a link
     ensure_plain      everything below a folder is a folder or a regular file
 

@@ -3,6 +3,7 @@
     object_names     names of topics, partitions and objects, below a key prefix
     chunk_index      where the chunks of a `.log` are stored
     manifest         reads and writes `.rsm-manifest`
+    segment_owner    whose a segment is, by its manifest
     key_files        reads RSA keys from files
     data_keys        wraps and unwraps the data key of a segment
     chunk_transform  compresses and encrypts a chunk, and back

@@ -1,4 +1,4 @@
-"""The hash of keys is SipHash-1-3, so that nobody without its key can make keys collide."""
+"""The hash of keys is SipHash-1-3, so that no one without its key can make keys collide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever may write below a catalog leads tierfold neither out of it nor into a trap."""
+"""Anyone who may write below a catalog leads tierfold neither out of it nor into a trap."""
 
 from __future__ import annotations
 
@@ -121,13 +121,13 @@ def test_what_the_log_calls_removed_goes_only_if_it_is_a_data_file_that_no_row_n
     catalog = Catalog(str(place))
     rows = catalog.read()
     outside = tmp_path / "part-outside.parquet"
-    strangers = [
+    others = [
         table / BUCKET / "notes.parquet",
         table / "_delta_log" / "part-a.parquet",
         place / "part-above.parquet",
         outside,
     ]
-    for path in strangers:
+    for path in others:
         path.write_bytes(b"stays")
     names = [
         f"{BUCKET}/notes.parquet",
@@ -141,7 +141,7 @@ def test_what_the_log_calls_removed_goes_only_if_it_is_a_data_file_that_no_row_n
     removed(table, *names)
     before = catalog.clean_up(is_dry_run=True)
     assert catalog.clean_up() == before > 0
-    assert {path.read_bytes() for path in strangers} == {b"stays"}
+    assert {path.read_bytes() for path in others} == {b"stays"}
     assert catalog.read() == rows
     assert list(table.glob("_delta_log/*0.json"))
 

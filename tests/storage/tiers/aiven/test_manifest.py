@@ -27,11 +27,11 @@ from tierfold.storage.tiers.aiven.manifest import (
     MANIFEST_BYTES_MAX,
     Encryption,
     Manifest,
-    Owner,
     Piece,
     read_manifest,
     write_manifest,
 )
+from tierfold.storage.tiers.aiven.segment_owner import Owner
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 FIXED = (
