@@ -1,10 +1,11 @@
 """The files of a segment's key index: `.bloom` has its facts and Bloom filter, `.keys` its hashes.
 
-A file is one Zstandard frame, then its CRC32C (uint32, little-endian). The frame holds Arrow
-tensors of bytes, which are read where they lie: first JSON with the version, all numbers and the
-columns' types, then the columns. It is no Arrow IPC file, because the buffers of one unpack to
-whatever they say. What does not fit raises `UnsoundIndex`, and the caller reads the segment
-instead.
+A file is the length of its head (uint32, little-endian), the head (JSON with the version, all
+numbers and the columns' types), a Zstandard frame, and the CRC32C of all that (like the length).
+The frame holds the columns as Arrow tensors of bytes, which are read where they lie. It is no
+Arrow IPC file, because the buffers of one unpack to whatever they say. The head has the segment's
+random id, so it is not packed: equal segments have files of equal size. What does not fit raises
+`UnsoundIndex`, and the caller reads the segment instead.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ UNPACKED_BYTES_MIN: Final = 64 << 20
 UNPACKED_PER_BYTE: Final = 16
 """And so many times its size more. Hashes of different keys hardly shrink."""
 
-_CRC: Final = struct.Struct("<I")
+_UINT32: Final = struct.Struct("<I")
 _VERSION: Final = "tierfold.key_index_version"
 _OF_SEGMENT: Final = ("segment_id", "start_offset", "size_bytes")
 _FACTS: Final = (
@@ -127,25 +128,28 @@ def _packed(columns: Mapping[str, NDArray[Any]], values: Mapping[str, object]) -
     types = {name: column.dtype.str for name, column in columns.items()}
     head = json.dumps([texts, types]).encode()
     sink = pa.BufferOutputStream()
-    for array in (np.frombuffer(head, np.uint8), *columns.values()):
-        pa.ipc.write_tensor(pa.Tensor.from_numpy(np.ascontiguousarray(array).view(np.uint8)), sink)
-    data: bytes = zstandard.compress(sink.getvalue().to_pybytes())
-    return data + _CRC.pack(object_crc32c(data, 0))
+    for column in columns.values():
+        packed = np.ascontiguousarray(column).view(np.uint8)
+        pa.ipc.write_tensor(pa.Tensor.from_numpy(packed), sink)
+    frame: bytes = zstandard.compress(sink.getvalue().to_pybytes())
+    data = _UINT32.pack(len(head)) + head + frame
+    return data + _UINT32.pack(object_crc32c(data, 0))
 
 
 def _unpacked(
     data: bytes, segment: Segment, types: Mapping[str, type[np.generic]]
 ) -> tuple[Columns, dict[str, str]]:
     """The columns and values of a file; the checksum is compared before anything is unpacked."""
-    body, crc = data[: -_CRC.size], data[-_CRC.size :]
-    if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != object_crc32c(body, 0):
+    body, crc = data[: -_UINT32.size], data[-_UINT32.size :]
+    if len(body) < _UINT32.size or _UINT32.unpack(crc)[0] != object_crc32c(body, 0):
         raise UnsoundIndex("its checksum does not match")
+    head_end = _UINT32.size + _UINT32.unpack_from(body)[0]
     try:
-        source = pa.BufferReader(_decompressed(body))
-        texts, kinds = json.loads(_tensor(source).tobytes())
+        texts, kinds = json.loads(body[_UINT32.size : head_end])
         values = {str(name): str(text) for name, text in texts.items()}
         if [*kinds] != [*types]:
             raise ValueError(f"its columns are {', '.join(map(str, kinds))}")
+        source = pa.BufferReader(_decompressed(body[head_end:]))
         columns = {name: _column(source, kinds[name], kind) for name, kind in types.items()}
     except (
         *(pa.ArrowException, AttributeError, OSError),
@@ -174,9 +178,7 @@ def _decompressed(body: bytes) -> bytes:
     return content
 
 
-def _column(
-    source: pa.BufferReader, stored: object, kind: type[np.generic]
-) -> NDArray[Any]:
+def _column(source: pa.BufferReader, stored: object, kind: type[np.generic]) -> NDArray[Any]:
     found = np.dtype(str(stored))
     if not (np.issubdtype(found, kind) and found.isnative):
         raise ValueError(f"a column is of {found}, not of {kind.__name__}")

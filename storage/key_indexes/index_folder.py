@@ -50,9 +50,7 @@ class KeyIndexes:
         """The segment's facts and Bloom filter, or why there are none; and the bytes read."""
         return self._parsed(key, segment, FILTER_SUFFIX, read_filter_file)
 
-    def index_of(
-        self, key: PartitionKey, segment: Segment
-    ) -> tuple[KeyIndex | SkipReason, int]:
+    def index_of(self, key: PartitionKey, segment: Segment) -> tuple[KeyIndex | SkipReason, int]:
         """The segment's key index, or why there is none; and the bytes read."""
         return self._parsed(key, segment, INDEX_SUFFIX, read_index_file)
 

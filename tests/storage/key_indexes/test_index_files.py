@@ -70,8 +70,9 @@ def summed(body: bytes) -> bytes:
 
 def content_of(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """The numbers and the columns of a file."""
-    source = pa.BufferReader(zstandard.decompress(data[:-4]))
-    texts, types = json.loads(pa.ipc.read_tensor(source).to_numpy().tobytes())
+    head_end = 4 + struct.unpack_from("<I", data)[0]
+    source = pa.BufferReader(zstandard.decompress(data[head_end:-4]))
+    texts, types = json.loads(data[4:head_end])
     columns = {
         name: pa.ipc.read_tensor(source).to_numpy().view(kind) for name, kind in types.items()
     }
@@ -81,11 +82,15 @@ def content_of(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]:
 def file_of(texts: object, columns: Mapping[str, np.ndarray], types: object = None) -> bytes:
     """A file of them; `types`: what it says that the columns are."""
     types = {name: column.dtype.str for name, column in columns.items()} if types is None else types
-    head = np.frombuffer(json.dumps([texts, types]).encode(), np.uint8)
+    head = json.dumps([texts, types]).encode()
     sink = pa.BufferOutputStream()
-    for column in (head, *columns.values()):
+    for column in columns.values():
         pa.ipc.write_tensor(pa.Tensor.from_numpy(column.view(np.uint8)), sink)
-    return summed(zstandard.compress(sink.getvalue().to_pybytes()))
+    return file_with(head, zstandard.compress(sink.getvalue().to_pybytes()))
+
+
+def file_with(head: bytes, frame: bytes) -> bytes:
+    return summed(struct.pack("<I", len(head)) + head + frame)
 
 
 def changed(data: bytes, **numbers: Any) -> bytes:
@@ -234,7 +239,9 @@ def an_arrow_file() -> bytes:
         file_of([], {})[:-4],
         file_of({}, {}, [])[:-4],
         file_of({}, {"counts": np.ones(1, np.uint8)})[:-4],
-        zstandard.compress(b"[" * 100_000),
+        file_with(b"[" * 100_000, zstandard.compress(b""))[:-4],
+        file_with(b"", b"")[:-4],
+        struct.pack("<I", 2**32 - 1) + b"[[]]",
     ],
     ids=lambda body: f"{len(body)} bytes",
 )
@@ -324,10 +331,20 @@ def test_a_file_that_unpacks_to_gigabytes_is_not_unpacked(
     body += bomb.flush()
     assert len(body) < 100_000
     before = pa.total_allocated_bytes()
+    head_end = 4 + struct.unpack_from("<I", data)[0]
     with pytest.raises(UnsoundIndex, match="it says that it unpacks to"):
-        read(summed(body), SEGMENT)
+        read(file_with(data[4:head_end], body), SEGMENT)
     assert pa.total_allocated_bytes() == before
     assert read(data, SEGMENT) is not None
+
+
+def test_equal_segments_have_files_of_equal_size() -> None:
+    ids = ("vvvvvvvvvvvvvvvvvvvvvA", "3kGx9Qb-Z0aT7_uLw2RhEA", "AAAAAAAAAAAAAAAAAAAAAA")
+    for file in (
+        lambda facts: filter_file(replace(INDEXED, facts=facts)),
+        lambda facts: index_file(facts, INDEX),
+    ):
+        assert len({len(file(replace(FACTS, segment_id=one))) for one in ids}) == 1
 
 
 def test_both_files_together_take_a_few_bytes_per_record() -> None:
