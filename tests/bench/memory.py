@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.bench.measures import in_new_process, peak_of_this_process
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.jobs.commands import ROOT
 from tests.storage.live_segments import KEY, a_check_order, a_group_task, put_segment
 from tests.storage.tiers.aiven_samples import KEY_FILE

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tests.compaction.builders import a_chain, a_state, a_view, cleaned_to
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.compaction.hash_keys import HASH_KEY
 from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST, blocks_of
 from tierfold.compaction.cleaning.key_columns import (
     KeyColumns,
@@ -17,10 +18,6 @@ from tierfold.compaction.cleaning.key_columns import (
     ordered_by_part,
     taken,
 )
-from tierfold.compaction.model.hash_key import HashKey
-
-HASH_KEY: Final = HashKey(0x0706050403020100, 0xFFFEFDFCFBFAF9F8)
-"""That of any run."""
 
 TRICKY: Final = (
     b"",

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tierfold.compaction.cleaning.key_columns import Versions
 from tierfold.compaction.verification.latest_values import (
     Keys,

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.compaction.cleaning.counts import Counts, total

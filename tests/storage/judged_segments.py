@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched, summed
 from tests.storage.live_segments import KEY, a_group_task, put_segment

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction

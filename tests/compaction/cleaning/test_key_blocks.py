@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY, block_of, columns_of, keys, keys_of
+from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.keyed import block_of, columns_of, keys, keys_of
 from tierfold.compaction.cleaning.key_blocks import (
     HEAD_BYTES,
     PARTS_AT_LEAST,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.hash_keys import HASH_KEY
 from tests.compaction.keyed import (
-    HASH_KEY,
     TRICKY,
     columns_of,
     gathered_in,

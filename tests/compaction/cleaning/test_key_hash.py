@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.compaction.keyed import HASH_KEY, TRICKY
+from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.keyed import TRICKY
 from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST
 from tierfold.compaction.cleaning.key_columns import gathered
 from tierfold.compaction.cleaning.key_hash import hash_key

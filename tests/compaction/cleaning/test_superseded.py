@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY, TRICKY, columns_of, in_windows, maybe_keys
+from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.keyed import TRICKY, columns_of, in_windows, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
     BLOCK_BYTES,
     blocks_of,

@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.compaction.latest_windows import fields, window
 from tierfold.compaction.verification.latest_values import (
     NO_VALUE,

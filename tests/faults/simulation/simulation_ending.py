@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.faults.simulation.environment_broker import Attempt, History, move_away
 from tests.faults.simulation.environment_bucket import BucketObjects, store_of
 from tests.faults.simulation.environment_checks import Violation, keys_of

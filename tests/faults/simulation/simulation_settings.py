@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.faults.simulation.environment_broker import History, history
 from tests.faults.simulation.environment_bucket import (
     BucketObjects,

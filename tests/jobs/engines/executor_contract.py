@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,

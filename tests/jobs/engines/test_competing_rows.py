@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.compaction.claimed import a_round
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.storage.judged_segments import segment_of
 from tests.storage.live_segments import KEY, a_tier
 from tierfold.compaction.skipping.skip_decision import COMPETING_MAX

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.compaction.claimed import a_round, apart
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.storage.corrupted_bytes import patched
 from tests.storage.live_segments import data
 from tests.storage.stored_logs import mapped_log, only_used, stored

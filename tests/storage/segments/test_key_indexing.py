@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, event, given
 
 from tests.compaction.builders import a_segment
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.pictures.batch_words import draft_of
 from tests.storage.decoded_logs import WHERE, decoded, written
 from tests.storage.drafts import logs

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.pictures.batch_words import draft_of
 from tests.scratch import SCRATCH
 from tests.storage.corrupted_bytes import batch_around

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import KEY, a_group_task, a_tier, data, marker, put_segment

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.pictures.log_pictures import KEY, Log, picture
 from tests.storage.live_segments import a_group_task
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING

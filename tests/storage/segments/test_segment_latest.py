@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compaction.keyed import HASH_KEY
+from tests.compaction.hash_keys import HASH_KEY
 from tests.storage.decoded_logs import decoded, written
 from tests.storage.live_segments import an_abort, data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction

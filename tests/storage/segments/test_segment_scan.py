@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.keyed import HASH_KEY, keys_of
+from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.keyed import keys_of
 from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
