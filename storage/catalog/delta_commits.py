@@ -46,18 +46,19 @@ def read_commit(files: TableFiles, name: str) -> DeltaCommit:
         raise CorruptLog(corruption, where=files.where(name), remedy=REPAIR)
     added = [unquote(action["add"]["path"]) for action in _actions(data) if "add" in action]
     for path in added:
-        if not is_below(path):
-            raise CorruptLog(
-                f"it names a data file outside the table: {path!r}",
-                where=files.where(name),
-                remedy=REPAIR,
-            )
+        ensure_below(path, files.where(name))
     return DeltaCommit(version=int(PurePosixPath(name).stem), added=tuple(added))
 
 
-def is_below(name: str) -> bool:
-    """Whether a file's name stays below its table: relative, without `..`."""
-    return not {"", ".", ".."} & set(name.split("/"))
+def ensure_below(name: str, where: str) -> None:
+    """Raise CorruptLog unless a data file's name stays below its table: relative, without `..`.
+
+    `where`: what names it.
+    """
+    if {"", ".", ".."} & set(name.split("/")):
+        raise CorruptLog(
+            f"it names a data file outside the table: {name!r}", where=where, remedy=REPAIR
+        )
 
 
 def commit_violation(data: bytes) -> str:

@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.catalog import log_boundary
+from tierfold.storage.catalog.delta_commits import ensure_below
 from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.opened_files import table_files
@@ -285,10 +286,12 @@ _DATA_FILE: Final = re.compile(r"(?:[a-z_]+=[A-Za-z0-9_-]+/)?part-[A-Za-z0-9._-]
 
 
 def _scanned(table: DeltaTable, log: DeltaLog, predicate: str | None) -> pa.Table:
-    """The rows that meet a predicate, if no data file of the table unpacks to far too much."""
+    """The rows that meet a predicate; its data files lie below it, and unpack to no huge size."""
     actions = pa.table(table.get_add_actions(flatten=True))
     sizes = actions["size_bytes"].to_pylist()
     for name, size_bytes in zip(actions["path"].to_pylist(), sizes, strict=True):
+        # A checkpoint may name it, which is not read commit by commit.
+        ensure_below(name, table.table_uri)
         try:
             log.ensure_bounded(name, size_bytes)
         except FileNotFoundError:

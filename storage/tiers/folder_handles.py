@@ -28,6 +28,10 @@ from typing import Final
 
 from tierfold.compaction.model.errors import UnreadableObject
 
+DEPTH_MAX: Final = 16
+"""Levels of folders below one that is looked through. A table has two, with one more of a run that
+died; thousands would exhaust the stack, here or in the programs that open the folder next."""
+
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _IS_LINK: Final = (errno.ELOOP, errno.ENOTDIR)
 """What Linux and macOS report of a link that is opened as a folder, but not followed."""
@@ -88,22 +92,32 @@ def ensure_unlinked(root: Path, name: str) -> None:
 
 
 def ensure_plain(folder: Path) -> None:
-    """Raise UnreadableObject unless all below `folder` are folders and regular files.
+    """Raise UnreadableObject unless all below `folder` are regular files and folders, not too deep.
 
     Nothing may be there at all. Raises OSError if a folder cannot be listed.
     """
     ensure_unlinked(folder.parent, folder.name)
-    try:
-        with os.scandir(folder) as entries:
-            children = tuple(entries)
-    except FileNotFoundError:
-        return
+    with suppress(FileNotFoundError):
+        _ensure_plain(folder, depth=0)
+
+
+def _ensure_plain(folder: Path, depth: int) -> None:
+    if depth > DEPTH_MAX:
+        raise UnreadableObject(
+            f"folders are nested deeper than {DEPTH_MAX} levels",
+            where=str(folder),
+            remedy="Move them away. Who put them there? tierfold nests no folders like that.",
+        )
+    with os.scandir(folder) as entries:
+        children = tuple(entries)
     for child in children:
         path = Path(child.path)
         if child.is_symlink():
             raise _linked(path)
         if child.is_dir(follow_symlinks=False):
-            ensure_plain(path)
+            # Another run may delete it meanwhile.
+            with suppress(FileNotFoundError):
+                _ensure_plain(path, depth + 1)
         elif not child.is_file(follow_symlinks=False) and os.path.lexists(path):
             raise _not_regular(path)
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.compaction.builders import KEY
@@ -20,6 +22,7 @@ from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFil
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
+from tierfold.storage.tiers.folder_handles import DEPTH_MAX
 
 BUCKET = f"bucket={bucket_of(KEY.topic_id)}"
 
@@ -155,6 +158,37 @@ def test_a_commit_that_adds_a_file_outside_the_table_is_refused(place: Path, nam
     later.write_text(json.dumps(add) + "\n")
     with pytest.raises(CorruptLog, match="outside the table"):
         Catalog(str(place)).read()
+
+
+@pytest.mark.parametrize("name", ["../far.parquet", "/far.parquet", f"{BUCKET}/../../far.parquet"])
+def test_a_checkpoint_that_names_a_file_outside_the_table_is_refused(
+    place: Path, name: str
+) -> None:
+    checkpoint = max((place / "partitions" / "_delta_log").glob("*.checkpoint.parquet"))
+    actions = pq.read_table(checkpoint)
+    rows = actions.to_pylist()
+    for row in rows:
+        if row["add"] is not None:
+            row["add"]["path"] = name
+    pq.write_table(pa.Table.from_pylist(rows, schema=actions.schema), checkpoint)
+    with pytest.raises(CorruptLog, match="outside the table"):
+        Catalog(str(place)).read()
+
+
+def test_a_catalog_whose_folders_are_nested_too_deeply_is_not_opened(place: Path) -> None:
+    (place / "partitions").joinpath(*"a" * (DEPTH_MAX + 1)).mkdir(parents=True)
+    for call in every_call(place)[:5]:
+        with pytest.raises(UnreadableObject, match="folders are nested deeper than 16 levels"):
+            call()
+
+
+def test_folders_of_the_deepest_level_are_looked_into(place: Path) -> None:
+    nested = (place / "partitions").joinpath(*"a" * DEPTH_MAX)
+    nested.mkdir(parents=True)
+    assert Catalog(str(place)).exists()
+    (nested / "link").symlink_to(place)
+    with pytest.raises(UnreadableObject, match="this is a symbolic link"):
+        Catalog(str(place)).exists()
 
 
 @pytest.mark.parametrize("kind", SPECIAL_FILES)
