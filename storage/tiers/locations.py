@@ -163,7 +163,15 @@ def _folder(text: str, of: str, *, is_uri: bool) -> str:
         raise BadSettings(
             "a path cannot hold a zero byte", where=text, remedy=f"Name the {of} by its path."
         )
-    return str(Path(path).absolute())
+    absolute = str(Path(path).absolute())
+    try:
+        absolute.encode()
+    except UnicodeEncodeError:
+        # Python holds other bytes as lone surrogates; no document and no JVM can take them.
+        raise BadSettings(
+            "the path is not UTF-8", where=repr(absolute), remedy="Rename the folder."
+        ) from None
+    return absolute
 
 
 def _path_of_uri(text: str, of: str) -> str:
