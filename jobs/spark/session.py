@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,16 +27,11 @@ from tierfold.compaction.model.redaction import redacted
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
 from tierfold.jobs.spark import worker_daemon
 from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, unencrypted_disk
+from tierfold.jobs.spark.java_runtime import ensure_java, jvm_exit
 from tierfold.jobs.spark.private_sockets import removed_with_jvm, socket_folder
 from tierfold.storage.private_folders import foreign_hand, private_folder
 
 _log: Final = logging.getLogger(__name__)
-
-NO_JAVA: Final = (
-    "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
-    "openjdk-17-jre-headless; elsewhere: Temurin 17) and put it on PATH or in JAVA_HOME."
-    " For a small tier, --engine local needs no Java."
-)
 
 SPARK_SETTINGS: Final = {
     # Rows are assigned to tasks by bytes; merging "small" shuffle partitions would undo that.
@@ -73,6 +67,9 @@ LOCAL_MASTER: Final = "local[*,4]"
 With plain `local[*]` a job fails as soon as one worker dies.
 """
 
+LOOPBACK: Final = "127.0.0.1"
+"""Where the processes of a local session find each other."""
+
 SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
 """Errors of an action whose workers died; the last two mean that the JVM has died."""
 
@@ -105,7 +102,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     A new session keeps the settings of `builder`; with `jobs.sources.catalog_tables.with_delta` it
     can also read the catalog.
 
-    Raises BadSettings if there is no Java runtime, or it is too old to start Spark.
+    Raises BadSettings if there is no Java runtime, or Spark does not start on it.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -128,9 +125,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise BadSettings(
-            "Java could not be started; see its message above", where="Spark", remedy=NO_JAVA
-        ) from error
+        raise jvm_exit() from error
     for folder in folders:
         removed_with_jvm(session.sparkContext, folder)
     session.sparkContext.setLogLevel("ERROR")
@@ -235,10 +230,9 @@ def _local(builder: SparkSession.Builder, scratch: str) -> SparkSession.Builder:
     `scratch`: a private folder, for Spark's own ones and for native libraries that the JVM unpacks
     and runs.
     """
-    java_home = os.environ.get("JAVA_HOME")
-    has_java = java_home is not None and (Path(java_home) / "bin" / "java").exists()
-    if not has_java and shutil.which("java") is None:
-        raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
+    ensure_java()
+    # Otherwise Spark looks up the machine's own name, which need not resolve.
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     # The JVM starts the workers, which must find the same packages as the driver.
     root = str(Path(str(files("tierfold"))).resolve().parent)
     python_path = os.environ.get("PYTHONPATH")
@@ -249,8 +243,8 @@ def _local(builder: SparkSession.Builder, scratch: str) -> SparkSession.Builder:
     settings = {
         SCRATCH: scratch,
         "spark.driver.memory": "2g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
         f" -Djava.io.tmpdir={scratch}",
         # What is shuffled stays on this machine, and keys hardly become smaller: with 50 million of

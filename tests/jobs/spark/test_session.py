@@ -20,21 +20,34 @@ from tierfold.jobs.spark.session import cause_of
 TOO_OLD = "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"
 
 
-def compact(tier: Path, path: str) -> subprocess.CompletedProcess[str]:
-    """Compact in an environment of only `path` and HOME."""
+JAVA_11 = "#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\nexit 1\n"
+
+
+def compact(
+    tier: Path, path: str, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Compact in an environment of only `path`, HOME and `variables`."""
+    command = ("compact", str(tier), "--set", "cleanup.policy=compact", *arguments)
     return subprocess.run(
-        [sys.executable, "-m", "tierfold", "compact", str(tier), "--set", "cleanup.policy=compact"],
+        [sys.executable, "-m", "tierfold", *command],
         cwd=ROOT,
-        env={"PATH": path, "HOME": os.environ["HOME"]},
+        env={"PATH": path, "HOME": os.environ["HOME"], **variables},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-@pytest.mark.parametrize("java", [None, TOO_OLD])
+@pytest.mark.parametrize(
+    ("java", "what"),
+    [
+        (None, "no Java runtime"),
+        (TOO_OLD, "Java could not be started"),
+        (JAVA_11, "bin/java is Java 11, and Spark needs 17 or newer"),
+    ],
+)
 def test_without_a_usable_java_one_sentence_names_what_to_install(
-    tmp_path: Path, java: str | None
+    tmp_path: Path, java: str | None, what: str
 ) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -48,9 +61,36 @@ def test_without_a_usable_java_one_sentence_names_what_to_install(
     tier = sample_copy(tmp_path / "tier")
     done = compact(tier, str(tools))
     assert done.returncode == 2, done.stderr
+    assert what in done.stderr
     assert "Install a Java runtime 17 or newer" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tier / "_tierfold").exists()
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    done = compact(tier, os.environ["PATH"], JAVA_HOME=str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in done.stderr
+
+
+def test_where_java_is_there_it_is_not_java_that_must_be_installed(tmp_path: Path) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    done = compact(tier, os.environ["PATH"], JAVA_TOOL_OPTIONS="-XX:NoSuchOption")
+    assert done.returncode == 2, done.stderr
+    assert "Spark's process ended before it answered, although" in done.stderr
+    assert "NoSuchOption" in done.stderr
+    assert "Install" not in done.stderr
+    assert not (tier / "_tierfold").exists()
+
+
+def test_a_local_session_looks_up_no_host_name(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.touch()
+    unresolved = {"JAVA_TOOL_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}
+    tier = sample_copy(tmp_path / "tier")
+    done = compact(tier, os.environ["PATH"], "--engine", "spark", **unresolved)
+    assert done.returncode == 0, done.stderr
 
 
 def test_our_daemon_forks_the_workers_and_they_use_a_unix_socket(spark: SparkSession) -> None:
