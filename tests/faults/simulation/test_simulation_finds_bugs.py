@@ -24,6 +24,7 @@ from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
 from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedParts
 from tierfold.compaction.commits.round_commit import proposal_of
+from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.deletion import deletion_plan
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
 from tierfold.compaction.discovery import overlaps, unknown_segments
@@ -239,9 +240,13 @@ def commits_carry_the_start_time_of_the_run(patch: pytest.MonkeyPatch) -> None:
     """The grace period of replaced segments begins with the run, not with the commit."""
 
     def as_of_the_start(
-        work: Round, receipts: Sequence[GroupReceipt], commit_id: str, _: int
+        work: Round,
+        receipts: Sequence[GroupReceipt],
+        commit_id: str,
+        _: int,
+        unread: UnreadSegments,
     ) -> commit.CommitProposal:
-        return proposal_of(work, receipts, commit_id, work.now_ms)
+        return proposal_of(work, receipts, commit_id, work.now_ms, unread)
 
     patch.setattr(check_and_commit, "proposal_of", as_of_the_start)
 
