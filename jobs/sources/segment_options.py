@@ -71,7 +71,8 @@ COLUMNS: Final = StructType(
             "timestamp",
             TimestampType(),
             "The producer's time or, under LogAppendTime, the broker's, in milliseconds. Null: the"
-            " record has none.",
+            " record has none, or one outside the years 1 to 9999, which Spark cannot hold; see"
+            " `timestamp_ms`.",
         ),
         _column("key", BinaryType(), "The key, as its producer serialized it."),
         _column("value", BinaryType(), "The value; null: a tombstone."),
@@ -84,6 +85,12 @@ COLUMNS: Final = StructType(
             "leader_epoch",
             IntegerType(),
             "The leader epoch of the record's batch. Null in legacy batches, converted or not.",
+        ),
+        _column(
+            "timestamp_ms",
+            LongType(),
+            "The same time as the log has it, in milliseconds since 1970, whatever it is. Null: the"
+            " record has none. Read only if named.",
         ),
         _column(
             "value_digest",
@@ -101,8 +108,8 @@ COLUMNS: Final = StructType(
 )
 """All columns, in their default order."""
 
-USUAL_COLUMNS: Final = tuple(COLUMNS.names[:-2])
-"""The columns that are read by default: all but `value_digest` and `version`."""
+USUAL_COLUMNS: Final = tuple(COLUMNS.names[:-3])
+"""The columns that are read by default: all but `timestamp_ms`, `value_digest` and `version`."""
 
 OPTIONS: Final = {
     "path": (
@@ -157,7 +164,7 @@ OPTIONS: Final = {
     ),
     "compaction.strategy.header": ("", "The header's name, for the strategy `header`."),
     "columns": (
-        "all but `value_digest` and `version`",
+        "all but `timestamp_ms`, `value_digest` and `version`",
         "The columns to read, separated by commas; Spark's `.schema(…)` does the same.",
     ),
 }

@@ -17,7 +17,7 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.log_pieces import read_piece
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
 @contextmanager
@@ -51,8 +51,5 @@ class TaskReader(DataSourceReader):
             tier = self.open_tier()
             # If there are no tasks, Spark adds one without a value.
             for piece in partition.value or ():
-                where = tier.uri(address_of(piece.key, piece.segment), Part.LOG)
                 for chosen in read_piece(tier, piece):
-                    yield from record_batches(
-                        piece.key, chosen, self.schema, where=where, versions=self.versions
-                    )
+                    yield from record_batches(piece.key, chosen, self.schema, self.versions)

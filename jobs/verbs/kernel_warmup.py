@@ -122,7 +122,7 @@ def _read(context: RunContext, key: PartitionKey) -> None:
     wanted = OffsetSpan(start=segment.start_offset, end=segment.next_offset)
     for piece in pieces_of(context.tier, key, segment, wanted, (ABORTED,), segment.size_bytes):
         for chosen in read_piece(context.tier, piece):
-            list(record_batches(key, chosen, FIELDS, where="warm-up", versions=versions))
+            list(record_batches(key, chosen, FIELDS, versions))
 
 
 def _record(offset: int, key: bytes | None, value: bytes | None) -> RecordDraft:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.compaction.verification.value_digest import DIGEST_BYTES, digests
@@ -28,37 +27,33 @@ BATCH_BYTES: Final = 16 * 2**20
 
 _ROW_BYTES: Final = 64  # The cost of a row beside its bytes: offsets, numbers, null bits.
 _MICROS: Final = 1000
-_TIMESTAMP_MAX_MS: Final = (2**63 - 1) // _MICROS
+_YEARS_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
+"""The first and the last millisecond of the years 1 to 9999, which Spark's `TimestampType` and
+Python's `datetime` can hold. Kafka accepts any time from a producer, so there are nanoseconds in
+place of milliseconds (KAFKA-14991)."""
 
 
 def record_batches(
     key: PartitionKey,
     chosen: ChosenRecords,
     schema: pa.Schema,
-    *,
-    where: str,
     versions: VersionSource = OFFSETS_DECIDE,
 ) -> Iterator[pa.RecordBatch]:
-    """The chosen records as batches of `schema`; `versions` are for the column `version`.
-
-    Raises CorruptLog for a wanted timestamp that Spark's type cannot hold.
-    """
+    """The chosen records as batches of `schema`; `versions` are for the column `version`."""
     for rows in _stretches(chosen, schema.names):
         columns = [
             _version(chosen.records, rows, versions)
             if field.name == "version"
-            else _column(key, chosen, rows, field, where=where)
+            else _column(key, chosen, rows, field)
             for field in schema
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def content_batches(
-    chosen: ChosenRecords, schema: pa.Schema, *, where: str
-) -> Iterator[pa.RecordBatch]:
+def content_batches(chosen: ChosenRecords, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """As `record_batches`, of a segment whose topic is not known: only columns of its content."""
     for rows in _stretches(chosen, schema.names):
-        columns = [_content(chosen, rows, field, where=where) for field in schema]
+        columns = [_content(chosen, rows, field) for field in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -83,12 +78,7 @@ def _stretches(chosen: ChosenRecords, names: list[str]) -> Iterator[NDArray[np.i
 
 
 def _column(
-    key: PartitionKey,
-    chosen: ChosenRecords,
-    rows: NDArray[np.int64],
-    field: pa.Field,
-    *,
-    where: str,
+    key: PartitionKey, chosen: ChosenRecords, rows: NDArray[np.int64], field: pa.Field
 ) -> pa.Array:
     match field.name:
         case "topic":
@@ -96,18 +86,19 @@ def _column(
         case "partition":
             return pa.repeat(pa.scalar(key.partition, field.type), rows.size)
         case _:
-            return _content(chosen, rows, field, where=where)
+            return _content(chosen, rows, field)
 
 
-def _content(
-    chosen: ChosenRecords, rows: NDArray[np.int64], field: pa.Field, *, where: str
-) -> pa.Array:
+def _content(chosen: ChosenRecords, rows: NDArray[np.int64], field: pa.Field) -> pa.Array:
     records = chosen.records
     match field.name:
         case "offset":
             return pa.array(records.offset[rows], field.type)
         case "timestamp":
-            return _timestamps(records, rows, field.type, where)
+            return _timestamps(records.timestamp_ms[rows], field.type)
+        case "timestamp_ms":
+            times_ms = records.timestamp_ms[rows]
+            return pa.array(times_ms, field.type, mask=times_ms == NO_TIMESTAMP_MS)
         case "key":
             return _bytes(records.body, records.key_at[rows], records.key_bytes[rows], field.type)
         case "value":
@@ -138,21 +129,11 @@ def _digests(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa
     return _bytes(found.reshape(-1).view(np.uint8), at, sizes, kind)
 
 
-def _timestamps(
-    records: Records, rows: NDArray[np.int64], kind: pa.DataType, where: str
-) -> pa.Array:
-    """Timestamps in microseconds; null where a record has none."""
-    times_ms = records.timestamp_ms[rows]
-    beyond = np.flatnonzero((times_ms > _TIMESTAMP_MAX_MS) | (times_ms < -_TIMESTAMP_MAX_MS))
-    if beyond.size:
-        i = int(beyond[0])
-        raise CorruptLog(
-            f"the record at offset {records.offset[rows[i]]} has the timestamp {times_ms[i]} ms,"
-            " which Spark's microseconds cannot hold",
-            where=where,
-            remedy="Leave the column `timestamp` out; the producer set an impossible time.",
-        )
-    return pa.array(times_ms * _MICROS, kind, mask=times_ms == NO_TIMESTAMP_MS)
+def _timestamps(times_ms: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """Timestamps in microseconds; null where a record has none, or one beyond `_YEARS_MS`."""
+    first, last = _YEARS_MS
+    is_null = (times_ms == NO_TIMESTAMP_MS) | (times_ms < first) | (times_ms > last)
+    return pa.array(np.where(is_null, 0, times_ms) * _MICROS, kind, mask=is_null)
 
 
 def _bytes(

@@ -164,7 +164,7 @@ def _records(
         window = heads.slice(first, last)
         records = decode_any(log, window, where=path)
         chosen = ChosenRecords(heads=window, records=records, rows=np.arange(len(records)))
-        content = pa.Table.from_batches(content_batches(chosen, _CONTENT, where=path), _CONTENT)
+        content = pa.Table.from_batches(content_batches(chosen, _CONTENT), _CONTENT)
         kinds = control_types(records, window, where=path)[records.batch]
         columns = {name: content.column(name) for name in _CONTENT.names}
         columns |= {

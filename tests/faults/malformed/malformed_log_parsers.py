@@ -108,7 +108,7 @@ def _checked_columns(log: bytes) -> Outcome:
             heads.append(window.heads)
             every = np.arange(len(records))
             chosen = ChosenRecords(heads=window.heads, records=records, rows=every)
-            for batch in record_batches(_KEY, chosen, _FIELDS, where="a log"):
+            for batch in record_batches(_KEY, chosen, _FIELDS):
                 rows += _rows(batch)
             versions += _versions(chosen)
     except TierfoldError as error:

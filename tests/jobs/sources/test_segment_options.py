@@ -32,7 +32,7 @@ def test_only_the_tier_is_required() -> None:
     assert (request.tier_uri, request.catalog_uri, request.scope) == ("/tier", None, Scope())
     assert request.is_committed
     assert request.columns == USUAL_COLUMNS
-    assert set(NAMES) - set(request.columns) == {"value_digest", "version"}
+    assert set(NAMES) - set(request.columns) == {"timestamp_ms", "value_digest", "version"}
     assert request.assigned is None
     assert not request.is_original
     assert request.versions == VersionSource()

@@ -186,6 +186,25 @@ def test_times_headers_and_nulls_are_exact(reading: SparkSession, tmp_path: Path
     assert_df_equality(found, reading.createDataFrame(rows, found.schema))
 
 
+def test_a_log_with_nanoseconds_is_read_and_their_column_is_null(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    nanos = 1_700_000_000_000_000_000
+    records = [
+        RecordDraft(offset=at, timestamp_ms=time, key=b"k", value=b"v")
+        for at, time in enumerate((nanos, 253_402_300_799_999, 1))
+    ]
+    batch = BatchDraft(base_offset=0, records=records)
+    put_segment(made_tier(tmp_path), ORDERS, [batch], start_offset=0)
+    assert read(reading, tmp_path).count() == 3
+    found = read(reading, tmp_path, columns="offset,timestamp,timestamp_ms")
+    assert [(row.offset, row.timestamp is None, row.timestamp_ms) for row in found.collect()] == [
+        (0, True, nanos),
+        (1, False, 253_402_300_799_999),
+        (2, False, 1),
+    ]
+
+
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics of two partitions of three segments each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,6 @@ from tests.storage.decoded_logs import decoded, written
 from tests.storage.drafts import logs
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import KEY
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.verification.value_digest import DIGEST_BYTES, digests
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
@@ -43,7 +43,7 @@ def chosen_of(log: bytes) -> ChosenRecords:
 
 
 def batches_of(log: bytes, schema: pa.Schema = SCHEMA) -> list[pa.RecordBatch]:
-    found = list(record_batches(KEY, chosen_of(log), schema, where="here"))
+    found = list(record_batches(KEY, chosen_of(log), schema))
     for batch in found:
         batch.validate(full=True)
     return found
@@ -116,7 +116,7 @@ def test_only_the_chosen_rows_and_columns_are_built() -> None:
     chosen = chosen_of(write_batch(BatchDraft(base_offset=0, records=records)))
     some = ChosenRecords(heads=chosen.heads, records=chosen.records, rows=np.array([1, 5]))
     narrow = pa.schema([SCHEMA.field("key"), SCHEMA.field("offset")])
-    (batch,) = record_batches(KEY, some, narrow, where="here")
+    (batch,) = record_batches(KEY, some, narrow)
     assert batch.to_pydict() == {"key": [b"1", b"5"], "offset": [1, 5]}
     assert batch.get_total_buffer_size() < 100
 
@@ -149,7 +149,7 @@ def test_the_version_column_has_what_the_strategy_compares() -> None:
         (VersionSource(strategy=CompactionStrategy.TIMESTAMP), [-5, -4, -3]),
         (VersionSource(strategy=CompactionStrategy.HEADER, header="v"), [-7, None, None]),
     ):
-        (batch,) = record_batches(KEY, chosen_of(log), schema, where="here", versions=versions)
+        (batch,) = record_batches(KEY, chosen_of(log), schema, versions)
         batch.validate(full=True)
         assert batch.column(0).to_pylist() == expected
 
@@ -166,9 +166,28 @@ def test_large_values_are_cut_into_batches_and_narrow_columns_are_not() -> None:
     assert len(batches_of(log, pa.schema([SCHEMA.field("key")]))) == 1
 
 
-def test_a_timestamp_beyond_microseconds_fails_only_if_it_is_read() -> None:
-    record = RecordDraft(offset=7, timestamp_ms=2**60, key=b"k", value=b"v")
+@pytest.mark.parametrize(
+    ("timestamp_ms", "shown"),
+    [
+        (-1, None),
+        (-2, "1969-12-31 23:59:59.998"),
+        (253_402_300_799_999, "9999-12-31 23:59:59.999"),
+        (253_402_300_800_000, None),
+        (-62_135_596_800_000, "0001-01-01 00:00:00"),
+        (-62_135_596_800_001, None),
+        (1_700_000_000_000_000_000, None),
+        (2**63 - 1, None),
+        (-(2**63), None),
+    ],
+)
+def test_a_timestamp_that_spark_cannot_hold_is_null_beside_its_milliseconds(
+    timestamp_ms: int, shown: str | None
+) -> None:
+    record = RecordDraft(offset=7, timestamp_ms=timestamp_ms, key=b"k", value=b"v")
     log = write_batch(BatchDraft(base_offset=7, records=(record,)))
-    assert batches_of(log, pa.schema([SCHEMA.field("key")]))[0].num_rows == 1
-    with pytest.raises(CorruptLog, match=r"offset 7 has the timestamp 1152921504606846976 ms"):
-        batches_of(log)
+    schema = pa.schema([SCHEMA.field("timestamp"), ("timestamp_ms", pa.int64())])
+    (row,) = batches_of(log, schema)[0].to_pylist()
+    assert row["timestamp"] == (
+        None if shown is None else datetime.fromisoformat(shown).replace(tzinfo=UTC)
+    )
+    assert row["timestamp_ms"] == (None if timestamp_ms == -1 else timestamp_ms)
