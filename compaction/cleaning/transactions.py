@@ -39,6 +39,16 @@ COMMIT: Final = 1
 """`ControlRecordType.COMMIT`."""
 
 
+def is_marker(control_type: NDArray[np.int16]) -> NDArray[np.bool_]:
+    """Which batches hold a transaction marker, shape (batches,).
+
+    KRaft's control records are none (a change of leader, the header and footer of a snapshot), and
+    stay for ever: Kafka `CleanedTransactionMetadata.onControlBatchRead`.
+    """
+    found: NDArray[np.bool_] = (control_type == ABORT) | (control_type == COMMIT)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBatches:
     """Transactional and control batches in offset order, from their headers."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.counts import Counts
-from tierfold.compaction.cleaning.transactions import TransactionBatches
+from tierfold.compaction.cleaning.transactions import TransactionBatches, is_marker
 from tierfold.compaction.model.units import NO_HORIZON
 
 
@@ -102,5 +102,5 @@ class SegmentFacts:
             kept=self.records,
             record_bytes_in=self.record_bytes,
             kept_bytes=self.record_bytes,
-            kept_markers=int(np.count_nonzero(self.watched.is_control & self.watched.has_records)),
+            kept_markers=int(np.count_nonzero(is_marker(self.watched.control_type))),
         )

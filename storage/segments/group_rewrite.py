@@ -39,6 +39,7 @@ from tierfold.compaction.cleaning.record_retention import (
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
+from tierfold.compaction.cleaning.transactions import is_marker
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult, VerifiedParts, result_of
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
@@ -280,10 +281,10 @@ def _rewritten_window(
     types = window.control_types(records)
     retention, due_ms = _retention(_Source(task, segment, heads, types), records, bits)
     sizes = records.end - records.start
-    is_marker = np.repeat(heads.is_control, np.diff(records.first_record))
+    of_marker = np.repeat(is_marker(types), np.diff(records.first_record))
     counts = replace(
         counts_of(len(records), int(sizes.sum()), retention.record, sizes),
-        kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
+        kept_markers=int(np.count_nonzero(of_marker & (retention.record == KEPT))),
     )
     reason = reason_in_batches(retention.batch)
     indexed = None

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tierfold.compaction.cleaning.transactions import ABORT, TransactionBatches, joined_batches
+from tierfold.compaction.cleaning.transactions import (
+    ABORT,
+    TransactionBatches,
+    is_marker,
+    joined_batches,
+)
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.hash_key import HashKey
@@ -111,7 +116,7 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
     checked = CheckedSegment(
         batches=len(log.heads) - log.first,
         records=log.records,
-        markers=int(log.heads.count[log.first :][log.heads.is_control[log.first :]].sum()),
+        markers=int(np.count_nonzero(is_marker(log.txn_batches.control_type))),
         bytes_read=log.size_bytes,
         index_entries=indexes.entries,
         has_indexes_as_built=indexes.is_as_built,

@@ -43,7 +43,8 @@ def test_the_earliest_horizon_of_a_tombstone_or_a_marker_is_due(
 
 
 def test_its_counts_keep_everything() -> None:
-    facts = some_facts([MARKER, EMPTIED, {}, MARKER], records=12, record_bytes=345)
+    leader_change = MARKER | {"control_type": 2}
+    facts = some_facts([MARKER, EMPTIED, {}, leader_change, MARKER], records=12, record_bytes=345)
     expected = Counts(
         records_in=12, kept=12, record_bytes_in=345, kept_bytes=345, kept_markers=2
     )

@@ -278,7 +278,7 @@ def test_the_facts_are_of_all_windows(
     assert facts.due_ms == 400
     assert_same_batches(facts.watched.transaction_batches, scanned.txn_batches)
     assert len(index.sizes) == 7
-    assert facts.counts.kept_markers == 4 - 1
+    assert facts.counts.kept_markers == 4 - 2
     assert facts.counts.adds_up
 
 
