@@ -36,10 +36,6 @@ _ENTRY: Final = struct.Struct(
 _NAMES: Final = tuple(field.name for field in fields(ProducerEntry))  # In the same order.
 _VERSION: Final = 1
 _NO_TRANSACTION: Final = -1
-_REMEDY: Final = (
-    "Restore the snapshot from a copy; a broker rebuilds it from the .log when it loads the"
-    " partition."
-)
 
 
 def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]:
@@ -50,7 +46,12 @@ def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]
         raise _corrupt(f"it has {len(raw)} bytes, and needs at least {head_bytes}", where)
     version, crc = _HEAD.unpack_from(raw)
     if version != _VERSION:
-        raise _corrupt(f"it has version {version}, and only {_VERSION} is known", where)
+        raise CorruptLog(
+            f"the producer snapshot has version {version}, and tierfold knows only {_VERSION}",
+            where=where,
+            remedy="If the brokers' Kafka writes this version, update tierfold; if not, the"
+            " snapshot is damaged: restore it from a copy. The partition is left unchanged.",
+        )
     found = int(google_crc32c.value(raw[_HEAD.size :]))
     if found != crc:
         raise _corrupt(f"its CRC is {crc:#010x}, its bytes give {found:#010x}", where)
@@ -80,4 +81,8 @@ def _packed(entry: ProducerEntry) -> bytes:
 
 
 def _corrupt(what: str, where: str) -> CorruptLog:
-    return CorruptLog(f"the producer snapshot is damaged: {what}", where=where, remedy=_REMEDY)
+    return CorruptLog(
+        f"the producer snapshot is damaged: {what}",
+        where=where,
+        remedy="Restore it from a copy. The partition is left unchanged.",
+    )

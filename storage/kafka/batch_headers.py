@@ -34,6 +34,7 @@ from tierfold.storage.kafka.batch_layout import (
     NO_SEQUENCE,
     TRANSACTIONAL_BIT,
     corrupt_batch,
+    disordered_batch,
 )
 from tierfold.storage.kafka.batch_lengths import batch_starts, have_sizes
 from tierfold.storage.kafka.checksums import checksums
@@ -255,7 +256,8 @@ def _filled(
     if code == _OK:
         return heads, None
     what = _CORRUPTIONS[code].format(at=origin + heads.position[read], found=found)
-    error = corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)
+    refused = disordered_batch if code == _ORDER else corrupt_batch
+    error = refused(f"{what} (base offset {heads.base_offset[read]})", where)
     return heads.slice(0, read + 1), error
 
 

@@ -115,6 +115,21 @@ def claimed_bytes(raw: bytes | memoryview) -> int:
     return min(len(raw), max(length, 0) + LOG_OVERHEAD_BYTES)
 
 
+def disordered_batch(what: str, where: str) -> CorruptLog:
+    """The error for a batch whose offsets were there before it.
+
+    Its checksum does not cover its base offset, so that may be damaged. But some old brokers wrote
+    offsets twice (KAFKA-6264), and then a backup has the same bytes.
+    """
+    return CorruptLog(
+        what,
+        where=where,
+        remedy="Compare the segment with a backup, and take that if it differs. If it is the same,"
+        " a broker wrote these offsets twice (KAFKA-6264), and tierfold cannot compact the"
+        " partition. Nothing of it was changed.",
+    )
+
+
 def corrupt_batch(what: str, where: str) -> CorruptLog:
     """The error for bytes of a log that contradict Kafka's format."""
     return CorruptLog(

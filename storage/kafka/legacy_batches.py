@@ -23,6 +23,7 @@ from tierfold.storage.kafka.batch_layout import (
     LEGACY_BYTES_MIN,
     LOG_OVERHEAD_BYTES,
     corrupt_batch,
+    disordered_batch,
 )
 from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
 from tierfold.storage.kafka.records import (
@@ -97,7 +98,7 @@ def with_inner_heads(
     back = np.flatnonzero(base_offset <= previous)
     if back.size:
         i = int(back[0])
-        raise corrupt_batch(
+        raise disordered_batch(
             f"{_batch_at(heads, i, origin)} begins at offset {base_offset[i]}, though offset "
             f"{previous[i]} was there before it",
             where,

@@ -340,6 +340,13 @@ def test_a_malformed_file_is_refused(suffix: str, data: bytes, message: str) -> 
     assert caught.value.where == "a file"
 
 
+def test_a_snapshot_of_a_version_to_come_is_not_called_damaged() -> None:
+    with pytest.raises(CorruptLog, match="has version 2, and tierfold knows only 1") as caught:
+        read_producer_snapshot(with_crc(struct.pack(">i", 0), version=2), "a file")
+    assert "damaged" not in caught.value.what
+    assert "update tierfold" in caught.value.remedy
+
+
 @given(st.integers(6, 193), st.integers(0, 7))
 def test_any_flipped_bit_after_a_snapshots_crc_is_found(at: int, bit: int) -> None:
     data = bytearray(golden("snapshot"))

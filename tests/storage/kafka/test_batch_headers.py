@@ -106,7 +106,10 @@ def test_a_corrupt_log_is_named_with_its_place(corrupt: str) -> None:
     with pytest.raises(CorruptLog, match=found) as caught:
         heads_of(log)
     assert caught.value.where == WHERE
-    assert "Take the segment from a backup" in caught.value.remedy
+    # Offsets that were there before may be a broker's doing, which no backup undoes (KAFKA-6264).
+    is_disordered = "is out of order" in found
+    assert ("wrote these offsets twice" in caught.value.remedy) is is_disordered
+    assert ("Take the segment from a backup" in caught.value.remedy) is not is_disordered
 
 
 @pytest.mark.parametrize("corrupt", [name for name in CORRUPT if name != "a bad CRC"])

@@ -259,8 +259,9 @@ def test_a_wrapper_that_overlaps_the_previous_batch_is_refused() -> None:
     log = first + wrapper(6, inner, magic=0)
     expected = rf"the message at byte {len(first)} \(offset 6\) begins at offset 4, though offset 4"
     for range_bytes in (1, len(first), 2**30):
-        with pytest.raises(CorruptLog, match=expected):
+        with pytest.raises(CorruptLog, match=expected) as caught:
             scan_transactions(stored(log, window_bytes=1, range_bytes=range_bytes))
+        assert "wrote these offsets twice" in caught.value.remedy
 
 
 @pytest.mark.parametrize("threads", [1, 2])
