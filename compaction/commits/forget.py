@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.overlaps import Comparison
 from tierfold.compaction.discovery.unknown_segments import (
-    PartitionFacts,
     is_orphan,
     orphans_of_diverged,
 )

@@ -3,10 +3,14 @@
 After an unclean leader election the new leader writes other records at offsets that the tier
 already holds. Only the leader epochs distinguish the two histories, so they are read from every
 unknown segment that has a `.log` (SEMANTICS 1, "Histories first"): from its checkpoint or, without
-one, from its batches. The highest epoch decides which lineage is the log's:
+one, from its batches. The highest epoch decides which lineage is the log's; older checkpoints that
+it continues extend it, since each begins at the log start of its time:
 
     a lineage that contradicts the catalog's row   -> the partition is refused
-    a segment that does not fit the lineage        -> set apart: listed, never read
+    a segment that contradicts the lineage         -> set apart: listed, never read
+
+They contradict each other if they give an offset that both cover to different leaders: that proves
+that a log was truncated. What does not fit and contradicts nothing is kept, as unproven.
 
 Rule: Kafka `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` and `LeaderEpochFileCache`.
 """
@@ -15,11 +19,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from tierfold.compaction.discovery.checkpoint_chains import joined
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.model.leader_epochs import are_within_lineage, epochs_in
+from tierfold.compaction.model.leader_epochs import (
+    CoveredEpochs,
+    Disagreement,
+    are_within_lineage,
+    disagreement,
+    epochs_in,
+)
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 NO_EPOCH: Final = -1
@@ -81,9 +92,32 @@ class History:
     fitting: tuple[InspectedSegment, ...]
     """Segments within the lineage."""
     apart: tuple[InspectedSegment, ...]
-    """Segments of another history."""
+    """Segments of another history, each proven by a disagreement."""
+    unproven: tuple[InspectedSegment, ...] = ()
+    """Segments that neither fit the lineage nor contradict it at an offset that both cover."""
     violation: str = ""
-    """How the lineage contradicts the row, a sentence; empty: it does not."""
+    """How the lineage differs from the row, a sentence; empty: it does not."""
+    is_violation_proven: bool = True
+    """Whether the two contradict each other at an offset that both cover."""
+    covered_end: int = -1
+    """The last offset that the lineage covers."""
+
+    def against(self, segment: InspectedSegment) -> Disagreement | None:
+        """The first offset at which the lineage contradicts a readable segment; None: nowhere."""
+        if not self.lineage:
+            return None
+        return _against(segment, self._covered)
+
+    def against_live(self, segment: Segment) -> Disagreement | None:
+        """The first offset at which the lineage contradicts a live segment; None: nowhere."""
+        if not self.lineage or not segment.leader_epochs:
+            return None
+        own = CoveredEpochs(epochs=segment.leader_epochs, end_offset=segment.end_offset)
+        return disagreement(own, self._covered)
+
+    @property
+    def _covered(self) -> CoveredEpochs:
+        return CoveredEpochs(epochs=self.lineage, end_offset=self.covered_end)
 
 
 def decided_history(
@@ -94,8 +128,41 @@ def decided_history(
     `inspected` are all unknown segments with a `.log`; `row` is the catalog's, if there is one.
     """
     readable = [segment for segment in inspected if segment.is_readable]
-    known = () if row is None else _known(row)
-    decider = max(
+    known = _known(row)
+    decider = _newest(readable)
+    base, violation = known, None
+    if decider is not None and (
+        known is None or decider.checkpoint[-1].epoch >= known.epochs[-1].epoch
+    ):
+        violation = _violation(decider, row)
+        base = _covered_by(decider)
+    checkpoints = [_covered_by(segment) for segment in readable if segment.checkpoint]
+    lineage = _with_newer_batches(joined(base, known, checkpoints), readable)
+    if row is not None and violation is None:
+        violation = _truncation(inspected, row)
+    covered_end = _covered_end(row, decider, readable)
+    decided = History(
+        lineage=lineage,
+        fitting=(),
+        apart=(),
+        violation="" if violation is None else violation.sentence,
+        is_violation_proven=violation is None or _is_proven(violation, row),
+        covered_end=covered_end,
+    )
+    fitting = [segment for segment in readable if fits(segment, decided.lineage)]
+    fitting_ids = {segment.listed.segment_id for segment in fitting}
+    others = [s for s in readable if s.listed.segment_id not in fitting_ids]
+    return replace(
+        decided,
+        fitting=tuple(fitting),
+        apart=tuple(segment for segment in others if decided.against(segment) is not None),
+        unproven=tuple(segment for segment in others if decided.against(segment) is None),
+    )
+
+
+def _newest(readable: Sequence[InspectedSegment]) -> InspectedSegment | None:
+    """The segment whose checkpoint has the highest epoch; None: none has a checkpoint."""
+    return max(
         (segment for segment in readable if segment.checkpoint),
         key=lambda segment: (
             segment.checkpoint[-1].epoch,
@@ -104,17 +171,41 @@ def decided_history(
         ),
         default=None,
     )
-    lineage, violation = known, ""
-    if decider is not None and (not known or decider.checkpoint[-1].epoch >= known[-1].epoch):
-        violation = _violation(decider, row)
-        lineage = with_older_epochs(decider.checkpoint, known)
-    lineage = _with_newer_batches(lineage, readable)
-    if row is not None and not violation:
-        violation = _truncation(inspected, row)
-    fitting = tuple(segment for segment in readable if fits(segment, lineage))
-    fitting_ids = {segment.listed.segment_id for segment in fitting}
-    apart = tuple(s for s in readable if s.listed.segment_id not in fitting_ids)
-    return History(lineage=lineage, fitting=fitting, apart=apart, violation=violation)
+
+
+def _covered_end(
+    row: PartitionState | None,
+    decider: InspectedSegment | None,
+    readable: Sequence[InspectedSegment],
+) -> int:
+    """The last offset up to which the row, the decider or batches say whose it is."""
+    ends = [stretch.last_offset for segment in readable for stretch in segment.stretches]
+    ends += [] if row is None else [row.next_offset - 1]
+    if decider is not None:
+        ends.append(_covered_by(decider).end_offset)
+    return max(ends, default=-1)
+
+
+def _covered_by(segment: InspectedSegment) -> CoveredEpochs:
+    """What a segment's checkpoint covers; there must be one.
+
+    A checkpoint has no epoch beyond its segment's end (`RemoteLogManager` truncates it there).
+    """
+    end = -1 if segment.end_offset is None else segment.end_offset
+    last = segment.checkpoint[-1].start_offset
+    return CoveredEpochs(epochs=segment.checkpoint, end_offset=max(end, last))
+
+
+def _against(segment: InspectedSegment, lineage: CoveredEpochs) -> Disagreement | None:
+    if segment.checkpoint:
+        return disagreement(_covered_by(segment), lineage)
+    for stretch in segment.stretches:
+        for offset in (stretch.first_offset, stretch.last_offset):
+            own = (LeaderEpoch(epoch=stretch.epoch, start_offset=offset),)
+            found = disagreement(CoveredEpochs(epochs=own, end_offset=offset), lineage)
+            if found is not None and stretch.epoch != NO_EPOCH:
+                return found
+    return None
 
 
 def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
@@ -156,26 +247,6 @@ def shared_until(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> i
     return end
 
 
-def with_older_epochs(
-    lineage: tuple[LeaderEpoch, ...], known: tuple[LeaderEpoch, ...]
-) -> tuple[LeaderEpoch, ...]:
-    """`lineage` with the older epochs that only the catalog's row has.
-
-    A broker's checkpoint starts at its log start (Kafka `LeaderEpochFileCache`), and the tier still
-    holds the log below. That is not another history.
-    """
-    if not lineage:
-        return known
-    first = lineage[0]
-    older = [
-        entry
-        for entry in known
-        if entry.epoch <= first.epoch and entry.start_offset < first.start_offset
-    ]
-    is_first_known = bool(older) and older[-1].epoch == first.epoch
-    return (*older, *(lineage[1:] if is_first_known else lineage))
-
-
 def _with_newer_batches(
     lineage: tuple[LeaderEpoch, ...], readable: Sequence[InspectedSegment]
 ) -> tuple[LeaderEpoch, ...]:
@@ -196,20 +267,32 @@ def _with_newer_batches(
     return lineage
 
 
-def _known(row: PartitionState) -> tuple[LeaderEpoch, ...]:
-    """The row's lineage up to the end of its live segments.
+def _known(row: PartitionState | None) -> CoveredEpochs | None:
+    """The row's lineage up to the end of its live segments; None: it has none.
 
     Rows of catalog format 3 also list epochs of newer uploads that were never live and may have
     been truncated.
     """
-    return tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
+    if row is None:
+        return None
+    epochs = tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
+    return CoveredEpochs(epochs=epochs, end_offset=row.next_offset - 1) if epochs else None
 
 
-def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
-    """How the deciding checkpoint contradicts the row; empty: it does not."""
-    if row is None or not _known(row):
-        return ""
-    known = {entry.epoch: entry.start_offset for entry in _known(row)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Violation:
+    """How a segment's leader epochs differ from the row's."""
+
+    segment: InspectedSegment
+    sentence: str
+
+
+def _violation(decider: InspectedSegment, row: PartitionState | None) -> _Violation | None:
+    """How the deciding checkpoint differs from the row; None: it does not."""
+    covered = _known(row)
+    if row is None or covered is None:
+        return None
+    known = {entry.epoch: entry.start_offset for entry in covered.epochs}
     # With the log start, the head of either list may be missing, or its first entry may be higher.
     heads = {row.lineage[0].epoch, decider.checkpoint[0].epoch}
     for entry in decider.checkpoint:
@@ -218,36 +301,46 @@ def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
             if entry.epoch > row.lineage[0].epoch and entry.start_offset < row.next_offset:
                 return _truncated(decider, entry.epoch, entry.start_offset, row)
         elif entry.start_offset != start_offset and entry.epoch not in heads:
-            return (
+            sentence = (
                 f"in {decider} leader epoch {entry.epoch} starts at offset {entry.start_offset},"
                 f" in the catalog at {start_offset}"
             )
-    return ""
+            return _Violation(segment=decider, sentence=sentence)
+    return None
 
 
-def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> str:
-    """How an unknown segment shows that the log was truncated; empty: none does.
+def _truncation(
+    inspected: Sequence[InspectedSegment], row: PartitionState
+) -> _Violation | None:
+    """How an unknown segment shows that the log was truncated; None: none does.
 
     An upload without a checkpoint shows it by its batches, one with a torn log by its checkpoint.
     """
     known = _known(row)
-    newest = known[-1].epoch if known else NO_EPOCH
+    newest = NO_EPOCH if known is None else known.epochs[-1].epoch
     for segment in inspected:
         epochs = [(entry.epoch, entry.start_offset) for entry in segment.checkpoint]
         epochs += [(stretch.epoch, stretch.first_offset) for stretch in segment.stretches]
         for epoch, start_offset in epochs:
             if epoch > newest and start_offset < row.next_offset:
                 return _truncated(segment, epoch, start_offset, row)
-    return ""
+    return None
 
 
 def _truncated(
     segment: InspectedSegment, epoch: int, start_offset: int, row: PartitionState
-) -> str:
-    return (
+) -> _Violation:
+    sentence = (
         f"{segment} is of leader epoch {epoch}, which starts at offset {start_offset}; the live"
         f" segments have records of an older leader there, up to offset {row.next_offset - 1}"
     )
+    return _Violation(segment=segment, sentence=sentence)
+
+
+def _is_proven(violation: _Violation, row: PartitionState | None) -> bool:
+    """Whether the segment and the row give a common offset to different leaders."""
+    known = _known(row)
+    return known is not None and _against(violation.segment, known) is not None
 
 
 def _is_of(lineage: Sequence[LeaderEpoch], epoch: int, offset: int) -> bool:

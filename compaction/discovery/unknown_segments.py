@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import (
     History,
     InspectedSegment,
-    decided_history,
     fits,
     shared_until,
 )
-from tierfold.compaction.discovery.listing import Classified, ListedSegment
+from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.overlaps import (
     Chain,
     Comparison,
@@ -31,49 +31,30 @@ from tierfold.compaction.discovery.overlaps import (
     comparisons,
     with_proof,
 )
+from tierfold.compaction.discovery.refusals import (
+    refused_by_history,
+    refused_by_listing,
+    refused_without_row,
+)
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
-    PLACE,
     PartitionView,
     Refusal,
     RefusalReason,
-    first_few,
-    gap,
 )
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """Everything that is read of a partition before a decision."""
-
-    key: PartitionKey
-    state: PartitionState | None
-    """The catalog's row; None: there is none yet."""
-    classified: Classified
-    inspected: tuple[InspectedSegment, ...]
-    """Every segment of `classified.unknown`."""
-
-    @property
-    def row(self) -> PartitionState | None:
-        """The row; None: there is none, or `tierfold forget` emptied it."""
-        return None if self.state is None or self.state.is_forgotten else self.state
-
-    def history(self) -> History:
-        """The history, from the leader epochs of all segments with a `.log`."""
-        with_log = [inspected for inspected in self.inspected if inspected.listed.has_log]
-        return decided_history(with_log, self.row)
+from tierfold.compaction.model.segments import PartitionState
 
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
-    """The refusal of a log that an unclean leader election truncated; None: none did."""
+    """The refusal of a log that an unclean leader election truncated; None: none is proven."""
     if facts.row is None:
         draft = drafted(facts)
-        if isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED:
-            return draft
-        return None
-    return _refused_by_history(facts.history(), facts.row.segments)
+        found = draft if isinstance(draft, Refusal) else None
+    else:
+        found = refused_by_history(facts.history(), facts.row.segments)
+    is_proven = found is not None and found.reason is RefusalReason.LINEAGE_DIVERGED
+    return found if is_proven else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +70,11 @@ class PartitionDraft:
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     """Decide which unknown segments belong to the log and continue the live ones."""
     row = facts.row
-    if (refusal := _refused_by_listing(facts)) is not None:
+    if (refusal := refused_by_listing(facts)) is not None:
         return refusal
     history = facts.history()
     live = () if row is None else row.segments
-    if (refusal := _refused_by_history(history, live)) is not None:
+    if (refusal := refused_by_history(history, live)) is not None:
         return refusal
     complete = [inspected.segment for inspected in history.fitting if inspected.segment is not None]
     if row is None:
@@ -102,7 +83,7 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
         reached = row.next_offset - 1
         complete = [segment for segment in complete if segment.end_offset > reached]
     chain = chain_of(reached, complete)
-    if row is None and (refusal := _refused_without_row(facts, history, chain)) is not None:
+    if row is None and (refusal := refused_without_row(facts, history, chain)) is not None:
         return refusal
     return PartitionDraft(
         facts=facts, history=history, chain=chain, comparisons=comparisons(live, chain)
@@ -247,90 +228,6 @@ _OTHER_BATCHES: Final = (
     " and move it out of the tier."
 )
 
-_FORGET: Final = (
-    f"An unclean leader election cut the log off. `tierfold forget {PLACE} --dry-run` shows what"
-    f" would be lost and what to do first; then accept the loss with `tierfold forget {PLACE}`"
-    " (docs/operations.md)."
-)
-
-
-def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
-    details, row = list(facts.classified.corruptions), facts.row
-    if details:
-        remedy = (
-            "Nothing of this partition was changed. Bring the objects back from a backup, or"
-            f" restore an earlier state (`tierfold history {PLACE}` lists them)."
-        )
-        # After an election, a person may have moved live objects away, as `forget` asks.
-        cut = None if row is None else _refused_by_history(facts.history(), row.segments)
-        if cut is not None:
-            details.append(cut.detail)
-            remedy = (
-                f"{_FORGET} If you did not move the missing objects away for it, bring them back"
-                " from a backup first."
-            )
-        return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
-    partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
-    if partial and row is None:
-        return Refusal(
-            reason=RefusalReason.PARTIAL_SEGMENT,
-            detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
-            remedy="Run again once the upload is complete, or move the objects of a dead upload out"
-            " of the tier.",
-        )
-    # Only complete segments that would be taken next; others wait.
-    unreadable = [
-        found.corruption
-        for found in facts.inspected
-        if found.corruption
-        and found.listed.is_complete
-        and (row is None or found.listed.start_offset >= row.next_offset)
-    ]
-    if unreadable:
-        return Refusal(
-            reason=RefusalReason.UNREADABLE,
-            detail=first_few(unreadable),
-            remedy="Nothing of this partition was changed.",
-        )
-    return None
-
-
-def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
-    """The refusal if an unclean leader election cut live segments off."""
-    found = history.violation
-    strays = [segment for segment in live if not is_within_lineage(segment, history.lineage)]
-    if strays and not found:
-        names = ", ".join(stray.segment_id for stray in strays)
-        found = f"live segments outside the partition's leader epoch lineage: {names}"
-    if not found:
-        return None
-    return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=found, remedy=_FORGET)
-
-
-def _refused_without_row(
-    facts: PartitionFacts, history: History, chain: Chain
-) -> Refusal | None:
-    """A refusal if, without a row, it is unknown which history is right or what was lost."""
-    if chain.waiting:
-        return gap(chain.taken[-1], chain.waiting[0])
-    consented = () if facts.state is None else facts.state.forgotten
-    start = chain.taken[0].start_offset if chain.taken else 0
-    end = chain.taken[-1].end_offset if chain.taken else -1
-    alone = [
-        inspected
-        for inspected in history.apart
-        if inspected.listed.segment_id not in consented
-        and (inspected.listed.start_offset < start or (inspected.end_offset or 0) > end)
-    ]
-    if not alone:
-        return None
-    return Refusal(
-        reason=RefusalReason.LINEAGE_DIVERGED,
-        detail="outside the leader epoch lineage, with offsets that no other segment has:"
-        f" {', '.join(map(str, alone))}; the segments of the lineage have offsets {start} to {end}",
-        remedy=_FORGET,
-    )
-
 
 def _waiting(
     draft: PartitionDraft, orphans: Sequence[ListedSegment]
@@ -361,6 +258,11 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
     for inspected in draft.history.apart:
         if inspected.listed.segment_id not in needed:
             yield f"{inspected} is set apart, outside the leader epoch lineage: kept, not read"
+    for unproven in draft.history.unproven:
+        yield (
+            f"{unproven} is kept, not read: its leader epochs do not continue the log's, and do not"
+            " contradict them at an offset that both cover"
+        )
     for fitting in draft.history.fitting:
         is_taken = fitting.listed.segment_id in taken
         if row is not None and not is_taken and fitting.listed.start_offset < _lowest_named(row):
@@ -377,6 +279,8 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
                 f"{late} is set apart, although it is part of the log up to offset {shared}, where"
                 " the log was truncated: kept, not read"
             )
+        elif late in draft.history.unproven:
+            continue
         elif late.segment is not None:
             yield f"{late} is not used yet: offset {reached + 1} is missing below it"
         else:

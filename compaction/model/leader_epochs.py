@@ -6,9 +6,66 @@ never read. The rules are those of Kafka's `RemoteLogManager`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveredEpochs:
+    """Leader epochs, and the offsets that they cover: from the first one's start to `end_offset`.
+
+    A broker's checkpoint begins at its log start at the time (`LeaderEpochFileCache
+    .truncateFromStart`), so it says nothing of the offsets below.
+    """
+
+    epochs: tuple[LeaderEpoch, ...]
+    """In offset order, at least one."""
+    end_offset: int
+    """The last offset that they cover, inclusive."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that they cover."""
+        return self.epochs[0].start_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """An offset that two lists of leader epochs cover and give to different leaders."""
+
+    offset: int
+    epoch: int
+    other_epoch: int
+
+
+def disagreement(one: CoveredEpochs, other: CoveredEpochs) -> Disagreement | None:
+    """The first offset at which the two contradict each other; None: they do not.
+
+    It proves that the two are of different logs, because a log has one leader at an offset. Lists
+    without a common offset prove nothing.
+    """
+    start = max(one.start_offset, other.start_offset)
+    end = min(one.end_offset, other.end_offset)
+    changes = {entry.start_offset for entry in (*one.epochs, *other.epochs)}
+    offsets = sorted(offset for offset in {start, *changes} if start <= offset <= end)
+    found = zip(offsets, _epochs_at(one, offsets), _epochs_at(other, offsets), strict=True)
+    return next(
+        (
+            Disagreement(offset=offset, epoch=epoch, other_epoch=other_epoch)
+            for offset, epoch, other_epoch in found
+            if epoch != other_epoch
+        ),
+        None,
+    )
+
+
+def _epochs_at(covered: CoveredEpochs, offsets: Iterable[int]) -> list[int]:
+    """The leader epoch at each of these offsets, which are covered."""
+    starts = [entry.start_offset for entry in covered.epochs]
+    return [covered.epochs[bisect_right(starts, offset) - 1].epoch for offset in offsets]
 
 
 def epochs_in(

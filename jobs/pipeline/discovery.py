@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import classify
-from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted, view_of
+from tierfold.compaction.discovery.unknown_segments import drafted, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment

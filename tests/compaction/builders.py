@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
-from tierfold.compaction.discovery.histories import InspectedSegment, with_older_epochs
+from tierfold.compaction.discovery.checkpoint_chains import with_older_epochs
+from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import ListedSegment, classify
 from tierfold.compaction.discovery.overlaps import Cut, OverlapProof
 from tierfold.compaction.discovery.unknown_segments import (
     PartitionDraft,
-    PartitionFacts,
     drafted,
     view_of,
 )

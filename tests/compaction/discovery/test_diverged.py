@@ -46,8 +46,8 @@ def test_without_a_row_a_segment_apart_that_alone_holds_offsets_refuses(
     assert found.reason is RefusalReason.LINEAGE_DIVERGED
     assert found.detail == (
         "outside the leader epoch lineage, with offsets that no other segment has: segment"
-        f" {segment_id('11-18')} (offsets 11 to 18); the segments of the lineage have offsets"
-        f" {others[0]} to {others[1]}"
+        f" {segment_id('11-18')} (offsets 11 to 18), with leader epoch 0 at offset 0, where the log"
+        f" has 2; the segments of the lineage have offsets {others[0]} to {others[1]}"
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.compaction.builders import a_segment, a_state, epochs, segment_id
 from tests.compaction.uploads import cut_short, upload
+from tierfold.compaction.discovery.checkpoint_chains import with_older_epochs
 from tierfold.compaction.discovery.histories import (
     NO_EPOCH,
     History,
@@ -20,7 +21,6 @@ from tierfold.compaction.discovery.histories import (
     decided_history,
     fits,
     shared_until,
-    with_older_epochs,
 )
 from tierfold.compaction.model.segments import PartitionState
 
@@ -46,7 +46,9 @@ ROW: Final = a_row((3, 0))
 
 
 def test_unknown_segments_never_change_the_rows_lineage() -> None:
-    assert decided_history([], ROW) == History(lineage=epochs((3, 0)), fitting=(), apart=())
+    assert decided_history([], ROW) == History(
+        lineage=epochs((3, 0)), fitting=(), apart=(), covered_end=10
+    )
     assert decided_history([], None).lineage == ()
 
 

@@ -33,12 +33,12 @@ from tests.compaction.uploads import (
     upload,
     view,
 )
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.overlaps import OverlapProof
 from tierfold.compaction.discovery.unknown_segments import (
     PartitionDraft,
-    PartitionFacts,
     drafted,
     is_orphan,
     view_of,

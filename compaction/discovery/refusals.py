@@ -1,0 +1,129 @@
+"""Why a partition is refused for its listing, its leader epochs, or offsets that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.histories import History, InspectedSegment
+from tierfold.compaction.discovery.overlaps import Chain
+from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason, first_few, gap
+from tierfold.compaction.model.leader_epochs import is_within_lineage
+from tierfold.compaction.model.segments import Segment
+
+_FORGET: Final = (
+    f"An unclean leader election cut the log off. `tierfold forget {PLACE} --dry-run` shows what"
+    f" would be lost and what to do first; then accept the loss with `tierfold forget {PLACE}`"
+    " (docs/operations.md)."
+)
+
+_UNPROVEN: Final = (
+    "Nothing proves that an unclean leader election cut the log off: for that, two leader epoch"
+    " checkpoints, or a checkpoint and a batch, would have to name different epochs for one offset."
+    " A segment of another topic or an older backup may be among them: compare their"
+    " .leader_epoch_checkpoint with the broker's leader-epoch-checkpoint, and move the segments"
+    " that do not continue it out of the tier, and keep them."
+)
+
+
+def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
+    """A refusal if live objects are gone, or if a segment cannot be used; None: neither."""
+    details, row = list(facts.classified.corruptions), facts.row
+    if details:
+        remedy = (
+            "Nothing of this partition was changed. Bring the objects back from a backup, or"
+            f" restore an earlier state (`tierfold history {PLACE}` lists them)."
+        )
+        # After an election, a person may have moved live objects away, as `forget` asks.
+        cut = None if row is None else refused_by_history(facts.history(), row.segments)
+        if cut is not None and cut.reason is RefusalReason.LINEAGE_DIVERGED:
+            details.append(cut.detail)
+            remedy = (
+                f"{_FORGET} If you did not move the missing objects away for it, bring them back"
+                " from a backup first."
+            )
+        return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
+    partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
+    if partial and row is None:
+        return Refusal(
+            reason=RefusalReason.PARTIAL_SEGMENT,
+            detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
+            remedy="Run again once the upload is complete, or move the objects of a dead upload out"
+            " of the tier.",
+        )
+    # Only complete segments that would be taken next; others wait.
+    unreadable = [
+        found.corruption
+        for found in facts.inspected
+        if found.corruption
+        and found.listed.is_complete
+        and (row is None or found.listed.start_offset >= row.next_offset)
+    ]
+    if unreadable:
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail=first_few(unreadable),
+            remedy="Nothing of this partition was changed.",
+        )
+    return None
+
+
+def refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
+    """The refusal if the leader epochs of live segments are not the log's."""
+    if history.violation:
+        return _refused_epochs(history.violation, is_proven=history.is_violation_proven)
+    strays = [segment for segment in live if not is_within_lineage(segment, history.lineage)]
+    if not strays:
+        return None
+    names = ", ".join(stray.segment_id for stray in strays)
+    return _refused_epochs(
+        f"live segments outside the partition's leader epoch lineage: {names}",
+        is_proven=any(history.against_live(stray) is not None for stray in strays),
+    )
+
+
+def _refused_epochs(detail: str, *, is_proven: bool) -> Refusal:
+    if is_proven:
+        return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=detail, remedy=_FORGET)
+    return Refusal(reason=RefusalReason.LINEAGE_UNCLEAR, detail=detail, remedy=_UNPROVEN)
+
+
+def refused_without_row(
+    facts: PartitionFacts, history: History, chain: Chain
+) -> Refusal | None:
+    """A refusal if, without a row, it is unknown which history is right or what was lost."""
+    if chain.waiting:
+        return gap(chain.taken[-1], chain.waiting[0])
+    consented = () if facts.state is None else facts.state.forgotten
+    start = chain.taken[0].start_offset if chain.taken else 0
+    end = chain.taken[-1].end_offset if chain.taken else -1
+
+    def alone(segments: Sequence[InspectedSegment]) -> list[InspectedSegment]:
+        return [
+            inspected
+            for inspected in segments
+            if inspected.listed.segment_id not in consented
+            and (inspected.listed.start_offset < start or (inspected.end_offset or 0) > end)
+        ]
+
+    for found, is_proven in ((alone(history.unproven), False), (alone(history.apart), True)):
+        if found:
+            return _refused_epochs(
+                "outside the leader epoch lineage, with offsets that no other segment has:"
+                f" {', '.join(_with_proof(history, one) for one in found)}; the segments of the"
+                f" lineage have offsets {start} to {end}",
+                is_proven=is_proven,
+            )
+    return None
+
+
+def _with_proof(history: History, segment: InspectedSegment) -> str:
+    """The segment, and at which offset its leader epochs contradict the lineage."""
+    proof = history.against(segment)
+    if proof is None:
+        return str(segment)
+    return (
+        f"{segment}, with leader epoch {proof.epoch} at offset {proof.offset}, where the log has"
+        f" {proof.other_epoch}"
+    )
