@@ -3,6 +3,7 @@
     listing            the names and sizes in a partition's folder
     view               one partition as planning sees it, or why it is refused
     checkpoint_chains  the lineage that checkpoints make together
+    ownership          whose the objects of an unknown segment are
     histories          which history of the log an unknown segment belongs to, by its leader epochs
     overlaps           uploads that share offsets: which are used, and from which offset on
     facts              what is read of a partition before a decision

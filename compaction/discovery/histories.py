@@ -24,6 +24,7 @@ from typing import Final
 
 from tierfold.compaction.discovery.checkpoint_chains import joined
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, Whose
 from tierfold.compaction.model.leader_epochs import (
     CoveredEpochs,
     Disagreement,
@@ -53,6 +54,7 @@ class InspectedSegment:
     """An unknown segment and what its objects contain."""
 
     listed: ListedSegment
+    ownership: Ownership = OF_PARTITION
     segment: Segment | None = None
     """As the catalog would describe it, with its own range; None: incomplete or unreadable."""
     end_offset: int | None = None
@@ -68,6 +70,16 @@ class InspectedSegment:
     read. A broker's would be kept."""
     seen_offset: int = -1
     """In a corrupt `.log`, the last offset of a batch before the corruption; -1: none."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may be another cluster's; then nothing else is known of it."""
+        return self.ownership.whose is Whose.DOUBTFUL
+
+    @property
+    def obstacle(self) -> str:
+        """Why it must not or cannot be read to the end, a sentence; empty: it can."""
+        return self.ownership.why or self.corruption
 
     @property
     def is_readable(self) -> bool:

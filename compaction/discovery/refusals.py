@@ -44,6 +44,8 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
                 " from a backup first."
             )
         return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
+    if (refusal := _unreadable(facts)) is not None:
+        return refusal
     partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
     if partial and row is None:
         return Refusal(
@@ -52,21 +54,29 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
             remedy="Run again once the upload is complete, or move the objects of a dead upload out"
             " of the tier.",
         )
-    # Only complete segments that would be taken next; others wait.
-    unreadable = [
-        found.corruption
-        for found in facts.inspected
-        if found.corruption
-        and found.listed.is_complete
-        and (row is None or found.listed.start_offset >= row.next_offset)
-    ]
-    if unreadable:
-        return Refusal(
-            reason=RefusalReason.UNREADABLE,
-            detail=first_few(unreadable),
-            remedy="Nothing of this partition was changed.",
-        )
     return None
+
+
+def _unreadable(facts: PartitionFacts) -> Refusal | None:
+    """The refusal if a complete segment that would be taken next cannot be read; others wait.
+
+    Without a row nothing shows that the partition itself is not another cluster's.
+    """
+    row = facts.row
+    found = [
+        inspected.obstacle
+        for inspected in facts.inspected
+        if inspected.obstacle
+        and (inspected.listed.is_complete or (row is None and inspected.is_doubtful))
+        and (row is None or inspected.listed.start_offset >= row.next_offset)
+    ]
+    if not found:
+        return None
+    return Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail=first_few(found),
+        remedy="Nothing of this partition was changed.",
+    )
 
 
 def refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:

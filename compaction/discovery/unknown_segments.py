@@ -162,9 +162,10 @@ def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
     """Whether an unknown segment holds no record of its own (SEMANTICS 1, "Orphans").
 
     It has no `.log`, or the row's segments have all its offsets, or had them before they expired.
-    What tierfold itself began to write holds only records of its sources.
+    What tierfold itself began to write holds only records of its sources. What may be another
+    cluster's is no orphan.
     """
-    if row is None:
+    if row is None or segment.is_doubtful:
         return False
     if not segment.listed.has_log or segment.is_own_unfinished:
         return True
@@ -271,8 +272,8 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
                 " lists no segment there: kept, not read"
             )
     for late in waiting:
-        if late.corruption:
-            yield f"{late.listed} is kept, not read: {late.corruption}"
+        if late.obstacle:
+            yield f"{late.listed} is kept, not read: {late.obstacle}"
         elif late.listed.segment_id in needed:
             shared = shared_until(late, draft.history.lineage)
             yield (

@@ -28,7 +28,7 @@ from tierfold.storage.kafka.control_records import ControlType, coordinator_epoc
 from tierfold.storage.segments.segment_reader import Record, unreadable
 from tierfold.storage.segments.segment_tables import SegmentTables, segment_tables
 from tierfold.storage.segments.segment_walk import WalkedBatch, mapped, walk, walk_log
-from tierfold.storage.tiers.aiven.manifest import read_manifest
+from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
     NAMES,
     ObjectNames,
@@ -114,8 +114,9 @@ def _stored(path: Path, layout: LayoutOptions) -> NDArray[np.uint8] | None:
 
 def _topic_in(manifest: Path) -> str | None:
     try:
-        owner = read_manifest(manifest.read_bytes(), str(manifest)).owner
-        return None if owner is None else owner.topic
+        with manifest.open("rb") as file:
+            data = file.read(MANIFEST_BYTES_MAX + 1)
+        return read_manifest(data, str(manifest)).owner.topic
     except OSError as error:
         raise unreadable(error, str(manifest)) from error
 

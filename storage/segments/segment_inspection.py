@@ -15,6 +15,7 @@ import numpy as np
 
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment, fits
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.ownership import Ownership, doubtful
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.storage.kafka.kafka_uuid import is_own_id
@@ -34,17 +35,15 @@ def inspected(
 ) -> InspectedSegment:
     """The segment with its end offset and leader epochs, if they can be read.
 
-    An error is its `corruption`. The checkpoint is read first: it shows another history even if
-    the log is corrupt.
+    Whose it is comes first: of what may be another cluster's nothing else is read. An error is its
+    `corruption`. The checkpoint is read next: it shows another history even if the log is corrupt.
     """
-    found = InspectedSegment(listed=listed)
-    if not listed.has_log:
+    found = InspectedSegment(listed=listed, ownership=_ownership(tier, key, listed))
+    if found.is_doubtful or not listed.has_log:
         return found
     if not listed.is_complete and not tier.reads_incomplete:
         return replace(found, is_own_unfinished=is_own_id(listed.segment_id))
     try:
-        if listed.is_complete and not tier.names_owner(key, listed):
-            return replace(found, corruption=_foreign(listed))
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
             return _incomplete(tier, key, found)
@@ -55,13 +54,11 @@ def inspected(
         return replace(found, corruption=str(error), seen_offset=seen_offset)
 
 
-def _foreign(listed: ListedSegment) -> str:
-    return (
-        f"the manifest of {listed} does not say whose it is (remoteLogSegmentMetadata), and the"
-        " catalog does not name it, so it may be another cluster's, whose key.prefix is longer: it"
-        " is neither read nor deleted. If its topic is that cluster's, leave it out or give that"
-        " cluster's --key-prefix; if it is yours, let its broker upload it again"
-    )
+def _ownership(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Ownership:
+    try:
+        return tier.ownership(key, listed)
+    except TierfoldError as error:
+        return doubtful(str(error))
 
 
 def _incomplete(

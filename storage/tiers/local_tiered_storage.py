@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
@@ -140,9 +141,9 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.part_sizes`: each part is an object."""
         return {Part(part): size_bytes for part, size_bytes in listed.parts}
 
-    def names_owner(self, _key: PartitionKey, _listed: ListedSegment) -> bool:
-        """See `RemoteTier.names_owner`: the folder's name has the topic id."""
-        return True
+    def ownership(self, _key: PartitionKey, _listed: ListedSegment) -> Ownership:
+        """See `RemoteTier.ownership`: the folder's name has the topic id, and no prefix."""
+        return OF_PARTITION
 
     def with_stored_sizes(
         self,

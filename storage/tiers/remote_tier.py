@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.discovery.ownership import Ownership
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import (
@@ -165,10 +166,9 @@ class RemoteTier(Protocol):
         Raises UnreadableObject and CorruptLog if the layout must open an object for it.
         """
 
-    def names_owner(self, key: PartitionKey, listed: ListedSegment) -> bool:
-        """Whether the objects of a complete segment say of which partition they are.
+    def ownership(self, key: PartitionKey, listed: ListedSegment) -> Ownership:
+        """Whose the objects of a segment that no row names are.
 
-        If they do not, only a row that names the segment shows that it is not another cluster's.
         Raises UnreadableObject and CorruptLog if the layout must open an object for it.
         """
 

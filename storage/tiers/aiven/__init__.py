@@ -9,6 +9,7 @@
     chunk_transform  compresses and encrypts a chunk, and back
     large_chunks     decodes a large chunk a stretch at a time
     stored_segment   reads the parts of a segment
+    kept             what a process keeps of the segments that it read last
     staged_objects   writes a segment
     aiven_tier       the tier
 """

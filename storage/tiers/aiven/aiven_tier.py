@@ -11,24 +11,22 @@ Rule: Aiven's plugin, `RemoteStorageManager`.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.discovery.ownership import UNSAID, Ownership
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
+from tierfold.storage.tiers.aiven.kept import Kept
 from tierfold.storage.tiers.aiven.key_files import check_key_files, read_key
-from tierfold.storage.tiers.aiven.large_chunks import OpenChunks
 from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, Manifest, read_manifest
 from tierfold.storage.tiers.aiven.object_names import (
     NAMES,
@@ -56,34 +54,6 @@ from tierfold.storage.tiers.remote_tier import (
 )
 from tierfold.storage.tiers.segment_names import by_partition, incomplete_uploads
 
-_HELD_MAX: Final = 64
-"""Manifests held at a time: more than the segments that a process reads at once."""
-
-
-class _ReadManifests:
-    """The manifests that were read last, with their data keys; they stay in this process."""
-
-    def __init__(self) -> None:
-        self.open_chunks = OpenChunks()
-        self._lock = threading.Lock()
-        self._held: OrderedDict[str, StoredSegment] = OrderedDict()
-
-    def get(self, name: str, read: Callable[[], StoredSegment]) -> StoredSegment:
-        """The one held under that name, else what `read` returns."""
-        with self._lock:
-            found = self._held.get(name)
-        if found is None:
-            found = read()
-        with self._lock:
-            self._held[name] = found
-            self._held.move_to_end(name)
-            if len(self._held) > _HELD_MAX:
-                self._held.popitem(last=False)
-        return found
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_ReadManifests, ())
-
 
 @dataclass(frozen=True, slots=True)
 class AivenTier(RemoteTier):
@@ -91,7 +61,7 @@ class AivenTier(RemoteTier):
 
     store: ObjectStore
     options: LayoutOptions
-    _manifests: _ReadManifests = field(default_factory=_ReadManifests, compare=False, repr=False)
+    _kept: Kept = field(default_factory=Kept, compare=False, repr=False)
     reads_incomplete = False
     """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
 
@@ -193,10 +163,13 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.read_part`."""
         return self._read(address).read_part(part)
 
-    def names_owner(self, key: PartitionKey, listed: ListedSegment) -> bool:
-        """See `RemoteTier.names_owner`: a manifest may lack the metadata that says it."""
-        owner = self._read(address_of(key, listed)).manifest.owner
-        return owner is not None and owner.is_known
+    def ownership(self, key: PartitionKey, listed: ListedSegment) -> Ownership:
+        """See `RemoteTier.ownership`: the manifest says it, and no data key is needed for it."""
+        if listed.part_bytes(Suffix.MANIFEST) is None:
+            return UNSAID
+        address = address_of(key, listed)
+        where = self.store.uri(self.names.object_key(address, Suffix.MANIFEST))
+        return self._manifest(address).owner.ownership(address, where)
 
     def part_sizes(self, key: PartitionKey, listed: ListedSegment) -> Mapping[Part, int]:
         """See `RemoteTier.part_sizes`; reads the manifest, and compares it with the listing."""
@@ -264,19 +237,15 @@ class AivenTier(RemoteTier):
 
     def _read(self, address: SegmentAddress) -> StoredSegment:
         """The segment by its manifest; raises UnreadableObject, CorruptLog and BadSettings."""
-        key = self.names.object_key(address, Suffix.MANIFEST)
-        return self._manifests.get(key, lambda: self._opened(address, key))
-
-    def _opened(self, address: SegmentAddress, manifest_key: str) -> StoredSegment:
-        where = self.store.uri(manifest_key)
-        data = self.store.read_range(manifest_key, 0, MANIFEST_BYTES_MAX + 1)
-        manifest = read_manifest(data, where)
-        if manifest.owner is not None and (found := manifest.owner.differences(address)):
-            raise _of_another(found, where)
+        manifest = self._manifest(address)
+        where = self.store.uri(self.names.object_key(address, Suffix.MANIFEST))
+        manifest.owner.check(address, where)
         data_key = None
         if manifest.encryption is not None:
             wrapped = manifest.encryption.wrapped_key
-            opened = unwrapped_key(wrapped, self.options.key_files, where)
+            opened = self._kept.data_keys.get(
+                wrapped, lambda: unwrapped_key(wrapped, self.options.key_files, where)
+            )
             data_key = DataKey(opened, manifest.encryption.aad)
         return StoredSegment(
             store=self.store,
@@ -284,8 +253,18 @@ class AivenTier(RemoteTier):
             indexes_key=self.names.object_key(address, Suffix.INDEXES),
             manifest=manifest,
             transform=ChunkTransform(is_compressed=manifest.is_compressed, data_key=data_key),
-            open_chunks=self._manifests.open_chunks,
+            open_chunks=self._kept.open_chunks,
         )
+
+    def _manifest(self, address: SegmentAddress) -> Manifest:
+        """The segment's manifest, whosever it is; raises UnreadableObject and CorruptLog."""
+        key = self.names.object_key(address, Suffix.MANIFEST)
+
+        def read() -> Manifest:
+            data = self.store.read_range(key, 0, MANIFEST_BYTES_MAX + 1)
+            return read_manifest(data, self.store.uri(key))
+
+        return self._kept.manifests.get(key, read)
 
     def _is_encrypted(
         self, sources: Sequence[SegmentAddress], manifests: Sequence[Manifest]
@@ -304,17 +283,3 @@ class AivenTier(RemoteTier):
                 )
             return True
         return bool(is_wanted)
-
-
-def _of_another(differences: Sequence[str], where: str) -> UnreadableObject:
-    """The error for a segment whose manifest and key do not agree whose it is.
-
-    A topic of a longer prefix is one: with `a`, the topics of `a-` seem to be `-…`. Its brokers,
-    and tierfold with their prefix, use the same objects under another name.
-    """
-    return UnreadableObject(
-        "; ".join(differences),
-        where=where,
-        remedy="If the brokers of this topic have another key.prefix, give theirs: --key-prefix"
-        " PREFIX. Otherwise restore the segment's objects from a copy.",
-    )

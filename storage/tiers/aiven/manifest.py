@@ -95,8 +95,8 @@ class Manifest:
     """By part; without the transaction index, if there is none."""
     is_compressed: bool
     encryption: Encryption | None
-    owner: Owner | None = field(default=None, compare=False)
-    """Whose it is, of a manifest that was read; None: it was made here."""
+    owner: Owner = field(default_factory=Owner, compare=False)
+    """Whose it is, as far as a manifest says that was read."""
 
     @property
     def is_plain(self) -> bool:

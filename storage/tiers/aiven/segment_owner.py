@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, doubtful
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.tiers.remote_tier import SegmentAddress
 
@@ -17,16 +19,40 @@ from tierfold.storage.tiers.remote_tier import SegmentAddress
 class Owner:
     """Whose objects they are, as far as a manifest says; None: it does not."""
 
-    topic: str | None
-    topic_id: str | None
-    partition: int | None
-    segment_id: str | None
-    start_offset: int | None
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    segment_id: str | None = None
+    start_offset: int | None = None
 
     @property
     def is_known(self) -> bool:
         """Whether it says all of it."""
         return None not in astuple(self)
+
+    def check(self, address: SegmentAddress, where: str) -> None:
+        """Raise UnreadableObject if the manifest `where` names another segment than its key does.
+
+        A topic of a longer prefix is one: with `a`, the topics of `a-` seem to be `-…`. Its
+        brokers, and tierfold with their prefix, use the same objects under another name.
+        """
+        if found := self.differences(address):
+            raise UnreadableObject(
+                "; ".join(found),
+                where=where,
+                remedy="If the brokers of this topic have another key.prefix, give theirs:"
+                " --key-prefix PREFIX. Otherwise restore the segment's objects from a copy.",
+            )
+
+    def ownership(self, address: SegmentAddress, where: str) -> Ownership:
+        """Whose a segment is that no row names; raises as `check`."""
+        self.check(address, where)
+        return OF_PARTITION if self.is_known else doubtful(
+            f"the manifest {where} does not say whose it is (remoteLogSegmentMetadata), and the"
+            " catalog does not name it, so it may be another cluster's, whose key.prefix is longer:"
+            " it is neither read nor deleted. If its topic is that cluster's, leave it out or give"
+            " that cluster's --key-prefix; if it is yours, let its broker upload it again"
+        )
 
     def differences(self, address: SegmentAddress) -> tuple[str, ...]:
         """How it differs from the objects' own names, a phrase each."""

@@ -324,9 +324,9 @@ def test_an_interrupted_deletion_looks_incomplete_and_the_next_vacuum_ends_it(
         tier.delete_segment(address_of(KEY, first))
     (left,) = [one for one in tier.listing(KEY) if one.segment_id == first.segment_id]
     assert not left.is_complete
-    # As if a broker had written it, so that its id does not show that it may be deleted.
-    foreign = inspected(tier, KEY, replace(left, segment_id="xkx6IDUAQ0iGr3JsI9k8Fw"))
-    assert is_orphan(foreign, state), "the next vacuum would leave it for ever"
+    found = inspected(as_found(tier), KEY, left)
+    assert not found.is_own_unfinished, "of a broker's segment the id would not show it"
+    assert is_orphan(found, state), "the next vacuum would leave it for ever"
 
 
 def test_no_key_travels_with_the_tier(tmp_path: Path) -> None:

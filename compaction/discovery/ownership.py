@@ -1,0 +1,39 @@
+"""Whose the objects of an unknown segment are, as far as they say.
+
+Clusters may share a bucket. If their key prefixes overlap, such as "" and "x-", the folder of one
+cluster's partition is also that of a partition of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Whose(StrEnum):
+    """Whose the objects of a segment are."""
+
+    PARTITION = "this partition's"
+    UNSAID = "unsaid"
+    """The object that would say it is missing."""
+    DOUBTFUL = "doubtful"
+    """They may be another cluster's: neither read nor deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """Whose the objects of a segment are, and why that is in doubt."""
+
+    whose: Whose
+    why: str = ""
+    """A sentence; empty unless it is in doubt."""
+
+
+OF_PARTITION: Final = Ownership(whose=Whose.PARTITION)
+UNSAID: Final = Ownership(whose=Whose.UNSAID)
+
+
+def doubtful(why: str) -> Ownership:
+    """The ownership of what may be another cluster's."""
+    return Ownership(whose=Whose.DOUBTFUL, why=why)
