@@ -5,6 +5,7 @@ A failure is a row too, so that it stops only its own partition.
 
 from __future__ import annotations
 
+import errno
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,6 +70,10 @@ class RowKind(IntEnum):
 
 OUT_OF_MEMORY: Final = "this process ran out of memory"
 USE_SPARK: Final = "Use --engine spark, or choose less with --topic."
+DISK_FULL: Final = (
+    "no space is left on a disk where this process writes: that of TMPDIR, or of compiled kernels"
+    " (NUMBA_CACHE_DIR). Free space, then run again; nothing was committed"
+)
 REPORT_BUG: Final = "This is a bug; please report it."
 
 FOR_DRIVER = frozenset(
@@ -170,9 +175,14 @@ def failure(error: Exception, where: str) -> bytes:
 
 
 def sentence_of(error: Exception, where: str) -> str:
-    """Return why a partition stops; an error that is not tierfold's is a bug."""
+    """Return why a partition stops; an error that is neither tierfold's nor the machine's is a bug.
+
+    A full disk of the tier is a `TierfoldError`; the one named here is another.
+    """
     if isinstance(error, TierfoldError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"{DISK_FULL}."
     if isinstance(error, MemoryError):
         return f"{where}: {OUT_OF_MEMORY}. {USE_SPARK}"
     return f"{where}: {unexpected(error)}. {REPORT_BUG}"

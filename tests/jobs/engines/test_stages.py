@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -24,6 +26,7 @@ from tierfold.jobs.engines.check import CheckStage, CompareStage
 from tierfold.jobs.engines.reduce import ReduceStage
 from tierfold.jobs.engines.rewrite import MoveStage, RewriteStage, record_bits
 from tierfold.jobs.engines.rows import (
+    REPORT_BUG,
     Row,
     RowKind,
     Stage,
@@ -280,6 +283,15 @@ def test_a_failure_is_a_sentence_and_an_unexpected_one_is_called_a_bug() -> None
     assert unpickled(failure(known, "elsewhere")) == "a.log: it is torn. Restore it."
     surprise = unpickled(failure(IndexError("9"), "b.log"))
     assert surprise == "b.log: unexpected IndexError: 9. This is a bug; please report it."
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_not_called_a_bug(number: int) -> None:
+    # As numba raises it, which does not name the file.
+    full = unpickled(failure(OSError(number, os.strerror(number)), "b.log"))
+    assert full.startswith("no space is left on a disk where this process writes")
+    assert "bug" not in full
+    assert REPORT_BUG in sentence_of(OSError(errno.EBADF, "bad"), "b.log")
 
 
 def test_a_stage_that_runs_out_of_memory_ends_and_is_not_called_a_bug() -> None:

@@ -126,6 +126,13 @@ def test_a_local_session_retries_a_task_whose_worker_dies(spark: SparkSession) -
     assert spark.sparkContext.master == "local[*,4]"
 
 
+def test_other_users_of_the_machine_cannot_talk_to_a_local_session(spark: SparkSession) -> None:
+    # Without a secret, plain PySpark of another user read shuffled records and stopped the run.
+    security = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().securityManager()
+    assert security.isAuthenticationEnabled()
+    assert len(security.getSecretKey()) >= 32
+
+
 def test_the_innermost_message_of_a_failure_is_shown() -> None:
     failure = Py4JError(
         "o1.getResult.\n: a.SparkException: Exception thrown in awaitResult: \n\tat a.b(c:1)\n"
