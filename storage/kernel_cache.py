@@ -4,7 +4,7 @@ A kernel's file is a pickle, which runs code when it is read. numba itself would
 these folders that it can write to, whether others can or not. If it can write to none, it refuses
 to compile. Here each must also be private (`private_folders`):
 
-    1  NUMBA_CACHE_DIR, if it is set
+    1  `tierfold` in NUMBA_CACHE_DIR, if that is set
     2  `__pycache__` beside the source
     3  `numba` in the user's folder for caches
     4  a temporary folder, which is removed at exit, so that each command compiles again
@@ -18,37 +18,51 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from tierfold.storage.private_folders import foreign_hand, made_private, private_folder
+from tierfold.storage.private_folders import (
+    foreign_content,
+    foreign_hand,
+    made_private,
+    private_folder,
+)
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
 """Numba reads it on import; the Python workers of a local Spark inherit it."""
 
 _SOURCES: Final = Path(__file__).resolve().parent.parent
 _FOLDERS: Final = ("compaction", "storage")
+_OWN: Final = "tierfold"
+"""In a folder that a user names, which is left as it is: others may need to enter it."""
+_KERNELS: Final = (".nbi", ".nbc")
 
 _log: Final = logging.getLogger(__name__)
 
 
 def ensure_kernel_cache() -> None:
     """Choose the folder; one line on stderr says why a temporary one is needed."""
-    given = os.environ.get(VARIABLE)
-    if given is None and all(map(_is_usable, _beside_sources())):
+    # An empty name is none, as numba reads it.
+    given = os.environ.pop(VARIABLE, "")
+    if not given and all(map(_is_usable, _beside_sources())):
         return
-    cache = Path(given) if given is not None else _users_cache()
+    cache = _within(Path(given)) if given else _users_cache()
     why_not = "this user has no home" if cache is None else _why_not(cache)
     if cache is None or why_not:
         cache = Path(private_folder("tierfold-kernels-"))
         _log.warning(
             "Compiled kernels are kept in a temporary folder, so each command compiles them again,"
-            " for up to two minutes: %s. Set %s to a folder that only this user can change.",
+            " for up to two minutes: %s. Delete the old ones, or set %s to a folder that only this"
+            " user can change.",
             why_not,
             VARIABLE,
         )
     os.environ[VARIABLE] = str(cache)
 
 
+def _within(given: Path) -> Path:
+    """The cache in a folder that the user, or the process that started this one, named."""
+    return given.absolute() if given.name == _OWN else given.absolute() / _OWN
+
+
 def _beside_sources() -> list[Path]:
-    # Only folders: this runs at every start, and a cache may hold hundreds of files.
     return [
         path.parent / "__pycache__"
         for name in _FOLDERS
@@ -70,16 +84,16 @@ def _why_not(cache: Path) -> str:
         return reason
     if not os.access(cache, os.W_OK | os.X_OK):
         return f"{cache} cannot be written to"
-    with os.scandir(cache) as children:
-        reasons = (foreign_hand(Path(child.path)) for child in children)
-        found = next((reason for reason in reasons if reason), "")
-    if not found and stat.S_IMODE(cache.stat().st_mode) != stat.S_IRWXU:
+    if reason := foreign_content(cache):
+        return reason
+    if stat.S_IMODE(cache.stat().st_mode) != stat.S_IRWXU:
         # numba makes folders in it as the umask says, which may let everybody write to them.
         cache.chmod(stat.S_IRWXU)
-    return found
+    return ""
 
 
 def _is_usable(folder: Path) -> bool:
     """Whether numba can write to the folder, or can make it, and no one else can."""
     there = folder if folder.exists() else folder.parent
-    return os.access(there, os.W_OK | os.X_OK) and not foreign_hand(there)
+    is_private = os.access(there, os.W_OK | os.X_OK) and not foreign_hand(there)
+    return is_private and not foreign_content(there, _KERNELS)

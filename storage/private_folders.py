@@ -58,6 +58,37 @@ def _foreign_hand(folder: Path, links: int) -> str:
     return ""
 
 
+def foreign_content(folder: Path, suffixes: tuple[str, ...] = ()) -> str:
+    """Who else wrote, or could write, what is in a private folder, as a clause; empty: no one.
+
+    A folder that was open once may still hold what another user put there. `suffixes`: only files
+    named so, in the folder itself; by default everything in it and below.
+    """
+    try:
+        with os.scandir(folder) as children:
+            for child in children:
+                if suffixes and not child.name.endswith(suffixes):
+                    continue
+                if child.is_dir(follow_symlinks=False) and not suffixes:
+                    reason = foreign_hand(Path(child.path)) or foreign_content(Path(child.path))
+                else:
+                    reason = _foreign_file(child)
+                if reason:
+                    return reason
+    except OSError as error:
+        return f"{error.filename} cannot be looked at: {error.strerror}"
+    return ""
+
+
+def _foreign_file(entry: os.DirEntry[str]) -> str:
+    found = entry.stat(follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode):
+        return f"{entry.path} is no regular file"
+    if found.st_uid not in {0, os.geteuid()}:
+        return f"{entry.path} belongs to {_name_of(found.st_uid)}"
+    return f"others may write to {entry.path}" if found.st_mode & _OTHERS_WRITE else ""
+
+
 def made_private(folder: Path) -> str:
     """Make a folder with mode 0700, if it is missing, and the missing ones above it.
 
@@ -65,6 +96,8 @@ def made_private(folder: Path) -> str:
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     reason = foreign_hand(folder)
+    if not reason and folder.exists() and not folder.is_dir():
+        reason = f"{folder} is no folder"
     try:
         for path in () if reason else reversed(missing):
             path.mkdir(exist_ok=True)

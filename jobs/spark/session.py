@@ -237,6 +237,9 @@ def _local(builder: SparkSession.Builder, scratch: str) -> SparkSession.Builder:
     root = str(Path(str(files("tierfold"))).resolve().parent)
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
+    if foreign_hand(Path.cwd()):
+        # Python would import the workers' modules from there first (`python -m`).
+        os.environ["PYTHONSAFEPATH"] = "1"
     log4j = files("tierfold.conf").joinpath("log4j2.properties")
     given = builder._options  # noqa: SLF001 - no other way
     _ensure_private_scratch(given)

@@ -128,7 +128,64 @@ def test_the_folder_that_a_user_names_is_looked_at_too(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
     ensure_kernel_cache()
     assert is_temporary() is (mode == 0o777)
-    assert is_temporary() or os.environ[VARIABLE] == str(tmp_path / "mine")
+    assert is_temporary() or os.environ[VARIABLE] == str(tmp_path / "mine" / "tierfold")
+    # It is left as it is, and a process that inherits the variable uses the same folder.
+    assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == mode
+    ensure_kernel_cache()
+    assert is_temporary() or os.environ[VARIABLE] == str(tmp_path / "mine" / "tierfold")
+
+
+def test_an_empty_name_is_none(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    mode = tmp_path.stat().st_mode
+    monkeypatch.setenv(VARIABLE, "")
+    ensure_kernel_cache()
+    assert VARIABLE not in os.environ
+    assert tmp_path.stat().st_mode == mode
+
+
+def test_a_file_is_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "tierfold"
+    file.touch(mode=0o755)
+    monkeypatch.setenv(VARIABLE, str(file))
+    ensure_kernel_cache()
+    assert is_temporary()
+    assert f"{file} is no folder" in lines(caplog)[0]
+
+
+@pytest.mark.parametrize("name", ["key.nbi", "kafka_1234/key.1.nbc"])
+@pytest.mark.parametrize("is_anothers", [True, False])
+def test_what_others_left_in_a_cache_that_is_closed_now_is_not_read(
+    source: Path, cache: Path, name: str, is_anothers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel = cache / "numba" / name
+    kernel.parent.mkdir(parents=True)
+    kernel.touch()
+    if is_anothers and not given_to_another(kernel):
+        return
+    if not is_anothers:
+        kernel.chmod(0o666)
+    (cache / "numba").chmod(0o700)
+    ensure_kernel_cache()
+    assert is_temporary()
+    reason = f"{kernel} belongs to {ANOTHERS}" if is_anothers else f"others may write to {kernel}"
+    assert reason in lines(caplog)[0]
+
+
+def test_what_others_left_beside_the_source_is_not_read(source: Path, cache: Path) -> None:
+    source.chmod(0o755)
+    (source / "key.nbi").touch()
+    ensure_kernel_cache()
+    assert VARIABLE not in os.environ
+    if not given_to_another(source / "key.nbi"):
+        return
+    ensure_kernel_cache()
+    assert os.environ[VARIABLE] == str(cache / "numba")
 
 
 def test_a_user_without_a_home_gets_a_temporary_folder(

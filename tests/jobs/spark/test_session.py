@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from tests.jobs.commands import ROOT
+from tests.jobs.commands import ON_SPARK, ROOT, script, users_environment
 from tests.jobs.tiers import sample_copy
 from tierfold.jobs.spark.session import cause_of
 
@@ -91,6 +91,27 @@ def test_a_local_session_looks_up_no_host_name(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     done = compact(tier, os.environ["PATH"], "--engine", "spark", **unresolved)
     assert done.returncode == 0, done.stderr
+
+
+PLANTED = "import pathlib\npathlib.Path('planted').touch()\nraise ImportError\n"
+
+
+def test_workers_import_nothing_from_a_folder_that_others_may_write_to(tmp_path: Path) -> None:
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o1777)
+    for name in ("numba.py", "pyarrow.py", "tierfold.py"):
+        (shared / name).write_text(PLANTED)
+    tier = sample_copy(tmp_path / "tier")
+    done = subprocess.run(
+        [script("tierfold"), "compact", tier, "--set", "cleanup.policy=compact", *ON_SPARK],
+        cwd=shared,
+        env=users_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (shared / "planted").exists()
 
 
 def test_our_daemon_forks_the_workers_and_they_use_a_unix_socket(spark: SparkSession) -> None:
