@@ -58,6 +58,11 @@ class VacuumLimits:
     takes_set_apart: bool = False
     """Segments outside the leader epoch lineage are deleted, too (`vacuum --diverged`)."""
 
+    def is_past_grace(self, entry: RetiredSegment) -> bool:
+        """Whether the deletion of a retired segment may start."""
+        has_waited = self.now_ms - entry.retired_at_ms >= self.grace_ms
+        return has_waited and entry.deletion_started_at_ms is None
+
     def is_old(self, modified_ms: int) -> bool:
         """Whether an object of that time is too old for a run at work."""
         return self.now_ms - modified_ms >= self.orphan_age_ms
@@ -154,12 +159,7 @@ def deletion_plan_of(
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
     retired = () if state is None else state.retired
-    past_grace = [
-        entry
-        for entry in retired
-        if entry.deletion_started_at_ms is None
-        and times.now_ms - entry.retired_at_ms >= times.grace_ms
-    ]
+    past_grace = [entry for entry in retired if times.is_past_grace(entry)]
     may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
     needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
@@ -167,6 +167,7 @@ def deletion_plan_of(
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
     set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
     uploads = () if state is None else _old(incomplete_uploads, times)
+    doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
     ended = tuple(upload for upload in uploads if rules.is_detached or upload.is_own)
     stay = {
         "expired": 0 if is_refused else len(due) - len(expired),
@@ -184,7 +185,10 @@ def deletion_plan_of(
         orphans=orphans,
         set_apart=set_apart,
         incomplete_uploads=ended,
-        notes=(*_on_view(view, expired, set_apart), *_on_kept(len(may_go) - len(starting), stay)),
+        notes=(
+            *_on_view(view, expired, set_apart),
+            *_on_kept(len(may_go) - len(starting), len(doubted), stay),
+        ),
     )
 
 
@@ -218,10 +222,15 @@ def _on_view(
             yield note
 
 
-def _on_kept(originals: int, stay: Mapping[str, int]) -> Iterator[str]:
-    """What stays for a restore, and what stays because a broker may still name it."""
+def _on_kept(originals: int, doubted: int, stay: Mapping[str, int]) -> Iterator[str]:
+    """What stays for a restore, beside another cluster's segment, or because of brokers."""
     if originals:
         yield f"{counted(originals, 'retired original')} kept for `tierfold restore`"
+    if doubted:
+        yield (
+            f"{counted(doubted, 'unfinished upload')} kept: a segment in the same folder may be"
+            " another cluster's"
+        )
     listed = ", ".join(f"{count} {what}" for what, count in stay.items() if count)
     if listed:
         yield (

@@ -96,6 +96,11 @@ class InspectedSegment:
         return f"segment {self.listed.segment_id} ({self.offsets})"
 
 
+def doubtful_ids(inspected: Sequence[InspectedSegment]) -> tuple[str, ...]:
+    """Ids of the segments that may be another cluster's."""
+    return tuple(segment.listed.segment_id for segment in inspected if segment.is_doubtful)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """The partition's lineage, and which readable unknown segments belong to it."""

@@ -6,6 +6,7 @@ cluster's partition is also that of a partition of the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -30,6 +31,17 @@ class Ownership:
     """A sentence; empty unless it is in doubt."""
 
 
+def beside_each_other(found: Sequence[Ownership]) -> tuple[Ownership, ...]:
+    """The ownership of each unknown segment of a folder, given the others.
+
+    If one may be another cluster's, the folder may be shared. Then what does not say whose it is
+    may be that cluster's, too, even if tierfold wrote it: it runs there as well.
+    """
+    if all(one.whose is not Whose.DOUBTFUL for one in found):
+        return tuple(found)
+    return tuple(_BESIDE_DOUBT if one.whose is Whose.UNSAID else one for one in found)
+
+
 OF_PARTITION: Final = Ownership(whose=Whose.PARTITION)
 UNSAID: Final = Ownership(whose=Whose.UNSAID)
 
@@ -37,3 +49,8 @@ UNSAID: Final = Ownership(whose=Whose.UNSAID)
 def doubtful(why: str) -> Ownership:
     """The ownership of what may be another cluster's."""
     return Ownership(whose=Whose.DOUBTFUL, why=why)
+
+
+_BESIDE_DOUBT: Final = doubtful(
+    "its objects do not say whose it is, and a segment beside it may be another cluster's"
+)

@@ -19,6 +19,7 @@ from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import (
     History,
     InspectedSegment,
+    doubtful_ids,
     fits,
     shared_until,
 )
@@ -111,6 +112,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     return PartitionView(
         key=facts.key,
         state=facts.state,
+        doubtful=doubtful_ids(facts.inspected),
         segments=segments,
         orphans=orphans,
         set_apart=tuple(inspected.listed for inspected in history.apart),
@@ -143,6 +145,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     return PartitionView(
         key=facts.key,
         state=facts.state,
+        doubtful=doubtful_ids(facts.inspected),
         segments=row.segments,
         orphans=orphans_of_diverged(facts),
         set_apart=tuple(

@@ -89,6 +89,8 @@ class PartitionView:
     log_start_offset: int
     notes: tuple[str, ...] = ()
     """Which segments are not used, and why, a sentence each."""
+    doubtful: tuple[str, ...] = ()
+    """Ids of unknown segments that may be another cluster's."""
     needed: tuple[str, ...] = ()
     """Ids of segments in `set_apart` whose head is part of the log, and in no other segment."""
 

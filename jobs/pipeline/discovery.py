@@ -12,9 +12,11 @@ agree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import classify
+from tierfold.compaction.discovery.ownership import beside_each_other
 from tierfold.compaction.discovery.unknown_segments import drafted, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -32,11 +34,16 @@ def facts_of(
 ) -> PartitionFacts:
     """Read all facts about a partition; raises TierfoldError. `listed`: its listing."""
     classified = classify(listed, state)
+    found = [inspected(context.tier, key, segment) for segment in classified.unknown]
+    owners = beside_each_other([segment.ownership for segment in found])
     return PartitionFacts(
         key=key,
         state=state,
         classified=classified,
-        inspected=tuple(inspected(context.tier, key, segment) for segment in classified.unknown),
+        inspected=tuple(
+            replace(segment, ownership=owner)
+            for segment, owner in zip(found, owners, strict=True)
+        ),
     )
 
 

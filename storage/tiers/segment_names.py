@@ -78,9 +78,9 @@ def incomplete_uploads(entries: Iterable[ObjectEntry]) -> tuple[IncompleteUpload
 
 
 def is_own(name: str) -> bool:
-    """Whether tierfold began that write: its name is hidden, or holds an id that tierfold made."""
-    found = _NAME.match(name)
-    return name.startswith(".") or (found is not None and is_own_id(found[2]))
+    """Whether tierfold began that write: the name, which may be hidden, has an id that it made."""
+    found = _NAME.match(name.removeprefix("."))
+    return found is not None and is_own_id(found[2])
 
 
 def by_partition(

@@ -15,6 +15,9 @@ HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
 """When the tier was compacted."""
 
+OWN_ID: Final = "dGllcmZvbGQuR8DkMUaQBg"
+"""An id that tierfold makes."""
+
 DETACHED: Final = ("--set", "tier.binding=detached")
 DELETE: Final = (*DETACHED, "--set", "cleanup.policy=delete")
 
@@ -55,7 +58,7 @@ def parts(log: Path) -> list[Path]:
 
 def incomplete_upload(tier: Path, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
     """Put the hidden file of a writer that died then."""
-    path = folder_of(tier, key) / ".00000000000000000000-x.log.0123.staged"
+    path = folder_of(tier, key) / f".{0:020d}-{OWN_ID}.log.0123.staged"
     path.write_bytes(b"half")
     return written(path, hours)
 

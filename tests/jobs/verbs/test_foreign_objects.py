@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +18,14 @@ import pytest
 from tests.jobs.aiven import PLAIN
 from tests.jobs.commands import ALWAYS, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, files_below, key_of, updated_tier
+from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
 from tests.storage.tiers.aiven_tiers import aiven_tier
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.object_names import Suffix
 
 ORDERS: Final = key_of("orders", 0)
 DETACHED: Final = ("--set", "tier.binding=detached", "--json")
+FIRST_MANIFEST: Final = re.compile(rf"tier/orders-.*/0{{20}}-.*\.{Suffix.MANIFEST}")
 ANOTHER_ID: Final = "zzzzzzzzzzzzzzzzzzzzzw"
 A_BROKERS_ID: Final = "xkx6IDUAQ0iGr3JsI9k8Fw"
 Objects = dict[Suffix, bytes]
@@ -107,6 +111,8 @@ FOREIGN: Final[tuple[tuple[Change, str], ...]] = (
     (unreadable, 'its version is "9"'),
 )
 
+NAMES: Final = [change.__name__ for change, _ in FOREIGN]
+
 
 def changed(objects: Objects, change: Change) -> Objects:
     fields = json.loads(objects[Suffix.MANIFEST])
@@ -122,7 +128,7 @@ INCOMPLETE: Final = (
 
 
 @pytest.mark.parametrize("suffixes", INCOMPLETE, ids="+".join)
-@pytest.mark.parametrize(("change", "says"), FOREIGN, ids=[one.__name__ for one, _ in FOREIGN])
+@pytest.mark.parametrize(("change", "says"), FOREIGN, ids=NAMES)
 @pytest.mark.parametrize("segment_id", [A_BROKERS_ID, new_segment_id()], ids=["broker", "tierfold"])
 def test_what_is_left_of_a_foreign_segment_stays_and_is_reported(
     tier: Path, segment_id: str, change: Change, says: str, suffixes: tuple[Suffix, ...]
@@ -147,3 +153,116 @@ def test_what_is_left_of_a_segment_of_this_partition_is_deleted(
     assert tierfold("status", tier, "--json").entry["orphans"] == [A_BROKERS_ID]
     assert vacuum(tier).code == 0
     assert named(tier, A_BROKERS_ID) == {}
+
+
+def unproved(tier: Path) -> set[str]:
+    """Write what dead runs and brokers leave, none of which says whose it is; its names."""
+    before = set(files_below(tier))
+    ours, theirs = new_segment_id(), "B" * 21 + "A"
+    objects = of_a_segment(tier, ours)
+    planted(tier, ours, objects, [Suffix.LOG, Suffix.INDEXES])
+    planted(tier, theirs, objects, [Suffix.INDEXES])
+    (folder,) = {path.parent for path in tier.rglob("*.rsm-manifest")}
+    for segment_id in (new_segment_id(), A_BROKERS_ID):
+        path = folder / f".{0:020d}-{segment_id}.log.0123.staged"
+        path.write_bytes(b"half")
+        os.utime(path, (NOW_MS / 1000, NOW_MS / 1000))
+    return set(files_below(tier)) - before
+
+
+@pytest.mark.parametrize(("change", "says"), FOREIGN, ids=NAMES)
+def test_beside_a_foreign_segment_nothing_goes_that_does_not_say_whose_it_is(
+    tier: Path, change: Change, says: str
+) -> None:
+    # One that is complete and below the live end: compaction goes on.
+    names = unproved(tier)
+    assert len(names) == 5
+    planted(tier, A_BROKERS_ID, changed(of_a_segment(tier, A_BROKERS_ID), change), Suffix)
+    assert tierfold("status", tier, "--json").entry["orphans"] == []
+    entry = vacuum(tier).entry
+    assert entry["outcome"] == "vacuumed", "retired segments are named by the row"
+    notes = "; ".join(entry["notes"])
+    assert says in notes
+    assert "2 unfinished uploads kept: a segment in the same folder may be another" in notes
+    assert names <= set(files_below(tier))
+    assert len(named(tier, A_BROKERS_ID)) == 4
+    for path in tier.rglob(f"0*{A_BROKERS_ID}*"):
+        path.unlink()
+    vacuum(tier)
+    assert not names & set(files_below(tier))
+
+
+def test_a_hidden_file_is_ours_by_the_mark_in_its_id(tier: Path) -> None:
+    unproved(tier)
+    serving = ("--json", "--now", str(NOW_MS + 90 * 86_400_000))
+    found = tierfold("vacuum", tier, *serving)
+    assert found.code == 0, found
+    (left,) = tier.rglob("*.staged")
+    assert A_BROKERS_ID in left.name, "a broker may serve the tier"
+
+
+@pytest.fixture
+def shared(uploads: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of two clusters, with the prefixes "" and "x-", that both have a topic orders."""
+    for name, value in s3_environment(s3()).items():
+        monkeypatch.setenv(name, value)
+    other = updated_tier(tmp_path / "other", (key_of("orders", 1),), segments=3)
+    aiven_tier(uploads, tmp_path / "both", PLAIN.variant)
+    aiven_tier(other, tmp_path / "both", replace(PLAIN.variant, key_prefix="x-"))
+    return uploaded(tmp_path / "both", s3())
+
+
+def keys_of(client: Any, bucket: str) -> dict[str, str]:
+    """The objects of segments, and the unfinished uploads."""
+    found = client.list_objects_v2(Bucket=bucket)["Contents"]
+    objects = {one["Key"]: one["ETag"] for one in found if "_tierfold" not in one["Key"]}
+    uploads = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+    return objects | {one["Key"]: one["UploadId"] for one in uploads}
+
+
+@pytest.mark.parametrize("is_anonymous", [False, True])
+def test_with_the_shorter_prefix_nothing_of_the_other_cluster_goes(
+    shared: str, is_anonymous: bool
+) -> None:
+    client, bucket = s3_client(s3()), shared.removeprefix("s3://").partition("/")[0]
+    theirs = [name for name in keys_of(client, bucket) if name.startswith("tier/x-")]
+    folder = theirs[0].rpartition("/")[0]
+    for segment_id in (new_segment_id(), A_BROKERS_ID):
+        name = f"{folder}/{0:020d}-{segment_id}.log"
+        client.create_multipart_upload(Bucket=bucket, Key=name)
+        client.put_object(Bucket=bucket, Key=name.replace(".log", ".indexes"), Body=b"half")
+    for name in theirs if is_anonymous else ():
+        if name.endswith(Suffix.MANIFEST):
+            fields = json.loads(client.get_object(Bucket=bucket, Key=name)["Body"].read())
+            anonymous(fields)
+            client.put_object(Bucket=bucket, Key=name, Body=json.dumps(fields).encode())
+    before = {
+        name: tag for name, tag in keys_of(client, bucket).items() if name.startswith("tier/x-")
+    }
+    assert len(before) == len(theirs) + 4
+    for verb in (("compact", shared, *ALWAYS), ("vacuum", shared, "--orphan-age", "0s")):
+        found = tierfold(*verb, *DETACHED)
+        outcomes = {entry["topic"]: entry["outcome"] for entry in found.entries}
+        assert outcomes["x-orders"] == "refused"
+        assert outcomes["orders"] in {"compacted", "nothing_to_do"}
+    assert before.items() <= keys_of(client, bucket).items()
+
+
+def test_unfinished_uploads_to_a_bucket_stay_beside_a_foreign_segment(shared: str) -> None:
+    client, bucket = s3_client(s3()), shared.removeprefix("s3://").partition("/")[0]
+    (source,) = [name for name in keys_of(client, bucket) if FIRST_MANIFEST.fullmatch(name)]
+    folder = source.rpartition("/")[0]
+    now = ("--orphan-age", "0s", "--topic", "orders")
+    assert tierfold("compact", shared, *ALWAYS, *DETACHED, "--topic", "orders").code == 0
+    foreign = f"{folder}/{0:020d}-{A_BROKERS_ID}.{Suffix.MANIFEST}"
+    client.copy_object(Bucket=bucket, Key=foreign, CopySource={"Bucket": bucket, "Key": source})
+    for segment_id in (new_segment_id(), A_BROKERS_ID):
+        name = f"{folder}/{0:020d}-{segment_id}.{Suffix.LOG}"
+        client.create_multipart_upload(Bucket=bucket, Key=name)
+    before = keys_of(client, bucket)
+    notes = "; ".join(tierfold("vacuum", shared, *DETACHED, *now).entry["notes"])
+    assert "2 unfinished uploads kept" in notes
+    assert before.items() <= keys_of(client, bucket).items()
+    client.delete_object(Bucket=bucket, Key=foreign)
+    assert tierfold("vacuum", shared, *DETACHED, *now).code == 0
+    assert client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
