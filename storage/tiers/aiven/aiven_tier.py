@@ -23,6 +23,7 @@ from tierfold.compaction.discovery.ownership import UNSAID, Ownership
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.tiers.aiven.chunk_index import CHUNKS_MAX, INT_MAX
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
 from tierfold.storage.tiers.aiven.kept import Kept
@@ -128,7 +129,8 @@ class AivenTier(RemoteTier):
         """See `RemoteTier.new_segment`.
 
         What the options leave open is as in the last source. It is encrypted if one of them is.
-        Encoded chunks are at most `CHUNK_BYTES_HELD` large: brokers read any size.
+        Encoded chunks are at most `CHUNK_BYTES_HELD` large, and not more than can be read again:
+        brokers read any size.
         """
         manifests = [self._read(source).manifest for source in sources]
         options = self.options
@@ -140,7 +142,9 @@ class AivenTier(RemoteTier):
         is_encrypted = self._is_encrypted(sources, manifests)
         data_key = DataKey.fresh() if is_encrypted else None
         if is_compressed or is_encrypted:
-            chunk_bytes = min(chunk_bytes, CHUNK_BYTES_HELD)
+            # Twice what the sources have: compressing again may make batches larger.
+            log_bytes = min(2 * sum(one.chunks.log_bytes for one in manifests), INT_MAX)
+            chunk_bytes = min(max(chunk_bytes, -(-log_bytes // CHUNKS_MAX)), CHUNK_BYTES_HELD)
         return StagedObjects(
             store=self.store,
             names=self.names,
@@ -262,7 +266,8 @@ class AivenTier(RemoteTier):
 
         def read() -> Manifest:
             data = self.store.read_range(key, 0, MANIFEST_BYTES_MAX + 1)
-            return read_manifest(data, self.store.uri(key))
+            with self._kept.parsing:
+                return read_manifest(data, self.store.uri(key))
 
         return self._kept.manifests.get(key, read)
 

@@ -25,8 +25,12 @@ from numpy.typing import NDArray
 INT_MAX: Final = 2**31 - 1
 """Kafka and the plugin hold sizes in Java's `int`."""
 
-CODEC_BYTES_MAX: Final = 10 * 2**20
-"""The plugin decodes at most so many bytes of chunk sizes."""
+CHUNKS_MAX: Final = 2**20
+"""The most encoded chunks of a log that are read: a segment of 2 GiB in chunks of 2 KiB. The plugin
+recommends 4 MiB. A few hundred bytes could claim ten millions, of 8 bytes each."""
+
+
+_HEADER_BYTES_MAX: Final = 64  # More than comes before and after the sizes of 1 to 4 bytes each.
 
 
 class ChunkIndex(Protocol):
@@ -40,6 +44,11 @@ class ChunkIndex(Protocol):
     @abstractmethod
     def stored_start(self, chunk: int) -> int:
         """Where the chunk begins in the stored object; for `count`, where the last one ends."""
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that the index takes, beyond a few numbers."""
+        return 0
 
     @property
     def count(self) -> int:
@@ -88,6 +97,11 @@ class VariableChunks(ChunkIndex):
         np.cumsum(stored_sizes, out=ends[1:])
         return VariableChunks(chunk_bytes=chunk_bytes, log_bytes=log_bytes, _ends=ends)
 
+    @property
+    def held_bytes(self) -> int:
+        """See `ChunkIndex`."""
+        return self._ends.nbytes
+
     def stored_start(self, chunk: int) -> int:
         """See `ChunkIndex`."""
         return int(self._ends[chunk])
@@ -100,7 +114,8 @@ def decoded_sizes(text: str, chunks: int) -> NDArray[np.int64]:
     several, int32 base, uint8 width, and all but the last size as `width` bytes each, less the
     base; int32 last size.
     """
-    data = _decompressed(text)
+    check_count(chunks)
+    data = _decompressed(text, _HEADER_BYTES_MAX + 4 * chunks)
     if len(data) < 4:
         raise ValueError("it has no count of chunks")
     (count,) = struct.unpack_from(">i", data)
@@ -119,6 +134,12 @@ def decoded_sizes(text: str, chunks: int) -> NDArray[np.int64]:
     if sizes.min() <= 0 or sizes.max() > INT_MAX:
         raise ValueError("the stored size of a chunk is not positive, or too large")
     return sizes
+
+
+def check_count(chunks: int) -> None:
+    """Raise ValueError for more encoded chunks than are read."""
+    if chunks > CHUNKS_MAX:
+        raise ValueError(f"the log has {chunks} chunks, and at most {CHUNKS_MAX} are read")
 
 
 def encoded_sizes(sizes: NDArray[np.int64]) -> str:
@@ -149,11 +170,11 @@ def _all_but_last(data: bytes, count: int) -> tuple[NDArray[np.int64], bytes]:
     return columns @ powers + low, data[:4] + data[end:]
 
 
-def _decompressed(text: str) -> bytes:
+def _decompressed(text: str, bytes_max: int) -> bytes:
     try:
         packed = b64decode(text, validate=True)
         claimed_bytes = zstandard.frame_content_size(packed)
-        if not 0 <= claimed_bytes <= CODEC_BYTES_MAX:
+        if not 0 <= claimed_bytes <= bytes_max:
             raise ValueError(f"its frame claims {claimed_bytes} bytes")
         return zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
     except binascii.Error as error:

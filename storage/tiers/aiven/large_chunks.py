@@ -35,8 +35,13 @@ from tierfold.storage.tiers.aiven.chunk_transform import (
 FETCHED_BYTES: Final = 4 * 2**20
 """Fetched at a time."""
 
+WINDOW_BYTES_MAX: Final = 8 * 2**20
+"""The largest window of a zstd frame that is decoded in stretches. The plugin compresses at zstd's
+default level, whose window has 2 MiB; zstd itself would allow 128."""
+
 STREAMS_MAX: Final = 16
-"""Chunks that are open at a time, at most some 6 MiB each: more than segments are read at once."""
+"""Chunks that are open at a time, some 6 MiB each, at most 12: more than segments are read at once.
+"""
 
 _HEADER_BYTES_MAX: Final = 18  # Of a zstd frame.
 
@@ -113,7 +118,8 @@ class _Stream:
             head = self._packed.peek(_HEADER_BYTES_MAX)
             check_claim(head, chunk.stored_bytes, chunk.size_bytes, chunk.where)
             # Bytes after the frame are an error: another frame would hold more than is announced.
-            self._frame = zstandard.ZstdDecompressor().stream_reader(
+            decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+            self._frame = decompressor.stream_reader(
                 cast(IO[bytes], self._packed), read_across_frames=True
             )
 

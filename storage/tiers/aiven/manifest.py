@@ -25,6 +25,7 @@ from tierfold.storage.tiers.aiven.chunk_index import (
     ChunkIndex,
     FixedChunks,
     VariableChunks,
+    check_count,
     decoded_sizes,
     encoded_sizes,
 )
@@ -32,12 +33,19 @@ from tierfold.storage.tiers.aiven.segment_owner import Owner, metadata_of, owner
 from tierfold.storage.tiers.object_store import Bytes
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
-MANIFEST_BYTES_MAX: Final = 32 * 2**20
-"""More than the largest chunk index that the plugin reads, in base64."""
+MANIFEST_BYTES_MAX: Final = 8 * 2**20
+"""More than `CHUNKS_MAX` chunk sizes that cannot be compressed, in base64, and the leader epochs
+that `MANIFEST_VALUES_MAX` allows."""
 
-MANIFEST_VALUES_MAX: Final = 200_000
+MANIFEST_VALUES_MAX: Final = 50_000
 """More values than the manifest of a segment with very many leader epochs has. Each takes a hundred
 times as much memory as its text."""
+
+DATA_KEY_CHARACTERS_MAX: Final = 8192
+"""A key of RSA with 16,384 bits wraps a data key in 2,732 characters; the rest is the key's id."""
+
+AAD_CHARACTERS_MAX: Final = 1024
+"""The plugin writes 44."""
 
 CHUNK_BYTES_MAX: Final = 2**30 - 1
 """The largest `chunk.size` that the plugin allows."""
@@ -212,6 +220,8 @@ def _check_stored_sizes(manifest: Manifest) -> None:
     """Raise ValueError for stored sizes that contradict the log's, where they are known."""
     added = 0 if manifest.encryption is None else SEALED_BYTES
     chunks = manifest.chunks
+    if not manifest.is_plain:
+        check_count(chunks.count)
     expected = chunks.log_bytes + chunks.count * added
     if not manifest.is_compressed and chunks.stored_bytes != expected:
         raise _MalformedError(
@@ -248,6 +258,11 @@ def _encryption(found: object) -> Encryption | None:
     wrapped_key, aad = fields["dataKey"], fields["aad"]
     if not isinstance(wrapped_key, str) or not isinstance(aad, str):
         raise _MalformedError("dataKey or aad is not a string")
+    if len(wrapped_key) > DATA_KEY_CHARACTERS_MAX or len(aad) > AAD_CHARACTERS_MAX:
+        raise _MalformedError(
+            f"dataKey has {len(wrapped_key)} characters of at most {DATA_KEY_CHARACTERS_MAX}, or"
+            f" aad {len(aad)} of at most {AAD_CHARACTERS_MAX}"
+        )
     try:
         return Encryption(wrapped_key=wrapped_key, aad=b64decode(aad, validate=True))
     except (binascii.Error, ValueError) as error:

@@ -20,7 +20,7 @@ from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, content, described
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.segments.log_windows import StoredObject, stored_object
-from tierfold.storage.tiers.aiven import large_chunks, stored_segment
+from tierfold.storage.tiers.aiven import aiven_tier, large_chunks, stored_segment
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.aiven.chunk_index import (
     FixedChunks,
@@ -307,6 +307,36 @@ def test_each_byte_of_a_large_chunk_is_fetched_once(is_encrypted: bool) -> None:
         assert found.tobytes() == logs[name][at : at + 30]
     for name in logs:
         assert sum(length for of, _, length in fetched if of == name) == len(stored[name])
+
+
+@pytest.mark.parametrize("window_log", [23, 24])
+def test_a_large_chunk_whose_window_is_too_large_is_refused(window_log: int) -> None:
+    log = np.random.default_rng(1).bytes(2**24 + 1)
+    parameters = zstandard.ZstdCompressionParameters(window_log=window_log, enable_ldm=False)
+    frame = zstandard.ZstdCompressor(compression_params=parameters).compress(log)
+    stored = np.frombuffer(frame, np.uint8)
+    chunk = LargeChunk(
+        name=("log", 0),
+        read=lambda start, length: stored[start : start + length],
+        start=0,
+        stored_bytes=len(stored),
+        size_bytes=len(log),
+        where="here",
+    )
+    transform = ChunkTransform(is_compressed=True, data_key=None)
+    if 2**window_log <= large_chunks.WINDOW_BYTES_MAX:
+        assert OpenChunks().read(chunk, transform, 0, len(log)).tobytes() == log
+        return
+    with pytest.raises(CorruptLog, match="too much memory"):
+        OpenChunks().read(chunk, transform, 0, 1)
+
+
+def test_a_log_is_written_in_no_more_chunks_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiven_tier, "CHUNKS_MAX", 16)
+    made = written(LayoutOptions(is_compressed=True), 7, 1000)
+    again = made.tier.new_segment(KEY, 0, [made.address])
+    assert again.chunk_bytes == 125
+    assert replace(made.tier, options=LayoutOptions()).new_segment(KEY, 0).chunk_bytes > 125
 
 
 def test_a_chunk_of_another_size_is_refused() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,12 @@ from tests.storage.tiers.remote_tier_contract import KEY
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.storage.tiers.aiven.chunk_index import (
-    CODEC_BYTES_MAX,
+    CHUNKS_MAX,
     FixedChunks,
     VariableChunks,
     encoded_sizes,
 )
+from tierfold.storage.tiers.aiven.kept import Kept
 from tierfold.storage.tiers.aiven.manifest import (
     MANIFEST_BYTES_MAX,
     Encryption,
@@ -170,8 +173,59 @@ def test_each_of_them_is_compared(changed: dict[str, Any], what: str) -> None:
 
 @pytest.mark.parametrize("bomb", [b"[" * 300_000, b'{"a":' * 300_000, b"[0" + b",0" * 300_000])
 def test_a_manifest_of_very_many_values_is_not_parsed(bomb: bytes) -> None:
-    with pytest.raises(CorruptLog, match="it has more than 200000 values"):
+    with pytest.raises(CorruptLog, match="it has more than 50000 values"):
         read_manifest(bomb, "here")
+
+
+def variable_chunks(chunks: int) -> bytes:
+    """The manifest of a log of so many compressed chunks of 100 bytes, each stored in 10."""
+    sizes = np.full(chunks, 10, np.int64)
+    index = VariableChunks.of(100, 100 * chunks, sizes)
+    manifest = Manifest(chunks=index, pieces=PIECES, is_compressed=True, encryption=None)
+    return write_manifest(manifest, ADDRESS, SEGMENT, event_ms=0)
+
+
+def test_a_small_manifest_does_not_become_a_large_chunk_index() -> None:
+    largest = variable_chunks(CHUNKS_MAX)
+    bomb = variable_chunks(10 * CHUNKS_MAX)
+    assert max(len(largest), len(bomb)) < 2**11
+    tracemalloc.start()
+    assert read_manifest(largest, "here").chunks.held_bytes == 8 * (CHUNKS_MAX + 1)
+    _, of_largest = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    with pytest.raises(CorruptLog, match="the log has 10485760 chunks, and at most 1048576 are"):
+        read_manifest(bomb, "here")
+    _, of_bomb = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert of_largest < 64 * 2**20
+    assert of_bomb < 2**20
+
+
+@pytest.mark.parametrize("added", [0, 1])
+def test_encrypted_chunks_of_one_size_are_counted_too(added: int) -> None:
+    fields = json.loads(FIXED)
+    chunks = CHUNKS_MAX + added
+    fields["chunkIndex"] |= {"originalFileSize": chunks, "originalChunkSize": 1}
+    fields["chunkIndex"] |= {"transformedChunkSize": 29, "finalTransformedChunkSize": 29}
+    if not added:
+        assert read_manifest(json.dumps(fields).encode(), "here").chunks.count == chunks
+        return
+    with pytest.raises(CorruptLog, match="has 1048577 chunks, and at most 1048576 are read"):
+        read_manifest(json.dumps(fields).encode(), "here")
+
+
+def test_kept_chunk_indexes_are_bounded_in_all() -> None:
+    manifest = read_manifest(variable_chunks(CHUNKS_MAX // 2), "here")
+    kept = Kept().manifests
+    reads: list[int] = []
+
+    def read(number: int) -> Manifest:
+        reads.append(number)
+        return manifest
+
+    for number in (*range(9), *range(2, 9), 0):
+        kept.get(str(number), partial(read, number))
+    assert reads == [*range(9), 0]
 
 
 def plain() -> dict[str, Any]:
@@ -282,7 +336,10 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (variable(packed(b"\0\0\0\1\0\0\0\1", b"x"), log_bytes=1), "it cannot be decompressed"),
     (changed("encryption", to={}), "encryption lacks the field 'aad'"),
     (changed("encryption", to=False), "encryption is not a JSON object"),
-    (variable(packed(bytes(CODEC_BYTES_MAX + 1))), "its frame claims 10485761 bytes"),
+    (variable(packed(bytes(77))), "its frame claims 77 bytes"),
+    (variable("?", log_bytes=100 * CHUNKS_MAX + 1), "has 1048577 chunks, and at most 1048576"),
+    (changed("encryption", to={"dataKey": "a" * 8193, "aad": ""}), "dataKey has 8193 characters"),
+    (changed("encryption", to={"dataKey": "a:b", "aad": "A" * 1028}), "aad 1028 of at most 1024"),
     (variable(encoded_sizes(np.array([10, 20]))), "it has 2 chunks, but the log has 3"),
 ]  # fmt: skip
 
@@ -310,10 +367,10 @@ def test_what_the_plugin_would_not_write_is_refused_with_one_sentence(
         (b"\xff{}", "it is not valid JSON"),
         (FIXED + b"x", "it is not valid JSON"),
         (b'{"version":"1","version":"1"}', "a field twice"),
-        (b"[" * 100_000, "too deeply nested"),
+        (b"[" * 10_000, "too deeply nested"),
         (b'{"version":' + b"[" * 900 + b"]" * 900 + b"}", "its version is [[["),
         (b"PFA1\0\0", "kept as an Iceberg table"),
-        (b" " * (MANIFEST_BYTES_MAX + 1), "more than 33554432 bytes"),
+        (b" " * (MANIFEST_BYTES_MAX + 1), "more than 8388608 bytes"),
     ],
 )
 def test_what_is_no_manifest_is_refused(raw: bytes, says: str) -> None:
