@@ -130,7 +130,12 @@ def read_manifest(data: Bytes, where: str) -> Manifest:
     """The manifest in the bytes of the object `where`; raises CorruptLog."""
     raw = bytes(data)
     if raw.startswith(_PUFFIN):
-        raise _unusable("its segments are kept as an Iceberg table (segment.format=iceberg)", where)
+        raise CorruptLog(
+            "the segments are kept as an Iceberg table (segment.format=iceberg)",
+            where=where,
+            remedy="tierfold reads no Iceberg tables, only segments in Kafka's format: leave this"
+            " topic out (name the others with --topic). The partition is left unchanged.",
+        )
     if len(raw) > MANIFEST_BYTES_MAX:
         raise _unusable(f"it has more than {MANIFEST_BYTES_MAX} bytes", where)
     if sum(map(raw.count, (b",", b"[", b"{"))) > MANIFEST_VALUES_MAX:
