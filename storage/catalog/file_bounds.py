@@ -3,16 +3,19 @@
 delta-rs reads a file as large as it is, and unpacks what its pages claim. Anyone who may write
 below the catalog could leave a small file that unpacks to gigabytes. So sizes are compared before a
 file is read, and of a Parquet file its footer: the codecs, and how much it says is in its columns.
+A footer counts a text of a dictionary once, however many rows repeat it. Where that could come to
+too much, the dictionary and the lengths are read, but the texts are not repeated.
 """
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 JSON_BYTES_MAX: Final = 64 << 20
@@ -27,6 +30,11 @@ VALUES_MAX: Final = 1 << 28
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY"})
 """What delta-rs writes by default. Snappy unpacks to at most 64 times its size, others to much more
 than a footer has to admit."""
+
+_FIXED: Final = "FIXED_LEN_BYTE_ARRAY"
+"""A dictionary of it can repeat megabytes, and is not read as one."""
+
+_ROWS: Final = 1 << 16
 
 _MAGIC: Final = b"PAR1"
 _LENGTH: Final = struct.Struct("<I")
@@ -60,11 +68,45 @@ def parquet_violation(size_bytes: int, read_end: ReadEnd) -> str:
     values = sum(max(0, column.num_values) for column in columns)
     if codecs:
         return f"is compressed by {', '.join(sorted(codecs))}, which tierfold does not use"
+    if any(column.physical_type == _FIXED for column in columns):
+        return "has texts of a fixed length, which tierfold does not use"
     if unpacked > PARQUET_BYTES_MAX:
         return f"unpacks to {unpacked} bytes, and at most {PARQUET_BYTES_MAX} are read"
     if values > VALUES_MAX:
         return f"has {values} values, and at most {VALUES_MAX} are read"
+    repeated = [column for column in columns if _may_repeat(column)]
+    if repeated and (text_bytes := _text_bytes(read_end(size_bytes), repeated)) > PARQUET_BYTES_MAX:
+        return f"unpacks to {text_bytes} bytes, and at most {PARQUET_BYTES_MAX} are read"
     return ""
+
+
+def _may_repeat(column: pq.ColumnChunkMetaData) -> bool:
+    """Whether the texts of a dictionary may come to too much: none is longer than all together."""
+    bytes_max: int = column.num_values * column.total_uncompressed_size
+    return bool(column.has_dictionary_page) and bytes_max > PARQUET_BYTES_MAX
+
+
+def _text_bytes(content: bytes, columns: Sequence[pq.ColumnChunkMetaData]) -> int:
+    """What the texts of these columns come to, each counted as often as it occurs."""
+    paths = sorted({column.path_in_schema for column in columns})
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=paths)
+        groups = file.iter_batches(_ROWS, columns=paths)
+        return sum(_length(column) for group in groups for column in group.columns)
+    except (pa.ArrowException, OSError):
+        return 0  # delta-rs says what is wrong.
+
+
+def _length(array: pa.Array) -> int:
+    if pa.types.is_dictionary(array.type):
+        if not pa.types.is_binary(kind := array.type.value_type) and not pa.types.is_string(kind):
+            return 0
+        lengths = pc.binary_length(array.dictionary).take(array.indices)
+        return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
+    if pa.types.is_nested(array.type):
+        children = array.flatten()
+        return sum(map(_length, children if isinstance(children, list) else [children]))
+    return 0
 
 
 def _columns(read_end: ReadEnd) -> list[pq.ColumnChunkMetaData] | None:

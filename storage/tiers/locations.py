@@ -11,6 +11,7 @@ The clients of buckets are imported where a bucket is opened, so that a folder s
 from __future__ import annotations
 
 import re
+import string
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -101,7 +102,7 @@ def location_of(text: str, *, of: str) -> Location:
 
     Raises BadSettings, which repeats nothing that may be a secret.
     """
-    found = _URI.fullmatch(text.strip())
+    found = _URI.fullmatch(text.strip(string.whitespace))
     scheme = "" if found is None else found[1].lower()
     if found is None or scheme == "file":
         return Location("file", "", _folder(text, of, is_uri=found is not None))

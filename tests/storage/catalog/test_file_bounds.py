@@ -77,6 +77,48 @@ def test_what_it_unpacks_to_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "unpacks to 1000" in violation_of(sink.getvalue())
 
 
+def repeating(kind: Callable[[pa.Array], pa.Array], rows: int) -> bytes:
+    """A Parquet file in which one text of 1 MiB is stored once, and repeated."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 2**20])
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table({"c": kind(texts)}), sink, compression="none", dictionary_pagesize_limit=2**30
+    )
+    return sink.getvalue()
+
+
+def in_structs(texts: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([texts], ["s"])
+
+
+def in_lists(texts: pa.Array) -> pa.Array:
+    ends = pa.array(range(len(texts) + 1), pa.int32())
+    return pa.ListArray.from_arrays(ends, in_structs(texts))
+
+
+@pytest.mark.parametrize("kind", [lambda texts: texts, in_structs, in_lists])
+def test_a_text_counts_as_often_as_it_is_repeated(kind: Callable[[pa.Array], pa.Array]) -> None:
+    data = repeating(kind, rows=10_000)
+    assert len(data) < 2**21
+    before = pa.total_allocated_bytes()
+    assert violation_of(data) == "unpacks to 10485760000 bytes, and at most 1073741824 are read"
+    assert pa.total_allocated_bytes() - before < 2**26
+    assert violation_of(repeating(kind, rows=1000)) == ""
+
+
+def test_short_texts_beside_a_long_one_are_read() -> None:
+    texts = ["x" * 2**20, *("short" for _ in range(10_000))]
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"c": texts}), sink, dictionary_pagesize_limit=2**30)
+    assert violation_of(sink.getvalue()) == ""
+
+
+def test_texts_of_a_fixed_length_are_not_read() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"c": pa.array([b"x" * 9], pa.binary(9))}), sink)
+    assert "of a fixed length" in violation_of(sink.getvalue())
+
+
 def test_a_file_that_is_too_large_is_not_even_opened() -> None:
     def read(_: int) -> bytes:
         raise AssertionError
