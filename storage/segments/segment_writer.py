@@ -31,7 +31,7 @@ from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.segments.log_windows import stored_object
 from tierfold.storage.tiers.object_store import Bytes
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, check_size
 
 
 class SegmentWriter:
@@ -161,6 +161,7 @@ class SegmentWriter:
             self._put(part, data.tobytes())
 
     def _put(self, part: Part, data: bytes) -> None:
+        check_size(part, len(data), self._tier.uri(self._staged.address, part))
         self._staged.put(part, data)
         self._parts.append(_staged(part, [data]))
 

@@ -31,6 +31,7 @@ from tierfold.storage.tiers.object_store import (
 )
 from tierfold.storage.tiers.remote_tier import (
     CATALOG_FOLDER,
+    PART_BYTES_MAX,
     PARTS,
     Access,
     Listing,
@@ -40,6 +41,7 @@ from tierfold.storage.tiers.remote_tier import (
     StagedSegment,
     address_of,
     check_order,
+    check_size,
     leaves,
     no_tier,
 )
@@ -130,8 +132,13 @@ class LocalTieredStorage(RemoteTier):
             self.store.delete(part_key(address, part))
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
-        """See `RemoteTier.read_part`."""
-        return self.store.read(part_key(address, part))
+        """See `RemoteTier.read_part`; the size is found by reading one byte more than allowed."""
+        key = part_key(address, part)
+        if part is Part.LOG:
+            return self.store.read(key)
+        found = self.store.read_range(key, 0, PART_BYTES_MAX[part] + 1)
+        check_size(part, len(found), self.store.uri(key))
+        return found
 
     def part_sizes(
         self,

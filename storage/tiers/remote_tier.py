@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.ownership import Ownership
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import (
     Bytes,
@@ -42,6 +42,16 @@ class Part(StrEnum):
 
 PARTS: Final = tuple(Part)
 """All parts, in the order in which they are written."""
+
+PART_BYTES_MAX: Final[Mapping[Part, int]] = {
+    Part.OFFSET_INDEX: 32 * 2**20,  # Brokers: segment.index.bytes, 10 MiB by default.
+    Part.TIME_INDEX: 32 * 2**20,  # The same.
+    Part.SNAPSHOT: 32 * 2**20,  # 46 bytes a producer: 700,000 of them.
+    Part.TRANSACTION_INDEX: 16 * 2**20,  # 34 bytes a transaction: 490,000 aborted in one segment.
+    Part.LEADER_EPOCH_CHECKPOINT: 2**20,  # Some 20 bytes an election: 50,000.
+}
+"""The largest part beside a log that is read or written: far above what brokers write. Such a part
+is held in memory as a whole, and takes several times as much once it is parsed."""
 
 
 CATALOG_FOLDER: Final = "_tierfold"
@@ -158,7 +168,7 @@ class RemoteTier(Protocol):
         """
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
-        """A whole part; raises as `read_range` does."""
+        """A whole part; raises as `read_range` does, and CorruptLog above `PART_BYTES_MAX`."""
 
     def part_sizes(self, key: PartitionKey, listed: ListedSegment) -> Mapping[Part, int]:
         """The size in bytes of each part that the segment has, as `read_part` returns it.
@@ -228,6 +238,17 @@ class RemoteTier(Protocol):
     def log_name(self, key: PartitionKey, segment: Segment) -> str:
         """The full name of the `.log` from the effective start on, for messages about positions."""
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
+
+
+def check_size(part: Part, size_bytes: int, where: str) -> None:
+    """Raise CorruptLog for a part beside a log that is too large to be held."""
+    if size_bytes > PART_BYTES_MAX[part]:
+        raise CorruptLog(
+            f"the .{part.value} has more than {PART_BYTES_MAX[part]} bytes, and is not read",
+            where=where,
+            remedy="No broker writes one so large unless it is set up for it: restore it from a"
+            " copy, or report the topic's settings. The partition is left unchanged.",
+        )
 
 
 def check_order(part: Part, written: Iterable[Part]) -> None:

@@ -18,7 +18,7 @@ from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, corrupt
 from tierfold.storage.tiers.aiven.large_chunks import LargeChunk, OpenChunks
 from tierfold.storage.tiers.aiven.manifest import PIECES, Manifest
 from tierfold.storage.tiers.object_store import Bytes, ObjectStore
-from tierfold.storage.tiers.remote_tier import Access, Part
+from tierfold.storage.tiers.remote_tier import Access, Part, check_size
 
 CHUNK_BYTES_HELD: Final = 16 * 2**20
 """The largest chunk that is decoded or encoded as a whole: it and what it becomes are in memory."""
@@ -67,6 +67,7 @@ class StoredSegment:
             )
         if not piece.size_bytes:
             return np.empty(0, np.uint8)
+        check_size(part, self.manifest.part_bytes(part) or 0, f"{where} (.{part})")
         found = self.store.read_range(self.indexes_key, piece.position, piece.size_bytes)
         if len(found) != piece.size_bytes:
             raise _cut_off(piece.position + len(found), piece.end, where)

@@ -10,8 +10,14 @@ import google_crc32c
 import pytest
 
 from tierfold.compaction.discovery.listing import corrupted_parts, stored_sizes
-from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    TierfoldError,
+    UnreadableObject,
+)
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.storage.tiers import remote_tier
 from tierfold.storage.tiers.object_store import StoredChecksum
 from tierfold.storage.tiers.remote_tier import (
     PARTS,
@@ -184,6 +190,18 @@ class RemoteTierContract:
             whole = self.tier.read_range(address, part, 0, 10**6)
             assert whole.tobytes() == content(part)
             assert self.tier.access(address, part).unit_bytes > 0
+
+    def test_a_part_beside_the_log_is_read_up_to_a_size(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        address = self.write(KEY, 42)
+        for part in PARTS[1:]:
+            size_bytes = len(content(part))
+            monkeypatch.setitem(remote_tier.PART_BYTES_MAX, part, size_bytes)
+            assert self.tier.read_part(address, part).tobytes() == content(part)
+            monkeypatch.setitem(remote_tier.PART_BYTES_MAX, part, size_bytes - 1)
+            with pytest.raises(CorruptLog, match=rf"\.{part} has more than {size_bytes - 1} bytes"):
+                self.tier.read_part(address, part)
 
     def test_a_listing_has_the_sizes_that_the_catalog_knows(self) -> None:
         address = self.write(KEY, 0)
