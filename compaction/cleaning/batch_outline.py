@@ -32,7 +32,7 @@ below 800 bytes it would soon be as large as the keys."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutline:
-    """All batches of a segment that was scanned, at least one, in log order.
+    """All batches of a segment that was scanned, in log order.
 
     The arrays have shape (batches,).
     """
@@ -42,7 +42,7 @@ class BatchOutline:
     records: NDArray[np.int32]
     last_offset: NDArray[np.int64]
     first_offset: int
-    """Of the first batch."""
+    """Of the first batch; -1: there is none."""
     record_bytes: int
     """Uncompressed bytes of all records, as `Counts` counts them."""
     has_legacy: bool = False
@@ -52,13 +52,23 @@ class BatchOutline:
         return len(self.size_bytes)
 
 
+_NO_BATCHES: Final = BatchOutline(
+    size_bytes=np.empty(0, np.int32),
+    records=np.empty(0, np.int32),
+    last_offset=np.empty(0, np.int64),
+    first_offset=-1,
+    record_bytes=0,
+)
+
+
 def joined_outlines(pieces: Sequence[BatchOutline]) -> BatchOutline:
-    """The outline of a log, of which these are stretches, at least one, in order."""
+    """The outline of a log, of which these are stretches in order; none: it has no batch."""
+    pieces = [_NO_BATCHES, *pieces]
     return BatchOutline(
         size_bytes=np.concatenate([piece.size_bytes for piece in pieces]),
         records=np.concatenate([piece.records for piece in pieces]),
         last_offset=np.concatenate([piece.last_offset for piece in pieces]),
-        first_offset=pieces[0].first_offset,
+        first_offset=pieces[min(1, len(pieces) - 1)].first_offset,
         record_bytes=sum(piece.record_bytes for piece in pieces),
         has_legacy=any(piece.has_legacy for piece in pieces),
     )
@@ -67,7 +77,7 @@ def joined_outlines(pieces: Sequence[BatchOutline]) -> BatchOutline:
 def is_worth_sending(outline: BatchOutline, log_bytes: int) -> bool:
     """Whether the rewrite can use the outline, and it is small beside a log of so many bytes."""
     is_small = ENTRY_BYTES * len(outline) <= max(BYTES_ALWAYS, SHARE_MAX * log_bytes)
-    return is_small and not outline.has_legacy
+    return bool(len(outline)) and is_small and not outline.has_legacy
 
 
 def surely_dropped(

@@ -29,6 +29,8 @@ class RewriteReason(StrEnum):
     """Why a group is rewritten."""
 
     SEVERAL_SEGMENTS = "several segments become one"
+    NO_BATCH = "no batch in it"
+    """A broker's cleaner emptied it: its range goes to a neighbour."""
     DUE = "delete horizon passed"
     """The catalog needs the next delete horizon of what is left."""
     BATCHES = "batches change"
@@ -95,6 +97,8 @@ def reason_before_reading(segments: Sequence[Segment], now_ms: int) -> RewriteRe
     """
     if len(segments) > 1:
         return RewriteReason.SEVERAL_SEGMENTS
+    if not segments[0].size_bytes:
+        return RewriteReason.NO_BATCH
     return RewriteReason.DUE if segments[0].is_due(now_ms) else None
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.segments import Hole, PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 Invariant: TypeAlias = Callable[[PartitionState, PartitionState], str]
@@ -166,6 +167,26 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> str:
     return _list("changed", changed)
 
 
+def claims_change_only_a_hole(before: PartitionState, after: PartitionState) -> str:
+    """A claim changes no segment's metadata, but may raise the end of the last live one.
+
+    The row says that it is a hole: the segment's last batch ended there, and the next segment shows
+    that the range goes on (`discovery.holes`). The end rises over no offset that the row does not
+    call a hole.
+    """
+    last = before.segments[-1] if before.segments else None
+    found = {segment.segment_id: segment for segment in after.segments}
+    raised = None if last is None else found.get(last.segment_id)
+    if last is None or raised is None or raised.end_offset <= last.end_offset:
+        return segments_never_change(before, after)
+    hole = Hole(start_offset=last.next_offset, end_offset=raised.end_offset)
+    if hole not in after.holes:
+        return f"the end of segment {last.segment_id} rose over {hole}, which is no hole"
+    expected = replace(last, end_offset=raised.end_offset, leader_epochs=raised.leader_epochs)
+    segments = (*before.segments[:-1], expected)
+    return segments_never_change(replace(before, segments=segments), after)
+
+
 def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
     """Each adopted segment was compared with every live upload that shares offsets with it.
 
@@ -187,14 +208,15 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
 
 
 def sizes_are_real(before: PartitionState, after: PartitionState) -> str:
-    """No live `.log` is empty, and no size is negative.
+    """No live `.log` that tierfold wrote is empty, and no size is negative.
 
     A group that keeps no record gives its range to a neighbour, or becomes one empty batch; a
-    0-byte log is never written.
+    0-byte log is never written. A broker uploads those that its cleaner has emptied.
     """
     for segment in after.segments:
         indexes = segment.offset_index_bytes, segment.time_index_bytes
-        if segment.size_bytes <= 0 or min(indexes) < 0:
+        is_empty = segment.size_bytes <= 0 and bool(segment.written_by_run)
+        if is_empty or min(segment.size_bytes, *indexes) < 0:
             return (
                 f"segment {segment.segment_id} has {segment.size_bytes} log, {indexes[0]} offset"
                 f" index and {indexes[1]} time index bytes"
@@ -256,7 +278,6 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     ids_live_once,
     what_is_being_deleted_never_returns,
     segments_are_within_the_lineage,
-    segments_never_change,
     sizes_are_real,
     new_spans_fit_an_index,
     spared_are_live,
@@ -274,6 +295,7 @@ ROW_INVARIANTS: Final[tuple[Invariant, ...]] = (
 
 CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
+    claims_change_only_a_hole,
     retired_never_return,
     overlaps_are_proven,
     epoch_rises_by_one,
@@ -282,6 +304,7 @@ CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
 
 RESTORE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
+    segments_never_change,
     epoch_stays,
     covered_span_is_kept,
     nothing_is_forgotten,

@@ -62,7 +62,10 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         )
     live = {segment.segment_id: segment for segment in row.segments}
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
-    wanted = [*earlier.segments, *_uploaded_since(earlier, (*live.values(), *whole.values()))]
+    known = live | whole
+    # As the row has them now: the last one's end may have risen over a hole.
+    then = [known.get(segment.segment_id, segment) for segment in earlier.segments]
+    wanted = [*then, *_uploaded_since(earlier, known.values())]
     gone = [
         segment.segment_id
         for segment in wanted
@@ -85,6 +88,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         if segment.start_offset != at:
             break
         at = segment.next_offset
+    if any(hole.start_offset == at for hole in row.holes):
+        return _refusal(f"the hole from offset {at} on was taken for one after that state")
     if at != row.next_offset:
         return _refusal(
             f"the uploads from offset {at} on no longer exist as brokers wrote them",

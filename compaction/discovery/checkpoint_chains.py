@@ -29,7 +29,11 @@ def joined(
     if base is None:
         return ()
     parts = [] if known is None else [known]
-    parts += [one for one in checkpoints if known is None or disagreement(one, known) is None]
+    parts += [
+        checkpoint
+        for checkpoint in checkpoints
+        if known is None or disagreement(checkpoint, known) is None
+    ]
     parts.sort(key=lambda part: (part.epochs[-1].epoch, part.end_offset), reverse=True)
     lineage = base
     for part in parts:

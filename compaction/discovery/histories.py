@@ -65,9 +65,13 @@ class InspectedSegment:
     """The leader epochs of its batches, read only if there is no checkpoint."""
     corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
+    is_own: bool = False
+    """tierfold wrote it, by its id."""
     is_own_unfinished: bool = False
     """A write of tierfold's own was interrupted, so no row ever named it; its `.log` cannot be
     read. A broker's would be kept."""
+    is_end_exact: bool = False
+    """Whether `segment` ends where its objects say, not just at its last batch."""
     seen_offset: int = -1
     """In a corrupt `.log`, the last offset of a batch before the corruption; -1: none."""
 
@@ -87,8 +91,21 @@ class InspectedSegment:
         return self.end_offset is not None and not self.corruption
 
     @property
+    def is_without_end(self) -> bool:
+        """Whether it has no batch, and only the next segment's start shows where it ends."""
+        return self.end_offset is not None and self.end_offset < self.listed.start_offset
+
+    @property
+    def reach(self) -> int | None:
+        """The last offset that it is known to cover: at least its start; None: unknown."""
+        end = self.end_offset
+        return None if end is None else max(end, self.listed.start_offset)
+
+    @property
     def offsets(self) -> str:
         """Its offsets, for messages."""
+        if self.is_without_end:
+            return f"0 bytes, from offset {self.listed.start_offset} on"
         end = "unknown" if self.end_offset is None else self.end_offset
         return f"offsets {self.listed.start_offset} to {end}"
 
@@ -227,11 +244,11 @@ def _against(segment: InspectedSegment, lineage: CoveredEpochs) -> Disagreement 
 
 def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
     """Whether a readable segment is part of the log that `lineage` describes."""
-    if segment.end_offset is None:
+    if segment.reach is None:
         return False
     if segment.checkpoint:
-        own = epochs_in(segment.checkpoint, segment.listed.start_offset, segment.end_offset)
-        return are_within_lineage(own, segment.end_offset, lineage)
+        own = epochs_in(segment.checkpoint, segment.listed.start_offset, segment.reach)
+        return are_within_lineage(own, segment.reach, lineage)
     return all(
         _is_of(lineage, stretch.epoch, offset)
         for stretch in segment.stretches

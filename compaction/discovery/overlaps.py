@@ -9,6 +9,9 @@ are normal"):
     superseded       8 ── 9
     waiting                               18 ── 23    offsets 16 and 17 are missing
 
+If 16 and 17 are a hole (`discovery.holes`), 11 ── 15 ends at 17, and 18 ── 23 is taken, too. A
+segment of 0 bytes covers no offset but a hole behind it.
+
     chain_of(reached, candidates)      -> Chain: taken, superseded, waiting
     comparisons(live, chain)           -> the stretches that must agree before anything is adopted
     with_proof(chain, ..., proof)      -> the taken segments as the row will describe them
@@ -21,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tierfold.compaction.discovery.holes import ALL_GAPS, Gap, HoleRule
 from tierfold.compaction.model.leader_epochs import epochs_in
-from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.segments import Hole, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,12 @@ class Chain:
     """Segments after a gap."""
     reached: int
     """The last offset that is covered with the taken segments; -1: none."""
+    live_end: int
+    """The last offset that the live segments cover, with a hole behind them; -1: none."""
+    holes: tuple[Hole, ...] = ()
+    """The gaps that were taken for holes, in offset order."""
+    gap: Gap | None = None
+    """The first gap that was not; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,35 +78,66 @@ class OverlapProof:
     """Why the partition is refused, a sentence each that names both segments."""
 
 
-def chain_of(reached: int, candidates: Sequence[Segment]) -> Chain:
+def chain_of(
+    reached: int,
+    candidates: Sequence[Segment],
+    rule: HoleRule = ALL_GAPS,
+    last_live: Segment | None = None,
+) -> Chain:
     """Take each segment that reaches further, in order of start, larger end, id.
 
-    `reached` is the last offset that is already covered; `candidates` are complete unknown segments
-    of the lineage, in any order, with their own ranges.
+    `reached` is the last offset that is already covered, by `last_live` if it is given;
+    `candidates` are complete unknown segments of the lineage, in any order, with their own ranges.
+    One without a batch whose end is unknown ends below its start.
     """
     taken: list[Segment] = []
     superseded: list[Segment] = []
     waiting: list[Segment] = []
+    holes: list[Hole] = []
+    live_end, gap = reached, None
     ordered = sorted(candidates, key=lambda s: (s.start_offset, -s.end_offset, s.segment_id))
     for segment in ordered:
-        if segment.end_offset <= reached:
+        if segment.start_offset > reached + 1:
+            before = taken[-1] if taken else last_live
+            found = Gap(before=before, after=segment, start_offset=reached + 1)
+            if waiting or not rule.is_hole(found):
+                gap = gap or found
+                waiting.append(segment)
+                continue
+            holes.append(found.hole)
+            reached = segment.start_offset - 1
+            if taken:
+                taken[-1] = rule.ended_at(taken[-1], reached)
+            else:
+                live_end = reached
+        if max(segment.start_offset, segment.end_offset) <= reached:
             superseded.append(segment)
-        elif segment.start_offset > reached + 1:
-            waiting.append(segment)
+        elif taken and taken[-1].end_offset < taken[-1].start_offset:
+            superseded.append(segment)  # Both have no batch, and start at the same offset.
         else:
             start, reached = reached + 1, segment.end_offset
-            from_start = replace(
-                segment,
-                start_offset=start,
-                skipped_offsets=start - segment.own_start_offset,
-                leader_epochs=epochs_in(segment.leader_epochs, start, segment.end_offset),
-            )
-            taken.append(from_start)
+            taken.append(_from(segment, start))
+    if taken and taken[-1].end_offset < taken[-1].start_offset:
+        waiting.insert(0, taken.pop())
     return Chain(
         taken=tuple(taken),
         superseded=tuple(superseded),
         waiting=tuple(waiting),
         reached=reached,
+        live_end=live_end,
+        holes=tuple(holes),
+        gap=gap,
+    )
+
+
+def _from(segment: Segment, start_offset: int) -> Segment:
+    """The segment with that effective start."""
+    end_offset = max(start_offset, segment.end_offset)
+    return replace(
+        segment,
+        start_offset=start_offset,
+        skipped_offsets=start_offset - segment.own_start_offset,
+        leader_epochs=epochs_in(segment.leader_epochs, start_offset, end_offset),
     )
 
 

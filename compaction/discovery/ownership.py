@@ -31,15 +31,15 @@ class Ownership:
     """A sentence; empty unless it is in doubt."""
 
 
-def beside_each_other(found: Sequence[Ownership]) -> tuple[Ownership, ...]:
+def beside_each_other(owners: Sequence[Ownership]) -> tuple[Ownership, ...]:
     """The ownership of each unknown segment of a folder, given the others.
 
     If one may be another cluster's, the folder may be shared. Then what does not say whose it is
     may be that cluster's, too, even if tierfold wrote it: it runs there as well.
     """
-    if all(one.whose is not Whose.DOUBTFUL for one in found):
-        return tuple(found)
-    return tuple(_BESIDE_DOUBT if one.whose is Whose.UNSAID else one for one in found)
+    if all(owner.whose is not Whose.DOUBTFUL for owner in owners):
+        return tuple(owners)
+    return tuple(_BESIDE_DOUBT if owner.whose is Whose.UNSAID else owner for owner in owners)
 
 
 OF_PARTITION: Final = Ownership(whose=Whose.PARTITION)

@@ -7,8 +7,15 @@ from typing import Final
 
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import History, InspectedSegment
+from tierfold.compaction.discovery.holes import Gap
 from tierfold.compaction.discovery.overlaps import Chain
-from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason, first_few, gap
+from tierfold.compaction.discovery.view import (
+    PLACE,
+    Refusal,
+    RefusalReason,
+    first_few,
+    missing_segment,
+)
 from tierfold.compaction.model.leader_epochs import is_within_lineage
 from tierfold.compaction.model.segments import Segment
 
@@ -24,6 +31,17 @@ _UNPROVEN: Final = (
     " A segment of another topic or an older backup may be among them: compare their"
     " .leader_epoch_checkpoint with the broker's leader-epoch-checkpoint, and move the segments"
     " that do not continue it out of the tier, and keep them."
+)
+
+
+_HOLE_OR_MISSING: Final = (
+    "If a broker compacted this topic before it was tiered, its cleaner removed the last records of"
+    " segments, and nothing is missing: the broker's metadata (topic __remote_log_metadata) then"
+    " say endOffset {end} for the first of the two. If that holds for every such gap, run again"
+    " with --holes-are-holes {name}. If the topic was never compacted, or the metadata name a"
+    " segment that is not here, bring it back, or run again once its upload is complete; if it is"
+    " lost for good, move the segments below offset {after} out of the tier and keep them: the log"
+    " then starts there."
 )
 
 
@@ -93,6 +111,32 @@ def refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | N
     )
 
 
+def _refused_gap(facts: PartitionFacts, history: History, found: Gap) -> Refusal:
+    """The refusal of a gap, which may be a hole unless the end of the segment below is known."""
+    before, after = found.before, found.after
+    if before is None or not facts.holes(history).may_be_hole(found):
+        return missing_segment(found.start_offset - 1, before, after)
+    where = f"the last batch of segment {before.segment_id} ends at offset {before.end_offset}"
+    if before.end_offset < before.start_offset:
+        where = f"segment {before.segment_id} has 0 bytes and starts at {before.start_offset}"
+    return Refusal(
+        reason=RefusalReason.GAP,
+        detail=f"{where}, segment {after.segment_id} starts at {after.start_offset};"
+        f" {found.hole}: a hole, or a missing segment",
+        remedy=_HOLE_OR_MISSING.format(
+            name=facts.key, end=found.hole.end_offset, after=after.start_offset
+        ),
+    )
+
+
+def missing_below(facts: PartitionFacts, history: History, chain: Chain) -> str:
+    """Why complete segments behind a gap are not used, a clause."""
+    missing = f"offset {chain.reached + 1} is missing below it"
+    if chain.gap is None or not facts.holes(history).may_be_hole(chain.gap):
+        return missing
+    return f"{missing}, unless a broker's cleaner left a hole there: --holes-are-holes {facts.key}"
+
+
 def _refused_epochs(detail: str, *, is_proven: bool) -> Refusal:
     if is_proven:
         return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=detail, remedy=_FORGET)
@@ -103,8 +147,8 @@ def refused_without_row(
     facts: PartitionFacts, history: History, chain: Chain
 ) -> Refusal | None:
     """A refusal if, without a row, it is unknown which history is right or what was lost."""
-    if chain.waiting:
-        return gap(chain.taken[-1], chain.waiting[0])
+    if chain.gap is not None:
+        return _refused_gap(facts, history, chain.gap)
     consented = () if facts.state is None else facts.state.forgotten
     start = chain.taken[0].start_offset if chain.taken else 0
     end = chain.taken[-1].end_offset if chain.taken else -1
@@ -117,11 +161,11 @@ def refused_without_row(
             and (inspected.listed.start_offset < start or (inspected.end_offset or 0) > end)
         ]
 
-    for found, is_proven in ((alone(history.unproven), False), (alone(history.apart), True)):
-        if found:
+    for segments, is_proven in ((alone(history.unproven), False), (alone(history.apart), True)):
+        if segments:
             return _refused_epochs(
                 "outside the leader epoch lineage, with offsets that no other segment has:"
-                f" {', '.join(_with_proof(history, one) for one in found)}; the segments of the"
+                f" {', '.join(_with_proof(history, segment) for segment in segments)}; the segments of the"
                 f" lineage have offsets {start} to {end}",
                 is_proven=is_proven,
             )

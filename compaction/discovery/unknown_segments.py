@@ -23,6 +23,7 @@ from tierfold.compaction.discovery.histories import (
     fits,
     shared_until,
 )
+from tierfold.compaction.discovery.holes import with_end
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.overlaps import (
     Chain,
@@ -33,6 +34,7 @@ from tierfold.compaction.discovery.overlaps import (
     with_proof,
 )
 from tierfold.compaction.discovery.refusals import (
+    missing_below,
     refused_by_history,
     refused_by_listing,
     refused_without_row,
@@ -44,7 +46,7 @@ from tierfold.compaction.discovery.view import (
     RefusalReason,
 )
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.segments import Hole, PartitionState
 
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
@@ -78,12 +80,13 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     if (refusal := refused_by_history(history, live)) is not None:
         return refusal
     complete = [inspected.segment for inspected in history.fitting if inspected.segment is not None]
+    rule = facts.holes(history)
     if row is None:
         reached = min((segment.start_offset for segment in complete), default=0) - 1
     else:
-        reached = row.next_offset - 1
-        complete = [segment for segment in complete if segment.end_offset > reached]
-    chain = chain_of(reached, complete)
+        reached = max(row.next_offset - 1, -1 if facts.live_end is None else facts.live_end)
+        complete = [s for s in complete if max(s.start_offset, s.end_offset) > reached]
+    chain = chain_of(reached, complete, rule, live[-1] if live else None)
     if row is None and (refusal := refused_without_row(facts, history, chain)) is not None:
         return refusal
     return PartitionDraft(
@@ -102,7 +105,11 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
             remedy=CATALOG_FIRST if row is None else _OTHER_BATCHES,
         )
     taken = with_proof(draft.chain, draft.comparisons, proof)
-    live = () if row is None else row.segments
+    live, holes = () if row is None else row.segments, draft.chain.holes
+    if live and draft.chain.live_end > live[-1].end_offset:
+        beyond = Hole(start_offset=live[-1].next_offset, end_offset=draft.chain.live_end)
+        holes = tuple(sorted({beyond, *holes}))
+        live = with_end(live, facts.holes(history), draft.chain.live_end)
     segments = live + taken
     first = segments[0].start_offset if segments else 0
     log_start_offset = first if row is None else row.log_start_offset
@@ -126,7 +133,8 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         # Epochs beyond the live end are left out: an election may still cut them off.
         lineage=tuple(epoch for epoch in history.lineage if epoch.start_offset <= end_offset),
         log_start_offset=log_start_offset,
-        notes=tuple(_notes(draft, waiting)),
+        holes=holes,
+        notes=(*_hole_notes(holes), *_notes(draft, waiting)),
     )
 
 
@@ -164,9 +172,9 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
 def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
     """Whether an unknown segment holds no record of its own (SEMANTICS 1, "Orphans").
 
-    It has no `.log`, or the row's segments have all its offsets, or had them before they expired.
-    What tierfold itself began to write holds only records of its sources. What may be another
-    cluster's is no orphan.
+    It has no `.log`, or the row's segments have all its offsets, or had them before they expired,
+    and it has none of a hole between them. What tierfold itself began to write holds only records
+    of its sources. What may be another cluster's is no orphan.
     """
     if row is None or segment.is_doubtful:
         return False
@@ -174,11 +182,20 @@ def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
         return True
     return (
         segment.is_readable
-        and segment.end_offset is not None
+        and segment.reach is not None
         and _lowest_named(row) <= segment.listed.start_offset
-        and segment.end_offset < row.next_offset
+        and segment.reach < row.next_offset
         and fits(segment, row.lineage)
+        and not _is_in_hole(segment, row)
     )
+
+
+def _is_in_hole(segment: InspectedSegment, row: PartitionState) -> bool:
+    """Whether an upload has offsets that were taken for a hole: a segment was missing after all."""
+    start, end = segment.listed.start_offset, segment.end_offset
+    if end is None or segment.is_own:
+        return False
+    return any(max(start, hole.start_offset) <= min(end, hole.end_offset) for hole in row.holes)
 
 
 def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
@@ -243,7 +260,7 @@ def _waiting(
     settled |= {inspected.listed.segment_id for inspected in draft.history.apart}
     settled -= set(_needed(draft.history, reached))
     for found in draft.facts.inspected:
-        end = found.end_offset
+        end = found.reach
         is_covered = found.is_readable and end is not None and end <= reached
         if found.listed.segment_id not in settled and not is_covered:
             yield found
@@ -252,6 +269,14 @@ def _waiting(
 def _reaches_beyond(segment: InspectedSegment, live_end: int) -> bool:
     known = segment.seen_offset if segment.end_offset is None else segment.end_offset
     return max(known, segment.listed.start_offset) > live_end
+
+
+def _hole_notes(holes: Sequence[Hole]) -> Iterator[str]:
+    """How many gaps are taken for holes, and the one that is most like a missing segment."""
+    if holes:
+        gaps = "1 gap" if len(holes) == 1 else f"{len(holes)} gaps"
+        largest = max(holes, key=lambda hole: hole.end_offset - hole.start_offset)
+        yield f"{gaps} between segments taken for holes, the largest at {largest}"
 
 
 def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
@@ -268,6 +293,9 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
             " contradict them at an offset that both cover"
         )
     for fitting in draft.history.fitting:
+        if row is not None and _is_in_hole(fitting, row):
+            yield f"{fitting} has offsets that were taken for a hole: kept, not read"
+            continue
         is_taken = fitting.listed.segment_id in taken
         if row is not None and not is_taken and fitting.listed.start_offset < _lowest_named(row):
             yield (
@@ -285,7 +313,10 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
             )
         elif late in draft.history.unproven:
             continue
+        elif late.is_without_end and late.listed.start_offset == reached + 1:
+            yield f"{late} is not used yet: the next segment will show where it ends"
         elif late.segment is not None:
-            yield f"{late} is not used yet: offset {reached + 1} is missing below it"
+            why = missing_below(draft.facts, draft.history, draft.chain)
+            yield f"{late} is not used yet: {why}"
         else:
             yield f"{late} lacks {late.listed.lacking}: not used until its upload is complete"

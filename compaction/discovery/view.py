@@ -13,7 +13,13 @@ from itertools import pairwise
 from typing import Final
 
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
+from tierfold.compaction.model.segments import (
+    Hole,
+    LeaderEpoch,
+    PartitionKey,
+    PartitionState,
+    Segment,
+)
 
 PLACE: Final = "TIER PARTITION"
 """A placeholder in a remedy's commands, which the caller replaces with `Refusal.at`."""
@@ -91,6 +97,8 @@ class PartitionView:
     """Which segments are not used, and why, a sentence each."""
     doubtful: tuple[str, ...] = ()
     """Ids of unknown segments that may be another cluster's."""
+    holes: tuple[Hole, ...] = ()
+    """Gaps that were taken for holes, in offset order; the row does not name them yet."""
     needed: tuple[str, ...] = ()
     """Ids of segments in `set_apart` whose head is part of the log, and in no other segment."""
 
@@ -120,12 +128,14 @@ def never_claimed(key: PartitionKey) -> PartitionState:
 
 def state_with_new(view: PartitionView) -> PartitionState:
     """The row that a claim starts from: with the view's new segments."""
+    state = view.state or never_claimed(view.key)
     return replace(
-        view.state or never_claimed(view.key),
+        state,
         segments=view.segments,
         lineage=view.lineage,
         log_start_offset=view.log_start_offset,
         forgotten=(),
+        holes=tuple(sorted({*state.holes, *view.holes})),
     )
 
 
@@ -141,7 +151,7 @@ def first_break(segments: Sequence[Segment]) -> Refusal | None:
     """A refusal for the first segment that does not start right after the one before it."""
     for before, after in pairwise(segments):
         if after.start_offset > before.next_offset:
-            return gap(before, after)
+            return missing_segment(before.end_offset, before, after)
         if after.start_offset < before.next_offset:
             return Refusal(
                 reason=RefusalReason.OVERLAP,
@@ -152,12 +162,13 @@ def first_break(segments: Sequence[Segment]) -> Refusal | None:
     return None
 
 
-def gap(before: Segment, after: Segment) -> Refusal:
-    """The refusal of a partition that lacks the offsets between two segments."""
+def missing_segment(end_offset: int, before: Segment | None, after: Segment) -> Refusal:
+    """The refusal of a partition that lacks the offsets between `end_offset` and a segment."""
+    ends = "the segments below end" if before is None else f"segment {before.segment_id} ends"
     return Refusal(
         reason=RefusalReason.GAP,
-        detail=f"segment {before.segment_id} ends at offset {before.end_offset},"
-        f" segment {after.segment_id} starts at {after.start_offset}",
+        detail=f"{ends} at offset {end_offset}, segment {after.segment_id} starts at"
+        f" {after.start_offset}",
         remedy="Bring the missing segment back, or run again once its upload is complete. If it is"
         f" lost for good, move the segments below offset {after.start_offset} out of the tier and"
         " keep them: the log then starts there.",

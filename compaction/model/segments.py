@@ -106,6 +106,22 @@ class RetiredSegment:
     `DELETE_SEGMENT_STARTED`); None: it is whole and may be restored."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Hole:
+    """Offsets at a segment's end that have no batch; both ends inclusive.
+
+    Kafka's cleaner leaves such holes. The segment's range covers them.
+    """
+
+    start_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        if self.start_offset == self.end_offset:
+            return f"offset {self.start_offset}"
+        return f"offsets {self.start_offset} to {self.end_offset}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparedBytes:
     """What rounds left in one live segment; see `model.spared_bytes`."""
@@ -142,6 +158,9 @@ class PartitionState:
     """The live segments in which rounds left superseded records, in offset order."""
     forgotten: tuple[str, ...] = ()
     """In a forgotten row, ids of segments whose loss a person accepted."""
+    holes: tuple[Hole, ...] = ()
+    """Offsets between two segments that were taken for holes: a person said that no segment is
+    missing there, or a manifest did. In offset order."""
 
     @property
     def is_forgotten(self) -> bool:
@@ -162,6 +181,7 @@ class PartitionState:
             strategies=(),
             spared=(),
             log_start_offset=0,
+            holes=(),
             forgotten=tuple(sorted(consent)),
         )
 

@@ -12,8 +12,8 @@ from typing import Literal, Unpack
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
-    ChangeKeywords,
     CompactKeywords,
+    ForgetKeywords,
     RestoreKeywords,
     VacuumKeywords,
     takes,
@@ -95,8 +95,8 @@ def restore(
     return checked(RestoreResult(partitions=(found,), **about), given)
 
 
-@takes(ChangeKeywords)
-def forget(tier: str | Path, partition: str, **given: Unpack[ChangeKeywords]) -> ForgetResult:
+@takes(ForgetKeywords)
+def forget(tier: str | Path, partition: str, **given: Unpack[ForgetKeywords]) -> ForgetResult:
     """Accept that an unclean leader election truncated a partition's log; cannot be undone.
 
     >>> tierfold.forget("/mnt/tier", "orders-0", dry_run=True)

@@ -53,7 +53,15 @@ class CheckKeywords(TierKeywords, total=False):
     """Raise PartitionFailed or RunFenced, once all partitions are done. Default: False."""
 
 
-class ScopeKeywords(CheckKeywords, total=False):
+class HoleKeywords(TypedDict, total=False):
+    """Where no segment is missing."""
+
+    holes_are_holes: Sequence[str] | str
+    """Names of partitions, or shell patterns, or one: where their segments leave gaps, brokers had
+    compacted the topic before it was tiered, and no segment is missing. Default: none."""
+
+
+class ScopeKeywords(CheckKeywords, HoleKeywords, total=False):
     """Which partitions."""
 
     topics: Sequence[str]
@@ -107,7 +115,7 @@ class VerifyKeywords(ScopeKeywords, EngineKeywords, total=False):
     """Also find the latest records with a Spark window; reads all logs twice."""
 
 
-class ReadKeywords(TierKeywords, total=False):
+class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """The keywords of `read`."""
 
     topics: Sequence[str]
@@ -134,10 +142,14 @@ class VacuumKeywords(ScopeKeywords, total=False):
 
 
 class ChangeKeywords(CheckKeywords, total=False):
-    """The keywords of `forget`."""
+    """Whether anything changes."""
 
     dry_run: bool
     """Only show what would change."""
+
+
+class ForgetKeywords(ChangeKeywords, HoleKeywords, total=False):
+    """The keywords of `forget`."""
 
 
 class RestoreKeywords(ChangeKeywords, total=False):

@@ -78,7 +78,11 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
     context = run_context(
         str(tier), given.get("catalog"), given.get("now_ms"), settings.store, layout
     )
-    context = replace(context, layout_words=_layout_words(given))
+    context = replace(
+        context,
+        layout_words=_layout_words(given),
+        holes_are_holes=_names(given.get("holes_are_holes")),
+    )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()
     return Opened(context=context, settings=settings, scope=scope, remarks=remarks)
@@ -86,8 +90,13 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
 
 def _patterns(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:
     """Return the patterns, also of one that is given without a list; by default all."""
+    return _names(given) or ("*",)
+
+
+def _names(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:
+    """Return the names, also of one that is given without a list; by default none."""
     one_or_more = [given] if isinstance(given, str | int) else given
-    return tuple(map(str, one_or_more or ("*",)))
+    return tuple(map(str, one_or_more or ()))
 
 
 def _listed(given: object) -> frozenset[Listed] | None:

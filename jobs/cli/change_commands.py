@@ -6,7 +6,13 @@ from typing import Any
 
 import click
 
-from tierfold.jobs.cli.options import catalog_options, clock_options, output_options, tier_options
+from tierfold.jobs.cli.options import (
+    catalog_options,
+    clock_options,
+    holes_option,
+    output_options,
+    tier_options,
+)
 from tierfold.jobs.cli.output import Output, finish
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 from tierfold.jobs.cli.usage_errors import Verb
@@ -48,6 +54,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 @catalog_options
 @click.argument("partition", metavar="PARTITION")
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
+@holes_option
 @output_options
 @clock_options
 def forget_verb(output: Output, **given: Any) -> None:

@@ -71,6 +71,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
     Examples:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
+      tierfold plan /mnt/tier --set cleanup.policy=compact --holes-are-holes 'orders-*'
     """
     from tierfold.jobs.api.reading import explain, plan
 
@@ -93,6 +94,7 @@ def compact_verb(output: Output, **given: Any) -> None:
     Examples:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
+      tierfold compact /mnt/tier --set cleanup.policy=compact --holes-are-holes orders-0
     """
     from tierfold.jobs.api.changing import compact
 

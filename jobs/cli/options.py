@@ -187,6 +187,16 @@ catalog_options: Final = _together(
     layout_options,
 )
 
+holes_option: Final = click.option(
+    "--holes-are-holes",
+    "holes_are_holes",
+    multiple=True,
+    metavar="PARTITION|PATTERN",
+    help="In these partitions, such as orders-0 or 'orders-*', gaps between segments are holes that"
+    " a broker's cleaner left, and no segment is missing. Repeatable.",
+)
+"""A person's decision, which the catalog's row keeps once the partition is claimed."""
+
 tier_options: Final = _together(
     catalog_options,
     click.option(
@@ -205,6 +215,7 @@ tier_options: Final = _together(
         help="Only the partitions listed here: the planned, compacted or sound ones in a document"
         " of plan, compact or verify; or a JSON list of topics and partitions. - is stdin.",
     ),
+    holes_option,
     output_options,
 )
 

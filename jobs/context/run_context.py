@@ -58,6 +58,8 @@ class RunContext:
     """The tier's layout; a worker does not detect it again."""
     layout_words: tuple[str, ...] = ()
     """The arguments that describe the layout."""
+    holes_are_holes: tuple[str, ...] = ()
+    """Patterns of the partitions in which a person said that no segment is missing."""
     catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""

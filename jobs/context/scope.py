@@ -61,6 +61,7 @@ EVERYTHING: Final = Scope()
 _UNKNOWN: Final = {
     "topic": "no topic has that name",
     "partition": "no partition of the chosen topics has that number",
+    "holes-are-holes": "no partition has that name",
 }
 
 
@@ -125,6 +126,20 @@ def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionK
         where=where,
         remedy=nearest(name, map(str, keys)),
     )
+
+
+def are_holes_declared(patterns: Iterable[str], key: PartitionKey) -> bool:
+    """Whether one of the patterns of `--holes-are-holes` names the partition."""
+    return _matches(str(key), patterns) or _matches(_folder(key), patterns)
+
+
+def check_hole_patterns(patterns: Iterable[str], among: Iterable[PartitionKey]) -> None:
+    """Raise BadSettings for a name of `--holes-are-holes` without wildcards that no partition has.
+
+    A mistyped name would leave the partition refused, and one of another tier says nothing.
+    """
+    names = {name for key in among for name in (str(key), _folder(key))}
+    _refuse_unknown("holes-are-holes", patterns, names)
 
 
 def _folder(key: PartitionKey) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.ownership import beside_each_other
 from tierfold.compaction.discovery.unknown_segments import drafted, view_of
@@ -23,10 +24,11 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.regions import LastStable, last_stable_of
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.scope import are_holes_declared
 from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.segments.segment_inspection import inspected
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
-from tierfold.storage.tiers.remote_tier import Listing
+from tierfold.storage.tiers.remote_tier import Listing, address_of
 
 
 def facts_of(
@@ -34,17 +36,38 @@ def facts_of(
 ) -> PartitionFacts:
     """Read all facts about a partition; raises TierfoldError. `listed`: its listing."""
     classified = classify(listed, state)
-    found = [inspected(context.tier, key, segment) for segment in classified.unknown]
-    owners = beside_each_other([segment.ownership for segment in found])
+    alone = [inspected(context.tier, key, segment) for segment in classified.unknown]
+    owners = beside_each_other([segment.ownership for segment in alone])
+    unknown = tuple(
+        replace(segment, ownership=owner) for segment, owner in zip(alone, owners, strict=True)
+    )
     return PartitionFacts(
         key=key,
         state=state,
         classified=classified,
-        inspected=tuple(
-            replace(segment, ownership=owner)
-            for segment, owner in zip(found, owners, strict=True)
-        ),
+        inspected=unknown,
+        are_holes_declared=are_holes_declared(context.holes_are_holes, key),
+        live_end=_live_end(context, key, state, unknown),
     )
+
+
+def _live_end(
+    context: RunContext,
+    key: PartitionKey,
+    state: PartitionState | None,
+    unknown: Sequence[InspectedSegment],
+) -> int | None:
+    """Return the last live segment's end as its objects say it, if there is a gap behind it.
+
+    The row may have it from the last batch. None: there is no gap, or the objects do not say it.
+    """
+    if state is None or not state.segments:
+        return None
+    starts = [found.listed.start_offset for found in unknown if found.segment is not None]
+    above = [start for start in starts if start >= state.next_offset]
+    if not above or min(above) == state.next_offset:
+        return None
+    return context.tier.recorded_end(address_of(key, state.segments[-1]))
 
 
 def viewed(

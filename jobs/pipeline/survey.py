@@ -25,7 +25,7 @@ from tierfold.compaction.planning.partition_plan import (
 )
 from tierfold.compaction.planning.plan import rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.scope import EVERYTHING, Scope, named
+from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.settings.resolution import Settings
@@ -107,8 +107,10 @@ def known_among(
     All are listed at once, after the rows were read: an older listing would lack a live segment.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
-    same partition, so both are refused. A partition with an invalid row is refused, too.
+    same partition, so both are refused. A partition with an invalid row is refused, too. Raises
+    BadSettings for a name in `context.holes_are_holes` that no partition has.
     """
+    check_hole_patterns(context.holes_are_holes, everywhere)
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
     for key in (*everywhere, *states):

@@ -128,6 +128,9 @@ def _beside_live(status: PartitionStatus) -> Iterator[str]:
         yield f"{len(view.set_apart)} outside the leader epoch lineage"
     if row is not None and row.spared:
         yield f"up to {decimal(spared_sum(row.spared))} superseded, left by min.rewrite.gain"
+    if row is not None and row.holes:
+        gaps = "1 gap" if len(row.holes) == 1 else f"{len(row.holes)} gaps"
+        yield f"{gaps} between segments taken for holes, the first at {row.holes[0]}"
     if row is not None and row.owner_run:
         last = timestamp_text(row.committed_at_ms)
         yield f"claimed by run {row.owner_run}, last commit at {last}"

@@ -28,6 +28,7 @@ from tierfold.jobs.sources.segment_options import (
     FORMAT,
     LIVE,
     USUAL_COLUMNS,
+    holes_as_options,
     layout_as_options,
     schema_of,
     store_as_options,
@@ -125,6 +126,7 @@ def read_by_strategy(
     frames = [
         spark.read.format(FORMAT)
         .options(**_options(source), **layout_as_options(context.layout_options))
+        .options(**holes_as_options(context.holes_are_holes))
         .options(**store_as_options(context.catalog_options))
         .option("catalog", context.catalog_uri)
         .option("assign", json.dumps(numbers))

@@ -138,6 +138,11 @@ OPTIONS: Final = {
         "Shell patterns, separated by commas. A name without wildcards must exist.",
     ),
     "partitions": ("*", "Shell patterns for the number, separated by commas."),
+    "holes.are.holes": (
+        "",
+        "Names or shell patterns of partitions, such as `orders-0`, separated by commas, as"
+        " [`--holes-are-holes`](cli.md).",
+    ),
     "offsets": (
         "",
         "`FIRST:END`, half-open, of every partition; either may be left out. Only these offsets are"
@@ -185,6 +190,8 @@ class Request:
     is_committed: bool
     """`read_committed`."""
     columns: tuple[str, ...]
+    holes_are_holes: tuple[str, ...] = ()
+    """Patterns of the partitions in which no segment is missing."""
     offsets: OffsetSpan = _EVERY_OFFSET
     """The only offsets that are read."""
     assigned: frozenset[tuple[str, int]] | None = None
@@ -230,6 +237,7 @@ def request_of(options: Mapping[str, str]) -> Request:
         else Scope(topics=tuple(sorted({topic for topic, _ in assigned}))),
         is_committed=level == READ_COMMITTED,
         columns=columns,
+        holes_are_holes=_listed(given, "holes.are.holes"),
         offsets=_offsets(given),
         assigned=assigned,
         is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
@@ -246,6 +254,11 @@ def layout_as_options(layout: LayoutOptions) -> dict[str, str]:
     keys = ",".join(f"{file.key_id}={file.path}" for file in layout.key_files)
     options = {"layout": Layout.AIVEN, "key.prefix": layout.key_prefix, "encryption.key": keys}
     return {name: text for name, text in options.items() if text}
+
+
+def holes_as_options(patterns: tuple[str, ...]) -> dict[str, str]:
+    """Return the option with which the format takes the same gaps for holes."""
+    return {"holes.are.holes": ",".join(patterns)} if patterns else {}
 
 
 def store_as_options(store: StoreOptions) -> dict[str, str]:

@@ -13,6 +13,8 @@ only where a read is planned: on the driver.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -67,6 +69,7 @@ class KafkaSegments(DataSource):
         context = run_context(
             request.tier_uri, request.catalog_uri, options=request.store, layout=request.layout
         )
+        context = replace(context, holes_are_holes=request.holes_are_holes)
         if context.may_decrypt and not self.may_decrypt:
             raise unencrypted_disk()
         return SegmentReader(context, request, schema)

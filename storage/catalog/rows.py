@@ -18,6 +18,7 @@ from tierfold.compaction.commits.invariants import ROW_INVARIANTS, violations
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.segments import (
     CleanerOffset,
+    Hole,
     LeaderEpoch,
     PartitionKey,
     PartitionState,
@@ -30,6 +31,7 @@ from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
     FORMATS_READ,
+    HOLE,
     LEADER_EPOCH,
     PARTITIONS,
     RETIRED_SEGMENT,
@@ -38,7 +40,7 @@ from tierfold.storage.catalog.schema import (
     bucket_of,
 )
 
-Model = LeaderEpoch | CleanerOffset | Segment | RetiredSegment | SparedBytes
+Model = LeaderEpoch | CleanerOffset | Segment | RetiredSegment | SparedBytes | Hole
 
 _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
     tuple(field.name for field in kind): model
@@ -48,6 +50,7 @@ _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
         (SEGMENT, Segment),
         (RETIRED_SEGMENT, RetiredSegment),
         (SPARED, SparedBytes),
+        (HOLE, Hole),
     )
 }
 """By a struct column's field names, which are the attributes of its class."""

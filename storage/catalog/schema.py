@@ -128,6 +128,11 @@ SPARED: Final = _struct(
     since_offset=_LONG("records from here on superseded them"),
 )
 
+HOLE: Final = _struct(
+    start_offset=_LONG("first offset without a batch"),
+    end_offset=_LONG("last offset without a batch, inclusive"),
+)
+
 PARTITIONS: Final = pa.schema(
     _struct(
         topic_id=_TEXT("id of this incarnation of the topic, as Kafka prints it"),
@@ -157,6 +162,11 @@ PARTITIONS: Final = pa.schema(
         spared=_Column(
             _list_of(SPARED),
             "live segments in which min.rewrite.gain left superseded records",
+            nullable=True,
+        ),
+        holes=_Column(
+            _list_of(HOLE),
+            "offsets between segments at which none is missing, as a person or a manifest says",
             nullable=True,
         ),
     )

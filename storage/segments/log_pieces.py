@@ -74,7 +74,7 @@ def pieces_of(
     within = OffsetSpan(
         start=max(wanted.start, segment.start_offset), end=min(wanted.end, segment.next_offset)
     )
-    if within.is_empty:
+    if within.is_empty or not segment.size_bytes:
         return
     is_whole = within.start == segment.start_offset and within.end == segment.next_offset
     if is_whole and segment.size_bytes <= piece_bytes:

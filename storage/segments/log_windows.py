@@ -191,9 +191,12 @@ def log_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
 
 
 def sized_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
-    """`log_windows` of a log of the size in the catalog; raises CorruptLog for any other."""
+    """`log_windows` of a log of the size in the catalog; raises CorruptLog for any other.
+
+    A broker uploads logs of 0 bytes, which its cleaner has emptied.
+    """
     size_bytes = 0
-    for window in nonempty_windows(log):
+    for window in log_windows(log) if log.end == log.start else nonempty_windows(log):
         yield window
         size_bytes += window.size_bytes
     if size_bytes != log.end - log.start:
@@ -213,7 +216,7 @@ def nonempty_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
         raise CorruptLog(
             "the log is empty, 0 bytes",
             where=log.where,
-            remedy="No broker uploads an empty log; restore the object from a backup.",
+            remedy="It was cut short; restore the object from a backup.",
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tierfold.compaction.discovery.overlaps import Chain, Comparison, Cut, OverlapProof
 from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 if TYPE_CHECKING:
@@ -81,14 +82,14 @@ def _within(pair: Comparison, heads: BatchHeads) -> BatchHeads:
 
 
 def _first_batch(segment: Segment, heads: BatchHeads) -> int:
-    """The number of the first batch that reaches the effective start."""
+    """The number of the first batch that reaches the effective start; none: how many there are."""
     return int(np.searchsorted(heads.last_offset, segment.start_offset))
 
 
 def _straddle(segment: Segment, heads: BatchHeads) -> str:
     """A sentence about the batch that straddles the effective start; empty if none does."""
     batch = _first_batch(segment, heads)
-    if heads.base_offset[batch] >= segment.start_offset:
+    if batch == len(heads) or heads.base_offset[batch] >= segment.start_offset:
         return ""
     return (
         f"segment {segment.segment_id} counts from offset {segment.start_offset} on, and its"
@@ -98,6 +99,9 @@ def _straddle(segment: Segment, heads: BatchHeads) -> str:
 
 def _cut(segment: Segment, heads: BatchHeads) -> Cut:
     batch = _first_batch(segment, heads)
+    if batch == len(heads):
+        # Only a hole at its end counts.
+        return Cut(skipped_bytes=segment.log_bytes, first_timestamp_ms=NO_TIMESTAMP_MS)
     return Cut(
         skipped_bytes=int(heads.position[batch]),
         first_timestamp_ms=int(heads.max_timestamp_ms[batch]),

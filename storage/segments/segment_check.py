@@ -207,7 +207,8 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
     if log.size_bytes != segment.log_bytes:
         yield f"{log.size_bytes} bytes, where the catalog says {segment.log_bytes}"
     if not len(heads):
-        yield "0 bytes: consumers get stuck at an empty segment"
+        if segment.log_bytes or segment.written_by_run:
+            yield "0 bytes, which only a broker's cleaner leaves of a segment"
         return
     starts = np.full(len(heads), segment.own_start_offset)
     starts[log.first :] = segment.start_offset
@@ -221,13 +222,14 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
             f"{heads.last_offset[batch]}, the segment {starts[batch]} to "
             f"{segment.end_offset}"
         )
-    if log.first == len(heads) or heads.position[log.first] != segment.skipped_bytes:
+    counts_from = heads.position[log.first] if log.first < len(heads) else segment.log_bytes
+    if counts_from != segment.skipped_bytes:
         yield (
             f"no batch begins at byte {segment.skipped_bytes}, where the catalog says that the"
             f" segment counts from, at offset {segment.start_offset}"
         )
     last_offset = int(heads.last_offset[-1])
-    if order.is_last and last_offset < segment.end_offset:
+    if order.is_last and last_offset < segment.end_offset and segment.written_by_run:
         yield (
             f"the last batch ends at offset {last_offset}, the live range at "
             f"{segment.end_offset}: readers get stuck at the gap"

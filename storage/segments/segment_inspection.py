@@ -24,7 +24,7 @@ from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_segment_metadata,
 )
-from tierfold.storage.tiers.remote_tier import RemoteTier
+from tierfold.storage.tiers.remote_tier import RemoteTier, address_of
 
 if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
@@ -38,17 +38,26 @@ def inspected(
     Whose it is comes first: of what may be another cluster's nothing else is read. An error is its
     `corruption`. The checkpoint is read next: it shows another history even if the log is corrupt.
     """
-    found = InspectedSegment(listed=listed, ownership=_ownership(tier, key, listed))
+    found = InspectedSegment(
+        listed=listed,
+        ownership=_ownership(tier, key, listed),
+        is_own=is_own_id(listed.segment_id),
+    )
     if found.is_doubtful or not listed.has_log:
         return found
     if not listed.is_complete and not tier.reads_incomplete:
-        return replace(found, is_own_unfinished=is_own_id(listed.segment_id))
+        return replace(found, is_own_unfinished=found.is_own)
     try:
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
             return _incomplete(tier, key, found)
         segment = read_segment_metadata(tier, key, listed, found.checkpoint)
-        return replace(found, segment=segment, end_offset=segment.end_offset)
+        return replace(
+            found,
+            segment=segment,
+            end_offset=segment.end_offset,
+            is_end_exact=tier.recorded_end(address_of(key, listed)) is not None,
+        )
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)
         return replace(found, corruption=str(error), seen_offset=seen_offset)

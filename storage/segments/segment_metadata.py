@@ -97,30 +97,33 @@ def read_segment_metadata(
 ) -> Segment:
     """A newly discovered segment's metadata; `checkpoint` is its `listed_checkpoint`.
 
+    It ends where its objects say or, if they do not, at its last batch; one without a batch then
+    ends below its start.
+
     Raises UnreadableObject if a required part is missing or cannot be read, CorruptLog if the parts
     contradict the format or each other.
     """
     sizes = _sizes(storage, key, listed)
-    log = _open_log(storage, key, listed, sizes)
+    log = _log_reader(storage, key, listed, sizes)
     offsets = read_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
     times = read_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
-    first = log.head(0)
-    if first.base_offset < listed.start_offset:
-        raise log.corrupt(
-            f"the first batch begins at offset {first.base_offset}, below the segment's start"
-            f" {listed.start_offset}"
-        )
+    first_timestamp_ms = _first_timestamp_ms(listed, log)
+    if not log.size_bytes and (len(offsets.offsets) or len(times.timestamps_ms)):
+        # A broker empties the indexes, too.
+        raise log.corrupt("the log has 0 bytes, but its indexes have entries: it was cut short")
     end_offset, max_timestamp_ms = _end_of(log, offsets, times)
+    end_offset = _known_end(storage, listed, log, end_offset)
     if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
         raise log.corrupt(
             f"the last batch ends at offset {end_offset}, further from the segment's start"
             f" {listed.start_offset} than an index can tell"
         )
-    leader_epochs = epochs_in(checkpoint, listed.start_offset, end_offset)
+    reach = max(listed.start_offset, end_offset)
+    leader_epochs = epochs_in(checkpoint, listed.start_offset, reach)
     if not leader_epochs:
         raise _corrupt(
             "the leader epoch checkpoint names no epoch for the segment's offsets"
-            f" {listed.start_offset} to {end_offset}",
+            f" {listed.start_offset} to {reach}",
             _part(storage, key, listed, Part.LEADER_EPOCH_CHECKPOINT)[2],
         )
     segment = Segment(
@@ -133,7 +136,7 @@ def read_segment_metadata(
         max_timestamp_ms=max_timestamp_ms,
         leader_epochs=leader_epochs,
         has_transaction_index=Part.TRANSACTION_INDEX in sizes,
-        first_timestamp_ms=first.max_timestamp_ms,
+        first_timestamp_ms=first_timestamp_ms,
     )
     return storage.with_stored_sizes(segment, listed)
 
@@ -210,21 +213,6 @@ def _sizes(
     return storage.part_sizes(key, listed)
 
 
-def _open_log(
-    storage: RemoteTier, key: PartitionKey, listed: ListedSegment, sizes: Mapping[Part, int]
-) -> _LogReader:
-    log = _log_reader(storage, key, listed, sizes)
-    where = log.where
-    if log.size_bytes == 0:
-        raise CorruptLog(
-            "the segment has 0 bytes: no broker uploads one, and consumers get stuck there",
-            where=where,
-            remedy="Restore it from a copy; if its upload was cut short, remove its files and let"
-            " the broker upload it again.",
-        )
-    return log
-
-
 def _log_reader(
     storage: RemoteTier, key: PartitionKey, listed: ListedSegment, sizes: Mapping[Part, int]
 ) -> _LogReader:
@@ -236,11 +224,40 @@ def _log_reader(
     )
 
 
+def _first_timestamp_ms(listed: ListedSegment, log: _LogReader) -> int:
+    """The first batch's max timestamp; -1: there is no batch. Raises CorruptLog."""
+    if not log.size_bytes:
+        return NO_TIMESTAMP_MS
+    first = log.head(0)
+    if first.base_offset < listed.start_offset:
+        raise log.corrupt(
+            f"the first batch begins at offset {first.base_offset}, below the segment's start"
+            f" {listed.start_offset}"
+        )
+    return first.max_timestamp_ms
+
+
+def _known_end(
+    storage: RemoteTier, listed: ListedSegment, log: _LogReader, last_batch_end: int
+) -> int:
+    """The segment's end; `last_batch_end` is -1 without a batch. Raises CorruptLog."""
+    recorded = storage.recorded_end(log.address)
+    if recorded is None:
+        return last_batch_end if log.size_bytes else listed.start_offset - 1
+    if recorded < max(last_batch_end, listed.start_offset):
+        found = f"its last batch ends at {last_batch_end}" if log.size_bytes else "it has 0 bytes"
+        raise log.corrupt(
+            f"its metadata say that it ends at offset {recorded}, but it starts at"
+            f" {listed.start_offset} and {found}"
+        )
+    return recorded
+
+
 def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[int, int]:
     indexed_offset, position = -1, 0
     if len(offsets.offsets):
         indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])
-    if position >= log.size_bytes:
+    if log.size_bytes and position >= log.size_bytes:
         raise _mismatch(log, f"points at position {position}, the log has {log.size_bytes} bytes")
     # If the time index is empty, only the batches hold the largest timestamp.
     walked_from = position if len(times.timestamps_ms) else 0

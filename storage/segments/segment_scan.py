@@ -158,12 +158,13 @@ def scan_segment(
     competing: list[CompetingKeys] = []
     txn_batches: list[TransactionBatches] = []
     outlines: list[BatchOutline] = []
-    malformed = without_key = 0
+    malformed = without_key = records = 0
     is_plain_so_far = True
     for found in mapped_ahead(scanned, sized_windows(log), threads=order.threads):
         txn_batches.append(found.txn_batches)
         malformed += found.malformed_versions
         without_key += found.without_key
+        records = found.records_end
         outlines.append(found.outline)
         is_plain_so_far &= found.is_plain
         if order.fpp is not None:
@@ -173,12 +174,14 @@ def scan_segment(
         keys.add(found)
     keys.flush()
     outline = joined_outlines(outlines)
-    plain = PlainSegment(
-        first_offset=outline.first_offset,
-        last_offset=int(outline.last_offset[-1]),
-        records=found.records_end,
-        record_bytes=outline.record_bytes,
-    )
+    plain = None
+    if is_plain_so_far and len(outline):
+        plain = PlainSegment(
+            first_offset=outline.first_offset,
+            last_offset=int(outline.last_offset[-1]),
+            records=records,
+            record_bytes=outline.record_bytes,
+        )
     return ScannedSegment(
         txn_batches=joined_batches(txn_batches),
         own_bits=np.concatenate(keys.own_bits),
@@ -186,7 +189,7 @@ def scan_segment(
         outline=outline,
         malformed_versions=malformed,
         without_key=without_key,
-        plain=plain if is_plain_so_far else None,
+        plain=plain,
         competing=all_competing(competing) if order.competing_max else None,
         indexing=indexing,
     )

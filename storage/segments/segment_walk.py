@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import claimed_bytes
 from tierfold.storage.kafka.checksums import checksum
@@ -70,11 +69,7 @@ def mapped(path: Path) -> NDArray[np.uint8]:
     """The bytes of a `.log`; raises UnreadableObject, and CorruptLog if there are none."""
     try:
         if path.stat().st_size == 0:
-            raise CorruptLog(
-                "the segment has 0 bytes; no broker uploads one like that",
-                where=str(path),
-                remedy="Restore it from a copy.",
-            )
+            return np.empty(0, np.uint8)  # A broker's cleaner has emptied it; it cannot be mapped.
         return np.memmap(path, np.uint8, mode="r")
     except OSError as error:
         raise unreadable(error, str(path)) from error

@@ -152,6 +152,9 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.ownership`: the folder's name has the topic id, and no prefix."""
         return OF_PARTITION
 
+    def recorded_end(self, _address: SegmentAddress) -> None:
+        """See `RemoteTier.recorded_end`: no object says it."""
+
     def with_stored_sizes(
         self,
         segment: Segment,

@@ -182,6 +182,14 @@ class RemoteTier(Protocol):
         Raises UnreadableObject and CorruptLog if the layout must open an object for it.
         """
 
+    def recorded_end(self, address: SegmentAddress) -> int | None:
+        """The segment's last offset as its objects say it, also if it has no batch there.
+
+        None: they do not say; then only its last batch and the next segment show it.
+
+        Raises UnreadableObject and CorruptLog if the layout must open an object for it.
+        """
+
     def with_stored_sizes(self, segment: Segment, listed: ListedSegment) -> Segment:
         """The segment's metadata with the stored sizes, which planning compares with listings."""
 

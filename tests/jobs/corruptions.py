@@ -111,7 +111,7 @@ DAMAGES: Final = tuple(
         (
             "zero-bytes",
             _cut(".log", 0),
-            (".log", "the segment has 0 bytes", "Restore"),
+            (".log", "the log has 0 bytes, but its indexes have entries", "Restore"),
             ("has a .log of 0 bytes", *OTHER_SIZE),
         ),
         ("missing-log", _remove(".log"), *_lacks(".log")),

@@ -192,6 +192,10 @@ class AivenTier(RemoteTier):
         sizes = {part: manifest.part_bytes(part) for part in Part}
         return {part: size for part, size in sizes.items() if size is not None}
 
+    def recorded_end(self, address: SegmentAddress) -> int | None:
+        """See `RemoteTier.recorded_end`: the manifest's `endOffset`."""
+        return self._read(address).manifest.end_offset
+
     def with_stored_sizes(self, segment: Segment, listed: ListedSegment) -> Segment:
         """See `RemoteTier.with_stored_sizes`."""
         return replace(

@@ -29,7 +29,7 @@ from tierfold.storage.tiers.aiven.chunk_index import (
     decoded_sizes,
     encoded_sizes,
 )
-from tierfold.storage.tiers.aiven.segment_owner import Owner, metadata_of, owner_in
+from tierfold.storage.tiers.aiven.segment_owner import Owner, end_in, metadata_of, owner_in
 from tierfold.storage.tiers.object_store import Bytes
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
@@ -105,6 +105,8 @@ class Manifest:
     encryption: Encryption | None
     owner: Owner = field(default_factory=Owner, compare=False)
     """Whose it is, as far as a manifest says that was read."""
+    end_offset: int | None = field(default=None, compare=False)
+    """The segment's last offset, of a manifest that was read; None: it does not say."""
 
     @property
     def is_plain(self) -> bool:
@@ -190,6 +192,7 @@ def _manifest(found: object) -> Manifest:
         is_compressed=is_compressed,
         encryption=encryption,
         owner=owner_in(top.get("remoteLogSegmentMetadata")),
+        end_offset=end_in(top.get("remoteLogSegmentMetadata")),
     )
     _check_stored_sizes(manifest)
     return manifest

@@ -84,6 +84,11 @@ def owner_in(metadata: object) -> Owner:
     )
 
 
+def end_in(metadata: object) -> int | None:
+    """The segment's last offset by the metadata, which may be anything; None: it does not say."""
+    return _number(metadata, "endOffset")
+
+
 def _at(metadata: object, *names: str) -> object:
     found = metadata
     for name in names:

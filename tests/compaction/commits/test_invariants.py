@@ -27,7 +27,13 @@ from tierfold.compaction.commits.invariants import (
     violations,
 )
 from tierfold.compaction.model.errors import InvariantBroken
-from tierfold.compaction.model.segments import CleanerOffset, PartitionState, Segment, SparedBytes
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    Hole,
+    PartitionState,
+    Segment,
+    SparedBytes,
+)
 
 OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
 GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
@@ -138,7 +144,10 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
         "segments_are_contiguous",
         after_with(replace(MERGED, skipped_offsets=-1)),
     ),
-    "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
+    "an empty log that tierfold wrote": (
+        "sizes_are_real",
+        after_with(replace(MERGED, size_bytes=0, written_by_run="mine")),
+    ),
     "what was left in a segment that is not live": (
         "spared_are_live",
         after_with(MERGED, spared=(left_in("gone"),)),
@@ -315,8 +324,42 @@ def test_a_segments_metadata_never_changes_live_or_retired(
     assert invariants(BEFORE, as_retired) == {"segments_never_change"}
 
 
+def test_a_broker_may_have_uploaded_an_empty_log() -> None:
+    emptied = replace(SECOND, size_bytes=0)
+    before = replace(BEFORE, segments=(FIRST, emptied))
+    assert not violations(before, before, STATE_INVARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("raised", "hole", "violated"),
+    [
+        ({"end_offset": 24}, Hole(start_offset=20, end_offset=24), ""),
+        ({"end_offset": 24}, Hole(start_offset=20, end_offset=23), "which is no hole"),
+        ({"end_offset": 24, "size_bytes": 1}, Hole(start_offset=20, end_offset=24), "changed"),
+        ({"end_offset": 18}, Hole(start_offset=18, end_offset=18), "changed"),
+    ],
+)
+def test_a_claim_may_raise_the_live_end_only_over_a_hole(
+    raised: dict[str, Any], hole: Hole, violated: str
+) -> None:
+    grown = replace(BEFORE, segments=(FIRST, replace(SECOND, **raised)), holes=(hole,))
+    claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
+    found = violations(BEFORE, claim, CLAIM_INVARIANTS)
+    assert list(found) == ["claims_change_only_a_hole"] * bool(violated)
+    assert violated in found.get("claims_change_only_a_hole", "")
+    # No other change of the row may.
+    assert "segments_never_change" in violations(BEFORE, grown, COMMIT_INVARIANTS)
+
+
+def test_a_claim_may_raise_no_other_end() -> None:
+    raised = (replace(FIRST, end_offset=12), replace(SECOND, start_offset=13, skipped_offsets=3))
+    holes = (Hole(start_offset=10, end_offset=12),)
+    claim = claimed(replace(BEFORE, segments=raised, holes=holes), run="r", commit_id="c", at_ms=1)
+    assert "claims_change_only_a_hole" in violations(BEFORE, claim, CLAIM_INVARIANTS)
+
+
 def test_a_broken_row_is_refused_with_every_invariant_it_breaks() -> None:
-    wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18))
+    wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18, written_by_run="mine"))
     with pytest.raises(InvariantBroken, match="orders-3, epoch 3, commit swap") as refused:
         ensure(BEFORE, wrong)
     assert "covered_span_is_kept" in refused.value.what

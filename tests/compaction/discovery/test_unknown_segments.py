@@ -102,7 +102,7 @@ def test_with_a_row_an_upload_after_a_gap_waits() -> None:
     assert seen.stalled_since_ms == LATER_MS
     assert seen.notes == (
         f"segment {segment_id('13-20')} (offsets 13 to 20) is not used yet: offset 11 is missing"
-        " below it",
+        " below it, unless a broker's cleaner left a hole there: --holes-are-holes orders-3",
     )
 
 
@@ -170,8 +170,8 @@ def test_without_a_row_a_gap_is_refused_and_both_sides_are_named() -> None:
     found = refusal(None, upload(0, 10), upload(12, 20))
     assert found.reason is RefusalReason.GAP
     assert found.detail == (
-        f"segment {segment_id('0-10')} ends at offset 10, segment {segment_id('12-20')} starts at"
-        " 12"
+        f"the last batch of segment {segment_id('0-10')} ends at offset 10, segment"
+        f" {segment_id('12-20')} starts at 12; offset 11: a hole, or a missing segment"
     )
 
 

@@ -24,7 +24,7 @@ NEW_OF_A_SEGMENT: Final = {
     3: ("skipped_offsets", "skipped_bytes", "agrees_with", *SINCE_LAYOUTS),
     4: SINCE_LAYOUTS,
 }
-NEW_OF_A_ROW: Final = {3: ("forgotten", "spared"), 4: ("spared",)}
+NEW_OF_A_ROW: Final = {3: ("forgotten", "spared", "holes"), 4: ("spared", "holes")}
 
 
 def old_type(kind: pa.DataType, version: int) -> pa.DataType:

@@ -202,3 +202,13 @@ def test_a_cut_of_a_segment_that_was_cut_before_is_compared_by_its_own_range(
     other = put(tier, lone(4, value=b"w") + lone(*range(5, 14)), 4, 13)
     assert proof(tier, [cut], new).disagreements == ()
     assert "share offsets 4 to 10" in proof(tier, [cut], other).disagreements[0]
+
+
+def test_of_a_cut_segment_only_a_hole_may_count(tier: LocalTieredStorage) -> None:
+    # The second ends at 14 by its manifest, and its last batch is below the effective start.
+    live = put(tier, lone(0, 1, 2, 3), 0, 9)
+    cut = put(tier, lone(2, 3), 2, 14)
+    chain = chain_of(9, [cut])
+    found = prove_overlaps(tier, KEY, chain, comparisons([live], chain))
+    assert found.disagreements == ()
+    assert found.cuts[cut.segment_id] == Cut(skipped_bytes=cut.log_bytes, first_timestamp_ms=-1)

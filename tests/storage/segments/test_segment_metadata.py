@@ -150,10 +150,17 @@ def test_the_end_and_the_timestamps_of_a_segment(
     assert found.end_offset == end_offset
 
 
+def test_a_segment_that_a_broker_emptied_ends_below_its_start(tier: LocalTieredStorage) -> None:
+    found = seen(tier, PIECES | dict.fromkeys((Part.LOG, Part.OFFSET_INDEX, Part.TIME_INDEX), b""))
+    assert (found.start_offset, found.end_offset, found.size_bytes) == (START, START - 1, 0)
+    assert (found.first_timestamp_ms, found.max_timestamp_ms) == (-1, -1)
+    assert found.leader_epochs[0].start_offset == START
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({Part.LOG: b""}, "the segment has 0 bytes"),
+        ({Part.LOG: b""}, "0 bytes, but its indexes have entries: it was cut short"),
         ({Part.LOG: LOG[:-1]}, "torn: a batch of 61 bytes has 60 left, at position 122"),
         ({Part.LOG: LOG + b"\0" * 5}, "torn: 5 bytes are left, at position 183"),
         ({Part.LOG: LOG + b"\0" * 61}, "offset 0 and 12 bytes, at position 183"),

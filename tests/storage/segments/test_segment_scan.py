@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.stored_logs import small_windows, stored
+from tierfold.compaction.cleaning.batch_outline import is_worth_sending
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
 from tierfold.compaction.cleaning.key_blocks import head_of, joined_blocks
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
@@ -31,6 +34,8 @@ from tierfold.storage.segments.segment_scan import (
     scan_segment,
     scan_transactions,
 )
+
+ORDER: Final = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1)
 
 
 def log_of(*words: str) -> np.ndarray:
@@ -214,9 +219,20 @@ def _bucket_by_key(found: ScannedSegment) -> dict[int, int]:
     }
 
 
-def test_an_empty_log_is_refused() -> None:
+def test_a_log_that_was_cut_short_to_nothing_is_refused() -> None:
+    cut = replace(stored(b""), end=61)
     with pytest.raises(CorruptLog, match="the log is empty, 0 bytes"):
-        scan_transactions(stored(b""))
+        scan_transactions(cut)
+    with pytest.raises(CorruptLog, match="the log is empty, 0 bytes"):
+        scan_segment(cut, (), ORDER)
+
+
+def test_a_log_that_a_broker_emptied_has_nothing() -> None:
+    assert len(scan_transactions(stored(b"")).last_offset) == 0
+    found = scan_segment(stored(b""), (), ORDER)
+    assert (found.records, found.record_bytes, found.blocks) == (0, 0, ())
+    assert (found.plain, len(found.outline)) == (None, 0)
+    assert not is_worth_sending(found.outline, 0)
 
 
 def legacy_log() -> np.ndarray:

@@ -54,6 +54,8 @@ class PlainSegment:
     segment_id: str
     parts: Mapping[str, bytes]
     """By suffix of LocalTieredStorage: `log`, and those of `PIECES`."""
+    end_offset: int | None = None
+    """The last offset in the broker's metadata; None: that of its last batch."""
 
     @property
     def stem(self) -> str:
@@ -311,7 +313,7 @@ def _metadata(segment: PlainSegment) -> dict[str, Any]:
             "id": segment.segment_id,
         },
         "startOffset": segment.start_offset,
-        "endOffset": ends[-1][0],
+        "endOffset": ends[-1][0] if segment.end_offset is None else segment.end_offset,
         "maxTimestampMs": max(time_ms for _, time_ms in ends),
         "brokerId": 1,
         "eventTimestampMs": max(time_ms for _, time_ms in ends),
