@@ -163,10 +163,10 @@ def refused_without_row(
 
     for segments, is_proven in ((alone(history.unproven), False), (alone(history.apart), True)):
         if segments:
+            named = ", ".join(_with_proof(history, segment) for segment in segments)
             return _refused_epochs(
                 "outside the leader epoch lineage, with offsets that no other segment has:"
-                f" {', '.join(_with_proof(history, segment) for segment in segments)}; the segments of the"
-                f" lineage have offsets {start} to {end}",
+                f" {named}; the segments of the lineage have offsets {start} to {end}",
                 is_proven=is_proven,
             )
     return None
