@@ -6,7 +6,8 @@ as it is (SEMANTICS 7), so a rewrite needs a reason. The first one counts, in th
     reason_before_reading   the catalog's metadata of the sources
     reason_in_batches       a batch that changes
     closing_batch_of        a batch that the end of the group lacks
-    reason_after_reading    a different transaction index, or a delete horizon new to the catalog
+    reason_after_reading    a different transaction index, a corrupt index, or a delete horizon new
+                            to the catalog
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class RewriteReason(StrEnum):
     """A batch is removed, loses records, gets a delete horizon, or is converted."""
     CLOSING_BATCH = "no batch at the end"
     TRANSACTION_INDEX = "transaction index changes"
+    INDEX = "an index is corrupt"
+    """Of the offset or the time index; a rewrite builds both from the log."""
     UNKNOWN_HORIZON = "delete horizon not in the catalog"
     """A broker's cleaner set it (KIP-534). Without a rewrite the tombstone or marker would wait for
     new dirty data, as in Kafka."""
@@ -168,16 +171,20 @@ def reason_after_reading(
     *,
     indexed: tuple[AbortedTransaction, ...],
     listed: tuple[AbortedTransaction, ...],
+    has_corrupt_index: bool,
     due_ms: int | None,
 ) -> RewriteReason | None:
     """Why a single segment is rewritten although all its batches are copied; None: it is not.
 
     `indexed` are the aborted transactions that its transaction index lists, `listed` those that it
-    must list (Kafka's `CleanedTransactionMetadata`). `due_ms` is the earliest delete horizon of its
-    batches (KIP-534).
+    must list (Kafka's `CleanedTransactionMetadata`). `has_corrupt_index`: its offset or time index
+    cannot be used; a broker would rebuild it from its own log, but never in a tier. `due_ms` is the
+    earliest delete horizon of its batches (KIP-534).
     """
     if indexed != listed:
         return RewriteReason.TRANSACTION_INDEX
+    if has_corrupt_index:
+        return RewriteReason.INDEX
     if due_ms is not None and segment.earliest_due_ms is None:
         return RewriteReason.UNKNOWN_HORIZON
     return None

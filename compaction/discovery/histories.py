@@ -72,6 +72,8 @@ class InspectedSegment:
     read. A broker's would be kept."""
     is_end_exact: bool = False
     """Whether `segment` ends where its objects say, not just at its last batch."""
+    index_corruptions: tuple[str, ...] = ()
+    """What is wrong with its offset and time index, a phrase each; its log tells the same."""
     seen_offset: int = -1
     """In a corrupt `.log`, the last offset of a batch before the corruption; -1: none."""
 

@@ -302,6 +302,11 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
                 f"{fitting} starts below the log start {row.log_start_offset}, and the catalog"
                 " lists no segment there: kept, not read"
             )
+        if is_taken and fitting.index_corruptions:
+            yield (
+                f"{fitting} has a corrupt index ({'; '.join(fitting.index_corruptions)}): a"
+                " rewrite of the segment builds it again from the .log"
+            )
     for late in waiting:
         if late.obstacle:
             yield f"{late.listed} is kept, not read: {late.obstacle}"

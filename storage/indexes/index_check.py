@@ -7,7 +7,7 @@ their use in `LogSegment`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
 from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
 from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.tiers.object_store import Bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +46,18 @@ def check_indexes(
     corruption in the result, not an exception.
     """
     offset_name, time_name = names
+    malformed = (
+        *_malformed(read_offset_index, offset_index, start_offset, offset_name),
+        *_malformed(read_time_index, time_index, start_offset, time_name),
+    )
+    if malformed:
+        return CheckedIndexes(corruptions=malformed)
     try:
         offsets = read_offset_index(offset_index, start_offset, offset_name)
         times = read_time_index(time_index, start_offset, time_name)
         built = build_indexes(
             heads, start_offset=start_offset, index_interval_bytes=index_interval_bytes
         )
-    except CorruptLog as error:
-        return CheckedIndexes(corruptions=(str(error),))
     # Raised for batches with offsets outside the segment.
     except ValueError as error:
         return CheckedIndexes(corruptions=(f"{offset_name}: no index fits the log: {error}",))
@@ -64,6 +69,18 @@ def check_indexes(
         *(f"{time_name}: {corruption}" for corruption in _time_corruptions(times, heads)),
     )
     return CheckedIndexes(entries=entries, corruptions=corruptions)
+
+
+def _malformed(
+    read: Callable[[Bytes, int, str], object],
+    index: NDArray[np.uint8],
+    start_offset: int,
+    name: str,
+) -> Iterator[str]:
+    try:
+        read(index, start_offset, name)
+    except CorruptLog as error:
+        yield str(error)
 
 
 def _offset_corruptions(index: OffsetIndex, heads: BatchHeads) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,17 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import OFFSET_MAX, OFFSET_SPAN_MAX
 from tierfold.storage.tiers.object_store import Bytes
 
+_Index = TypeVar("_Index")
+_Reader: TypeAlias = Callable[[Bytes], _Index]
+
 
 def corrupt_index(what: str, where: str) -> CorruptLog:
     """The error for an offset or time index."""
     return CorruptLog(
         what,
         where=where,
-        remedy="Restore the index from a copy; a broker rebuilds it from the .log.",
+        remedy="`tierfold compact` builds the segment's indexes again from its .log; in a clean"
+        " partition, `tierfold compact --first-dirty 0` does.",
     )
 
 
@@ -31,6 +36,35 @@ def entries_of(data: Bytes, entry: np.dtype[Any], name: str, where: str) -> NDAr
             f"the {name} index of {len(data)} bytes is torn: entries have {entry.itemsize}", where
         )
     return np.frombuffer(data, entry)
+
+
+def padding_entries(data: Bytes, entry_bytes: int) -> int:
+    """How many whole entries of zeros a file ends in.
+
+    Brokers preallocate an index, and trim it before the upload; an index that was never trimmed
+    keeps its zeros (KAFKA-10207).
+    """
+    used = np.flatnonzero(np.frombuffer(data, np.uint8))
+    used_bytes = int(used[-1]) + 1 if used.size else 0
+    return (len(data) - -(-used_bytes // entry_bytes) * entry_bytes) // entry_bytes
+
+
+def usable(read: _Reader[_Index], data: Bytes, entry_bytes: int) -> tuple[_Index, str]:
+    """What can be used of an index, and what is wrong with it, a phrase; empty: nothing is.
+
+    `read` is the strict reader. An index only saves reading: the log tells all that it holds, so a
+    corrupt one is no reason to refuse a segment. Padding is left out; of an index that is corrupt
+    in another way no entry is used.
+    """
+    try:
+        return read(data), ""
+    except CorruptLog as error:
+        corruption = error.what
+    entries = len(data) // entry_bytes - padding_entries(data, entry_bytes)
+    try:
+        return read(data[: entries * entry_bytes]), corruption
+    except CorruptLog:
+        return read(data[:0]), corruption
 
 
 def absolute(

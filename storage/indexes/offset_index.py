@@ -8,6 +8,7 @@ index is trimmed: it lacks the zeros that a broker preallocates.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,9 @@ from tierfold.storage.indexes.index_entries import (
     absolute,
     corrupt_index,
     entries_of,
+    padding_entries,
     relative,
+    usable,
 )
 from tierfold.storage.tiers.object_store import Bytes
 
@@ -39,8 +42,11 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
     entries = entries_of(data, _ENTRY, "offset", where)
     offsets = entries["offset"].astype(np.int64)
     positions = entries["position"].astype(np.int32)
-    if len(entries) and offsets[-1] == 0 and positions[-1] == 0:
-        raise corrupt_index("the offset index ends in zeros, so it was never trimmed", where)
+    padding = padding_entries(data, _ENTRY.itemsize)
+    if padding:
+        raise corrupt_index(
+            f"the offset index ends in {padding} entries of zeros, so it was never trimmed", where
+        )
     bad = (offsets < 0) | (positions < 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
     if bad.any():
@@ -52,6 +58,12 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
         )
     offsets = absolute(offsets, start_offset, "offset", where)
     return OffsetIndex(offsets=offsets, positions=positions)
+
+
+def usable_offset_index(data: Bytes, start_offset: int, where: str) -> tuple[OffsetIndex, str]:
+    """The entries that can be used of a whole index, and what is wrong with it, see `usable`."""
+    read = partial(read_offset_index, start_offset=start_offset, where=where)
+    return usable(read, data, _ENTRY.itemsize)
 
 
 def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:

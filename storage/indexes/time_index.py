@@ -8,6 +8,7 @@ largest timestamp; a segment without timestamps has no entry.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,9 @@ from tierfold.storage.indexes.index_entries import (
     absolute,
     corrupt_index,
     entries_of,
+    padding_entries,
     relative,
+    usable,
 )
 from tierfold.storage.tiers.object_store import Bytes
 
@@ -38,6 +41,12 @@ def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
     entries = entries_of(data, _ENTRY, "time", where)
     timestamps_ms = entries["timestamp"].astype(np.int64)
     offsets = entries["offset"].astype(np.int64)
+    padding = padding_entries(data, _ENTRY.itemsize)
+    # One entry of zeros may be a real one: the segment starts with a batch of 1970.
+    if padding and len(entries) > 1:
+        raise corrupt_index(
+            f"the time index ends in {padding} entries of zeros, so it was never trimmed", where
+        )
     bad = (timestamps_ms < 0) | (offsets < 0)
     # Compared, not subtracted: the difference of two timestamps may exceed an int64.
     bad[1:] |= (timestamps_ms[1:] <= timestamps_ms[:-1]) | (offsets[1:] < offsets[:-1])
@@ -50,6 +59,12 @@ def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
         )
     offsets = absolute(offsets, start_offset, "time", where)
     return TimeIndex(timestamps_ms=timestamps_ms, offsets=offsets)
+
+
+def usable_time_index(data: Bytes, start_offset: int, where: str) -> tuple[TimeIndex, str]:
+    """The entries that can be used of a whole index, and what is wrong with it, see `usable`."""
+    read = partial(read_time_index, start_offset=start_offset, where=where)
+    return usable(read, data, _ENTRY.itemsize)
 
 
 def write_time_index(index: TimeIndex, start_offset: int) -> bytes:

@@ -57,7 +57,7 @@ from tierfold.storage.segments.key_indexing import (
 )
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
-from tierfold.storage.segments.segment_metadata import read_aborted
+from tierfold.storage.segments.segment_metadata import index_corruptions, read_aborted
 from tierfold.storage.segments.segment_scan import is_aborted_in
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow
@@ -170,14 +170,14 @@ def rewrite_group(
             _rewrite_segment(state, segment, bits(segment), outline)
         _close_group(state)
         if state.reason is None:
-            state.give_reason(_reason_after_reading(state))
+            state.give_reason(_reason_in_indexes(tier, task, state.due_ms))
         return _receipt(state, key_indexes)
 
 
 def _stays_unread(
     tier: RemoteTier, task: GroupTask, plain: PlainSegment, bits: RecordBits
 ) -> bool:
-    """Whether the scan has shown that nothing of the group changes; reads a transaction index."""
+    """Whether the scan has shown that nothing of the group changes; reads its indexes."""
     (segment,) = task.group.segments
     of_records = bits(segment)
     # Fewer bits than records would be a bug, which the rewrite then finds.
@@ -187,8 +187,7 @@ def _stays_unread(
         task.group, plain, now_ms=task.rules.now_ms, ends_in_batch=task.ends_in_batch
     ):
         return False
-    indexed = read_aborted(tier, task.key, segment)
-    return reason_after_reading(segment, indexed=indexed, listed=task.listed, due_ms=None) is None
+    return _reason_in_indexes(tier, task, due_ms=None) is None
 
 
 def _rewrite_segment(
@@ -363,14 +362,17 @@ def _close_group(state: _Rewrite) -> None:
             state.indexing.add(indexed_batches(data, heads, where="closing batch"))
 
 
-def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:
-    """Read the transaction index of the only source; all its batches were copied."""
-    (segment,) = state.task.group.segments
+def _reason_in_indexes(
+    tier: RemoteTier, task: GroupTask, due_ms: int | None
+) -> RewriteReason | None:
+    """Read the indexes of the only source; all its batches are copied."""
+    (segment,) = task.group.segments
     return reason_after_reading(
         segment,
-        indexed=read_aborted(state.tier, state.task.key, segment),
-        listed=state.task.listed,
-        due_ms=state.due_ms,
+        indexed=read_aborted(tier, task.key, segment),
+        listed=task.listed,
+        has_corrupt_index=bool(index_corruptions(tier, task.key, segment)),
+        due_ms=due_ms,
     )
 
 

@@ -17,7 +17,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction, r
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import OffsetSpan
-from tierfold.storage.indexes.offset_index import read_offset_index
+from tierfold.storage.indexes.offset_index import usable_offset_index
 from tierfold.storage.kafka.batch_headers import NO_OFFSET, BatchHeads
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.log_windows import StoredObject, log_windows, stored_object
@@ -67,9 +67,10 @@ def pieces_of(
     """The pieces of a segment that may hold offsets of `wanted`, in order.
 
     A piece has up to `piece_bytes`, or the bytes between two entries of the offset index. The index
-    is read only if part of the segment is wanted, or if it is more than one piece.
+    is read only if part of the segment is wanted, or if it is more than one piece. Where nothing of
+    it can be used, the segment is one piece.
 
-    Raises CorruptLog and UnreadableObject for the index.
+    Raises CorruptLog if the index points beyond the log, and UnreadableObject.
     """
     within = OffsetSpan(
         start=max(wanted.start, segment.start_offset), end=min(wanted.end, segment.next_offset)
@@ -159,7 +160,7 @@ def _cuts(
     """
     own_start, log_bytes = segment.own_start_offset, segment.log_bytes
     data, where = tier.part_of(key, segment, Part.OFFSET_INDEX)
-    index = read_offset_index(data, own_start, where)
+    index, _ = usable_offset_index(data, own_start, where)
     is_cut = index.positions > 0  # The log begins without an entry.
     starts = np.append(0, index.positions[is_cut]).astype(np.int64)
     offsets = index.offsets[is_cut]

@@ -51,12 +51,13 @@ def inspected(
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
             return _incomplete(tier, key, found)
-        segment = read_segment_metadata(tier, key, listed, found.checkpoint)
+        read = read_segment_metadata(tier, key, listed, found.checkpoint)
         return replace(
             found,
-            segment=segment,
-            end_offset=segment.end_offset,
+            segment=read.segment,
+            end_offset=read.segment.end_offset,
             is_end_exact=tier.recorded_end(address_of(key, listed)) is not None,
+            index_corruptions=read.index_corruptions,
         )
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)

@@ -1,8 +1,15 @@
 """Reads the metadata of a newly discovered segment, once; the catalog then keeps it.
 
-Only a few ranges are read, never the whole log: the first batch's header, the log from the last
-entry of the offset index on, both indexes and the checkpoint. Batches are decoded and their
-checksums compared later, when the segment is read.
+Only a few ranges are read: the first batch's header, the log from the last entry of the offset
+index on, both indexes and the checkpoint. Batches are decoded and their checksums compared later,
+when the segment is read.
+
+The two indexes only save reading. What is corrupt of them is not used: then the headers of the
+whole log tell the same, and a rewrite builds both again. An index that promises more than the log
+holds is different: the log may have been cut off. The other files beside the log hold what its
+batches do not tell, so nothing is read without them: the transaction index the first offsets and
+the last stable offset of transactions that began in earlier segments; the snapshot the producers of
+the whole log; the checkpoint the leader epochs of the whole log.
 """
 
 from __future__ import annotations
@@ -28,9 +35,9 @@ from tierfold.compaction.model.units import (
     OFFSET_SPAN_MAX,
 )
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
-from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
+from tierfold.storage.indexes.offset_index import OffsetIndex, usable_offset_index
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
-from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
+from tierfold.storage.indexes.time_index import TimeIndex, usable_time_index
 from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.kafka.batch_layout import BatchHeader, read_header
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress, address_of
@@ -38,6 +45,15 @@ from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress,
 _WINDOW_BYTES: Final = 64 * 1024
 """Read at once while walking: it holds many headers if batches are small."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentMetadata:
+    """What the objects of a segment contain."""
+
+    segment: Segment
+    """As the catalog would describe it."""
+    index_corruptions: tuple[str, ...]
+    """What is wrong with its offset and its time index, a phrase each; empty: nothing is."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,24 +110,26 @@ def read_segment_metadata(
     key: PartitionKey,
     listed: ListedSegment,
     checkpoint: Sequence[LeaderEpoch],
-) -> Segment:
+) -> SegmentMetadata:
     """A newly discovered segment's metadata; `checkpoint` is its `listed_checkpoint`.
 
     It ends where its objects say or, if they do not, at its last batch; one without a batch then
     ends below its start.
 
-    Raises UnreadableObject if a required part is missing or cannot be read, CorruptLog if the parts
-    contradict the format or each other.
+    Raises UnreadableObject if a required part is missing or cannot be read, CorruptLog if the log
+    or the checkpoint contradicts the format, or if they or an index contradict each other.
     """
     sizes = _sizes(storage, key, listed)
     log = _log_reader(storage, key, listed, sizes)
-    offsets = read_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
-    times = read_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
+    offsets, of_offsets = usable_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
+    times, of_times = usable_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
     first_timestamp_ms = _first_timestamp_ms(listed, log)
-    if not log.size_bytes and (len(offsets.offsets) or len(times.timestamps_ms)):
+    if not log.size_bytes and (
+        len(offsets.offsets) or len(times.timestamps_ms) or of_offsets or of_times
+    ):
         # A broker empties the indexes, too.
         raise log.corrupt("the log has 0 bytes, but its indexes have entries: it was cut short")
-    end_offset, max_timestamp_ms = _end_of(log, offsets, times)
+    end_offset, max_timestamp_ms, of_both = _end_of(log, offsets, times)
     end_offset = _known_end(storage, listed, log, end_offset)
     if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
         raise log.corrupt(
@@ -138,7 +156,10 @@ def read_segment_metadata(
         has_transaction_index=Part.TRANSACTION_INDEX in sizes,
         first_timestamp_ms=first_timestamp_ms,
     )
-    return storage.with_stored_sizes(segment, listed)
+    return SegmentMetadata(
+        segment=storage.with_stored_sizes(segment, listed),
+        index_corruptions=tuple(filter(None, (of_offsets, of_both, of_times))),
+    )
 
 
 def listed_checkpoint(
@@ -173,6 +194,21 @@ def read_snapshot(
 ) -> tuple[ProducerEntry, ...]:
     """The producers at the segment's end; raises CorruptLog, UnreadableObject."""
     return read_producer_snapshot(*storage.part_of(key, segment, Part.SNAPSHOT))
+
+
+def index_corruptions(
+    storage: RemoteTier, key: PartitionKey, segment: Segment
+) -> tuple[str, ...]:
+    """What is wrong with the form of a live segment's offset and time index, a phrase each.
+
+    Raises UnreadableObject.
+    """
+    start = segment.own_start_offset
+    data, where = storage.part_of(key, segment, Part.OFFSET_INDEX)
+    _, of_offsets = usable_offset_index(data, start, where)
+    data, where = storage.part_of(key, segment, Part.TIME_INDEX)
+    _, of_times = usable_time_index(data, start, where)
+    return tuple(filter(None, (of_offsets, of_times)))
 
 
 def read_aborted(
@@ -253,16 +289,43 @@ def _known_end(
     return recorded
 
 
-def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[int, int]:
-    indexed_offset, position = -1, 0
+def _end_of(
+    log: _LogReader, offsets: OffsetIndex, times: TimeIndex
+) -> tuple[int, int, str]:
+    """The last offset, the largest timestamp, and what is wrong with the offset index.
+
+    Raises CorruptLog for the log, and if the offset index promises more than the log holds.
+    """
+    indexed_offset, position, corruption = -1, 0, ""
     if len(offsets.offsets):
         indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])
     if log.size_bytes and position >= log.size_bytes:
-        raise _mismatch(log, f"points at position {position}, the log has {log.size_bytes} bytes")
+        raise _cut_off(log, f"points at position {position}, the log has {log.size_bytes} bytes")
     # If the time index is empty, only the batches hold the largest timestamp.
-    walked_from = position if len(times.timestamps_ms) else 0
+    try:
+        walked_from = position if len(times.timestamps_ms) else 0
+        end_offset, largest_ms = _walked(log, walked_from, (position, indexed_offset))
+    except CorruptLog as error:
+        if not position:
+            raise
+        # Nothing shows yet which of the two is corrupt; the whole log does.
+        end_offset, largest_ms = _walked(log, 0, (0, -1))
+        corruption = f"the offset index does not fit the log: {error.what}"
+    if end_offset < indexed_offset:
+        raise _cut_off(log, f"has offset {indexed_offset}, the log ends at {end_offset}")
+    if len(times.timestamps_ms):
+        largest_ms = max(largest_ms, int(times.timestamps_ms[-1]))
+    return end_offset, largest_ms, corruption
+
+
+def _walked(log: _LogReader, start: int, entry: tuple[int, int]) -> tuple[int, int]:
+    """The last offset and the largest timestamp from position `start` on; raises CorruptLog.
+
+    `entry` is a position, and an offset that the index has for it.
+    """
     end_offset, largest_ms = -1, NO_TIMESTAMP_MS
-    for at, head in log.heads(walked_from):
+    position, indexed_offset = entry
+    for at, head in log.heads(start):
         if head.base_offset <= end_offset:
             raise log.corrupt(
                 f"offsets out of order: a batch from {head.base_offset} on follows offset"
@@ -270,19 +333,18 @@ def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[in
             )
         # Before 4.0 brokers wrote the last offset of an append at the position of its first batch.
         if at == position and 0 <= indexed_offset < head.last_offset:
-            raise _mismatch(log, f"has offset {indexed_offset} for a later one, {head.last_offset}")
+            raise log.corrupt(
+                f"its last entry has offset {indexed_offset} for a later one, {head.last_offset}"
+            )
         end_offset = head.last_offset
         largest_ms = max(largest_ms, head.max_timestamp_ms)
-    if end_offset < indexed_offset:
-        raise _mismatch(log, f"has offset {indexed_offset}, the log ends at {end_offset}")
-    if len(times.timestamps_ms):
-        largest_ms = max(largest_ms, int(times.timestamps_ms[-1]))
     return end_offset, largest_ms
 
 
-def _mismatch(log: _LogReader, what: str) -> CorruptLog:
+def _cut_off(log: _LogReader, what: str) -> CorruptLog:
     return log.corrupt(
-        f"the last entry of the offset index {what}: index and log do not belong together"
+        f"the last entry of the offset index {what}: the log was cut off, or the index is another"
+        " segment's"
     )
 
 

@@ -25,8 +25,8 @@ class Damage:
     name: str
     corrupt: Callable[[Path], None]
     """Takes the path of the `.log`; the other parts are in the same folder."""
-    without_row: tuple[str, ...]
-    """The words if the catalog does not know the segment."""
+    without_row: tuple[str, ...] | None
+    """The words if the catalog does not know the segment; None: the part is not needed either."""
     known: tuple[str, ...] | None
     """The words if the segment is live; None: a round does not need that part, and rebuilds it."""
 
@@ -71,6 +71,16 @@ def _rot(part: str) -> Callable[[Path], None]:
     return corrupt
 
 
+def _padded(part: str) -> Callable[[Path], None]:
+    """As a broker preallocates an index, and never trimmed it (KAFKA-10207)."""
+
+    def corrupt(log: Path) -> None:
+        path = log.with_suffix(part)
+        path.write_bytes(path.read_bytes() + bytes(2400))
+
+    return corrupt
+
+
 RESTORE_OBJECTS: Final = "Bring the objects back"
 UPLOADING: Final = "Run again once the upload is complete"
 CRC: Final = (".log", "at byte", "bad CRC", "nothing of this partition was changed")
@@ -92,8 +102,10 @@ DAMAGES: Final = tuple(
             (".log", "torn", "at position", "Restore"),
             ("has a .log of", *OTHER_SIZE),
         ),
-        ("truncated-index", _cut(".index", 7), (".index", "7 bytes is torn"), None),
-        ("truncated-time-index", _cut(".timeindex", 7), (".timeindex", "7 bytes is torn"), None),
+        ("truncated-index", _cut(".index", 7), None, None),
+        ("truncated-time-index", _cut(".timeindex", 7), None, None),
+        ("untrimmed-index", _padded(".index"), None, None),
+        ("untrimmed-time-index", _padded(".timeindex"), None, None),
         ("missing-snapshot", _remove(".snapshot"), *_lacks(".snapshot")),
         ("damaged-snapshot", _rot(".snapshot"), (".snapshot", "Restore"), None),
         (

@@ -24,6 +24,7 @@ from tierfold.compaction.cleaning.group_outcome import (
 )
 from tierfold.compaction.cleaning.record_retention import BatchRetention, Retention
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.planning.grouping import SegmentGroup
 
@@ -217,6 +218,19 @@ LATER = AbortedTransaction(producer_id=2, first_offset=3, last_offset=6, last_st
 INDEX = RewriteReason.TRANSACTION_INDEX
 
 
+def reason_after(
+    segment: Segment,
+    *,
+    indexed: tuple[AbortedTransaction, ...] = (),
+    listed: tuple[AbortedTransaction, ...] = (),
+    has_corrupt_index: bool = False,
+    due_ms: int | None = None,
+) -> RewriteReason | None:
+    return reason_after_reading(
+        segment, indexed=indexed, listed=listed, has_corrupt_index=has_corrupt_index, due_ms=due_ms
+    )
+
+
 @pytest.mark.parametrize(
     ("indexed", "listed", "reason"),
     [
@@ -236,7 +250,7 @@ def test_a_segment_is_rewritten_if_its_transaction_index_would_differ(
 ) -> None:
     for known_ms in (None, NOW_MS):
         segment = a_segment(0, 9, earliest_due_ms=known_ms)
-        found = reason_after_reading(segment, indexed=indexed, listed=listed, due_ms=None)
+        found = reason_after(segment, indexed=indexed, listed=listed)
         assert found is reason
 
 
@@ -256,10 +270,16 @@ def test_a_segment_is_rewritten_if_the_catalog_lacks_its_delete_horizon(
 ) -> None:
     segment = a_segment(0, 9, earliest_due_ms=known_ms)
     for aborted in ((), (ABORTED,)):
-        found = reason_after_reading(segment, indexed=aborted, listed=aborted, due_ms=due_ms)
+        found = reason_after(segment, indexed=aborted, listed=aborted, due_ms=due_ms)
         assert found is reason
 
 
 def test_another_transaction_index_is_named_before_an_unknown_horizon() -> None:
-    found = reason_after_reading(a_segment(0, 9), indexed=(ABORTED,), listed=(), due_ms=900)
+    found = reason_after(a_segment(0, 9), indexed=(ABORTED,), due_ms=900)
     assert found is RewriteReason.TRANSACTION_INDEX
+
+
+@pytest.mark.parametrize("due_ms", [None, 900])
+def test_a_segment_is_rewritten_if_an_index_cannot_be_used(due_ms: int | None) -> None:
+    found = reason_after(a_segment(0, 9), has_corrupt_index=True, due_ms=due_ms)
+    assert found is RewriteReason.INDEX

@@ -122,7 +122,8 @@ def _checked_metadata(objects: Objects) -> Outcome:
     with _tier() as tier:
         listed = _put(tier, objects)
         try:
-            found = read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+            checkpoint = listed_checkpoint(tier, KEY, listed)
+            found = read_segment_metadata(tier, KEY, listed, checkpoint).segment
         except TierfoldError as error:
             return refused(error)
     _must_fit(found)
@@ -151,7 +152,8 @@ def _checked_round(objects: Objects) -> Outcome:
     with _tier() as tier:
         try:
             listed = _put(tier, objects)
-            segment = read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+            checkpoint = listed_checkpoint(tier, KEY, listed)
+            segment = read_segment_metadata(tier, KEY, listed, checkpoint).segment
             log = Log(tier=tier, segments=(segment,), lineage=_EPOCHS, is_last_beyond=False)
             after = passed(log, now_ms=NOW_MS).log
         except TierfoldError as error:

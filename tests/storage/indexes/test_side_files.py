@@ -21,12 +21,22 @@ from tierfold.storage.indexes.leader_epoch_checkpoint import (
     read_leader_epoch_checkpoint,
     write_leader_epoch_checkpoint,
 )
-from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
+from tierfold.storage.indexes.offset_index import (
+    OffsetIndex,
+    read_offset_index,
+    usable_offset_index,
+    write_offset_index,
+)
 from tierfold.storage.indexes.producer_snapshot import (
     read_producer_snapshot,
     write_producer_snapshot,
 )
-from tierfold.storage.indexes.time_index import TimeIndex, read_time_index, write_time_index
+from tierfold.storage.indexes.time_index import (
+    TimeIndex,
+    read_time_index,
+    usable_time_index,
+    write_time_index,
+)
 from tierfold.storage.indexes.transaction_index import (
     read_transaction_index,
     write_transaction_index,
@@ -276,7 +286,8 @@ MALFORMED: dict[str, list[tuple[bytes, str]]] = {
         (packed("ii", (5, 100), (6, 100)), "entry 1 .* not above the one before"),
         (packed("ii", (-5, 100)), "entry 0 .* negative"),
         (packed("ii", (5, -100)), "entry 0 .* negative"),
-        (packed("ii", (5, 100), (0, 0), (0, 0)), "ends in zeros, so it was never trimmed"),
+        (packed("ii", (5, 100), (0, 0), (0, 0)), "ends in 2 entries of zeros, so it was never"),
+        (packed("ii", (0, 0)), "ends in 1 entries of zeros"),
         (bytes(735), "735 bytes is torn"),
     ],
     "timeindex": [
@@ -286,7 +297,8 @@ MALFORMED: dict[str, list[tuple[bytes, str]]] = {
         (packed("qi", (2**63 - 1, 1), (0, 2)), "entry 1 .* not above"),
         (packed("qi", (-1, 1)), "entry 0 .* negative"),
         (packed("qi", (5, -1)), "entry 0 .* negative"),
-        (packed("qi", (5, 1), (0, 0)), "entry 1 .* not above"),
+        (packed("qi", (5, 1), (0, 0)), "ends in 1 entries of zeros, so it was never trimmed"),
+        (packed("qi", (0, 0), (0, 0)), "ends in 2 entries of zeros, so it was never trimmed"),
         (bytes(13), "13 bytes is torn"),
     ],
     "txnindex": [
@@ -353,3 +365,28 @@ def test_any_flipped_bit_after_a_snapshots_crc_is_found(at: int, bit: int) -> No
     data[at] ^= 1 << bit
     with pytest.raises(CorruptLog, match="its CRC is"):
         read_producer_snapshot(data, "a file")
+
+
+USABLE: list[tuple[str, bytes, list[tuple[int, int]], str]] = [
+    ("index", packed("ii", (5, 256), (6, 512)), [(5, 256), (6, 512)], ""),
+    ("index", packed("ii", (5, 256), *[(0, 0)] * 7), [(5, 256)], "7 entries of zeros"),
+    ("index", bytes(80), [], "10 entries of zeros"),
+    ("index", packed("ii", (5, 256), (4, 512)), [], "not above the one before"),
+    ("index", packed("ii", (5, 256), (4, 512), (0, 0)), [], "entries of zeros"),
+    ("index", bytes(9), [], "9 bytes is torn"),
+    ("timeindex", packed("qi", (0, 0)), [(0, 0)], ""),
+    ("timeindex", packed("qi", (5, 1), *[(0, 0)] * 7), [(5, 1)], "7 entries of zeros"),
+    ("timeindex", packed("qi", (5, 1), (4, 2)), [], "not above the one before"),
+    ("timeindex", packed("qi", (5, 1)) + b"\1", [], "13 bytes is torn"),
+]
+
+
+@pytest.mark.parametrize(("suffix", "data", "entries", "corruption"), USABLE)
+def test_padding_is_left_out_and_nothing_is_used_of_an_index_that_is_corrupt(
+    suffix: str, data: bytes, entries: list[tuple[int, int]], corruption: str
+) -> None:
+    read = {"index": usable_offset_index, "timeindex": usable_time_index}[suffix]
+    found, what = read(np.frombuffer(data, np.uint8), 0, "a file")
+    assert entries_of(found) == entries
+    assert corruption in what
+    assert bool(corruption) is bool(what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.segments.segment_metadata import (
+    SegmentMetadata,
     listed_checkpoint,
     read_aborted,
     read_checkpoint,
@@ -75,11 +77,15 @@ def tier(tmp_path: Path) -> LocalTieredStorage:
 
 
 def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> Segment:
+    return described(tier, pieces).segment
+
+
+def described(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> SegmentMetadata:
     staged = tier.new_segment(KEY, START)
     for part in PARTS:
         if part in pieces:
             staged.put(part, pieces[part])
-    (listed,) = tier.listing(KEY)
+    listed = next(one for one in tier.listing(KEY) if one.segment_id == staged.address.segment_id)
     return read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
 
 
@@ -175,10 +181,7 @@ def test_a_segment_that_a_broker_emptied_ends_below_its_start(tier: LocalTieredS
             "out of order: a batch from 1022 on follows offset 1022",
         ),
         ({Part.OFFSET_INDEX: struct.pack(">ii", 19, 183)}, "points at position 183"),
-        ({Part.OFFSET_INDEX: struct.pack(">ii", 18, 61)}, "has offset 1018 for a later one, 1019"),
         ({Part.OFFSET_INDEX: struct.pack(">ii", 23, 61)}, "has offset 1023, the log ends at 1022"),
-        ({Part.OFFSET_INDEX: b"\0" * 7}, "7 bytes is torn"),
-        ({Part.TIME_INDEX: b"\0" * 7}, "7 bytes is torn"),
         ({Part.LEADER_EPOCH_CHECKPOINT: b"0\n0\n"}, "names no epoch"),
         ({Part.LEADER_EPOCH_CHECKPOINT: b"0\n1\n5 1023\n"}, "names no epoch"),
         ({Part.LEADER_EPOCH_CHECKPOINT: b"rubbish"}, "checkpoint is damaged"),
@@ -191,6 +194,38 @@ def test_parts_that_contradict_the_format_are_refused(
         seen(tier, PIECES | changed)
     assert "/orders-7-" in caught.value.where
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("part", "content", "corruption"),
+    [
+        (Part.OFFSET_INDEX, b"\0" * 7, "7 bytes is torn"),
+        (Part.OFFSET_INDEX, b"\xff" * 8, "entry 0 of the offset index"),
+        (Part.OFFSET_INDEX, struct.pack(">ii", 19, 61) + bytes(80), "ends in 10 entries of zeros"),
+        (Part.OFFSET_INDEX, bytes(80), "ends in 10 entries of zeros"),
+        (Part.OFFSET_INDEX, struct.pack(">ii", 18, 61), "offset 1018 for a later one, 1019"),
+        (Part.OFFSET_INDEX, struct.pack(">ii", 19, 60), "does not fit the log"),
+        (Part.TIME_INDEX, b"\0" * 7, "7 bytes is torn"),
+        (Part.TIME_INDEX, struct.pack(">qi", 50, 19) + bytes(24), "ends in 2 entries of zeros"),
+        (Part.TIME_INDEX, bytes(36), "ends in 3 entries of zeros"),
+        (Part.TIME_INDEX, struct.pack(">qiqi", 60, 1, 50, 19), "entry 1 of the time index"),
+    ],
+)
+def test_of_a_corrupt_index_the_log_tells_the_same(
+    tier: LocalTieredStorage, part: Part, content: bytes, corruption: str
+) -> None:
+    found = described(tier, PIECES | {part: content})
+    (what,) = found.index_corruptions
+    assert corruption in what
+    sound = described(tier, PIECES).segment
+    size = "offset_index_bytes" if part is Part.OFFSET_INDEX else "time_index_bytes"
+    same = {"segment_id": sound.segment_id, size: getattr(sound, size)}
+    assert replace(found.segment, **same) == sound
+
+
+def test_a_corrupt_log_is_no_corrupt_index(tier: LocalTieredStorage) -> None:
+    with pytest.raises(CorruptLog, match="magic 9; Kafka has 0, 1 and 2"):
+        seen(tier, PIECES | {Part.LOG: LOG[:77] + b"\x09" + LOG[78:]})
 
 
 @pytest.mark.parametrize("part", list(PIECES))
@@ -218,7 +253,7 @@ def test_a_brokers_segments_have_the_metadata_of_their_batches() -> None:
     assert len(listed) >= 3
     for listed_segment, following in zip(listed, [*listed[1:], None], strict=True):
         checkpoint = listed_checkpoint(tier, key, listed_segment)
-        found = read_segment_metadata(tier, key, listed_segment, checkpoint)
+        found = read_segment_metadata(tier, key, listed_segment, checkpoint).segment
         log = tier.read_part(address_of(key, listed_segment), Part.LOG)
         heads = read_heads(log, where="sample")
         assert found.end_offset == heads.last_offset[-1]

@@ -131,7 +131,8 @@ def test_an_empty_stretch_adds_nothing(log: Log) -> None:
 def test_the_metadata_read_is_that_of_the_segment_named(log: Log) -> None:
     segment = written(log, a_batch(0, 9), a_batch(2, 4), a_batch(9, 1))
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
-    seen = read_segment_metadata(log.tier, KEY, found, listed_checkpoint(log.tier, KEY, found))
+    checkpoint = listed_checkpoint(log.tier, KEY, found)
+    seen = read_segment_metadata(log.tier, KEY, found, checkpoint).segment
     for field in ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms", "leader_epochs"):
         assert getattr(seen, field) == getattr(segment, field)
     assert seen.first_timestamp_ms == segment.first_timestamp_ms
