@@ -57,7 +57,7 @@ def test_the_objects_are_those_that_discovery_reads(text: str, tmp_path: Path) -
     seen = [
         read_segment_metadata(
             log.tier, KEY, listed_segment, listed_checkpoint(log.tier, KEY, listed_segment)
-        )
+        ).segment
         for listed_segment in found
     ]
     assert seen == list(log.segments)
