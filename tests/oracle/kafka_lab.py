@@ -121,6 +121,12 @@ class KafkaLab:
         segment = partition["segments"][index]
         self._call("fetch", tier=tier, out=out, partition=partition, segment=segment)
 
+    def decompressed(self, payloads: Iterable[tuple[str, bytes]]) -> list[bytes | None]:
+        """Return what each payload, of a codec, holds for Kafka's readers; None: they refuse it."""
+        asked = [{"codec": codec, "stored": stored.hex()} for codec, stored in payloads]
+        found = self._call("decompress", payloads=asked)
+        return [None if plain is None else bytes.fromhex(plain) for plain in found]
+
     def known_settings(self) -> dict[str, dict[str, Any]]:
         """Return Kafka's topic settings: type, default, bounds and the names that brokers use."""
         return dict(self._call("known-settings"))

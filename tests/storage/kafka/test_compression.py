@@ -14,6 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.kafka_payloads import PAYLOADS
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.compression import (
     LZ4_RATIO_MAX,
@@ -85,7 +86,7 @@ def test_raw_snappy_that_claims_gigabytes_is_refused() -> None:
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00" * 20, where="here")
 
 
-@pytest.mark.parametrize("blocks", ["00", "0000ffff 00", "ffffffff"])
+@pytest.mark.parametrize("blocks", ["00000005", "0000ffff 00", "ffffffff"])
 def test_a_snappy_frame_with_broken_blocks_is_a_corrupt_log(blocks: str) -> None:
     frame = bytes.fromhex("82534e4150505900 00000001 00000001" + blocks)
     with pytest.raises(CorruptLog, match="snappy"):
@@ -120,6 +121,34 @@ def test_a_cut_lz4_header_is_a_corrupt_log(length: int) -> None:
 def test_there_may_be_several_members_or_frames(codec: Codec) -> None:
     members = compress(codec, b"one ") + compress(codec, b"two")
     assert decompress(codec, members, where="here") == b"one two"
+
+
+@pytest.mark.parametrize(
+    ("codec", "stored", "plain"), PAYLOADS.values(), ids=PAYLOADS
+)
+def test_what_lies_behind_a_member_or_frame(
+    codec: Codec, stored: bytes, plain: bytes | None
+) -> None:
+    if plain is None:
+        with pytest.raises(CorruptLog, match="payload cannot be decompressed"):
+            decompress(codec, stored, where="here")
+    else:
+        assert decompress(codec, stored, where="here") == plain
+
+
+def test_a_cut_zstd_frame_is_refused() -> None:
+    # Kafka finds that or not, as its read buffers happen to end.
+    whole = compress(Codec.ZSTD, TEXT)
+    with pytest.raises(CorruptLog, match="it ends before its end mark"):
+        decompress(Codec.ZSTD, whole + whole[:20], where="here")
+
+
+def test_all_members_together_keep_to_the_limit() -> None:
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
+        twice = 2 * compress(codec, TEXT)
+        assert decompress(codec, twice, where="here", budget_bytes=2 * len(TEXT)) == 2 * TEXT
+        with pytest.raises(CorruptLog, match=f"holds more than {2 * len(TEXT) - 1} when"):
+            decompress(codec, twice, where="here", budget_bytes=2 * len(TEXT) - 1)
 
 
 def test_zstd_may_leave_out_its_size() -> None:

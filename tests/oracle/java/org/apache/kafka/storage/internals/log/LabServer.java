@@ -81,6 +81,7 @@ public final class LabServer {
             case "side-files" -> LogDump.sideFiles(a);
             case "fetch" -> TierReader.fetch(a);
             case "select" -> CleanableRegions.select(a);
+            case "decompress" -> PayloadReader.decompressed(a);
             case "known-settings" -> SettingsReader.known();
             case "broker-names" -> SettingsReader.brokerNames();
             case "resolve-settings" -> SettingsReader.resolved(a);
