@@ -8,6 +8,9 @@ to compile. Here each must also be private (`private_folders`):
     2  `__pycache__` beside the source
     3  `numba` in the user's folder for caches
     4  a temporary folder, which is removed at exit, so that each command compiles again
+
+numba also reads `.numba_config.yaml` in the current folder, which may name another cache. One that
+another user could have written is not read.
 """
 
 from __future__ import annotations
@@ -33,12 +36,14 @@ _FOLDERS: Final = ("compaction", "storage")
 _OWN: Final = "tierfold"
 """In a folder that a user names, which is left as it is: others may need to enter it."""
 _KERNELS: Final = (".nbi", ".nbc")
+_CONFIG: Final = ".numba_config.yaml"
 
 _log: Final = logging.getLogger(__name__)
 
 
 def ensure_kernel_cache() -> None:
     """Choose the folder; one line on stderr says why a temporary one is needed."""
+    _ensure_own_config()
     # An empty name is none, as numba reads it.
     given = os.environ.pop(VARIABLE, "")
     if not given and all(map(_is_usable, _beside_sources())):
@@ -55,6 +60,26 @@ def ensure_kernel_cache() -> None:
             VARIABLE,
         )
     os.environ[VARIABLE] = str(cache)
+
+
+def _ensure_own_config() -> None:
+    """Keep numba from a file of settings in a folder that others may write to, now or later."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return
+    if not foreign_hand(here) and not foreign_content(here, (_CONFIG,)):
+        return
+    folder = os.open(".", os.O_RDONLY)
+    try:
+        # The first import reads it, and so does each compilation.
+        os.chdir("/")
+        from numba.core import config  # noqa: PLC0415
+
+        config._config_fname = ""  # noqa: SLF001 - there is no setting for it
+    finally:
+        os.fchdir(folder)
+        os.close(folder)
 
 
 def _within(given: Path) -> Path:

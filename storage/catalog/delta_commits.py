@@ -67,26 +67,37 @@ def commit_violation(data: bytes) -> str:
         return EMPTY_COMMIT
     try:
         actions = _actions(data)
-    except (ValueError, RecursionError):
+        missing = _missing(actions)
+    except (TypeError, ValueError, RecursionError):
         return f"the commit file is cut short or is not a commit: it has {len(data)} bytes"
-    missing = _missing(actions)
     return f"the commit file is cut short: {', '.join(missing)}" if missing else ""
 
 
 def _actions(data: bytes) -> list[Action]:
+    """The actions, one to a line; raises ValueError and TypeError: another shape."""
     actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-    if not all(isinstance(action, dict) for action in actions):
-        raise ValueError("an action is an object")
+    for action in actions:
+        if not isinstance(action, dict):
+            raise TypeError("an action is an object")
+        added = action.get("add", {"path": ""})
+        if not isinstance(added, dict) or not isinstance(added.get("path"), str):
+            raise TypeError("an added file has a path")
     return actions
 
 
 def _missing(actions: Sequence[Action]) -> list[str]:
-    """A clause for each kind of action that is missing, by the counts in the first action."""
+    """A clause for each kind of action that is missing, by the counts in the first action.
+
+    Raises TypeError if that has another shape than Delta's.
+    """
     info = actions[0].get("commitInfo", {}) if actions else {}
+    metrics = info.get("operationMetrics", {}) if isinstance(info, dict) else None
+    if not isinstance(metrics, dict):
+        raise TypeError("the metrics of a commit are an object")
     found = [name for action in actions for name in action]
     missing = []
     for action, metric in _COUNTED.items():
-        promised = info.get("operationMetrics", {}).get(metric)
+        promised = metrics.get(metric)
         if isinstance(promised, int) and promised != found.count(action):
             missing.append(f"{found.count(action)} of {promised} `{action}` actions are there")
     return missing

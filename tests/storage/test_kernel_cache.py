@@ -248,3 +248,29 @@ def test_a_planted_pickle_is_never_read(tmp_path: Path) -> None:
     cache.chmod(0o700)
     run(RUN)
     assert planted.exists()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_settings_of_numba_in_a_folder_that_is_open_to_others_are_not_read(
+    tmp_path: Path, is_open: bool, is_late: bool
+) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    folder.chmod(0o1777 if is_open else 0o755)
+    settings = folder / ".numba_config.yaml"
+    if not is_late:
+        settings.write_text("disable_jit: 1\n")
+    program = (
+        "import pathlib, tierfold; from numba.core import config;"
+        f"pathlib.Path({str(settings)!r}).write_text('disable_jit: 1\\n');"
+        "config.reload_config(); print(config.DISABLE_JIT)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == ("0" if is_open else "1")

@@ -216,6 +216,22 @@ def test_what_is_no_regular_file_is_not_opened(place: Path, kind: str, name: str
         assert error.value.where == str(path)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *('{"commitInfo": []}', '{"commitInfo": "x"}', '{"commitInfo": null}', "[]", "7"),
+        *('{"commitInfo": {"operationMetrics": null}}', '{"commitInfo": {"operationMetrics": 1}}'),
+        *('{"add": null}', '{"add": 5}', '{"add": {}}', '{"add": {"path": 5}}'),
+    ],
+)
+def test_a_commit_of_another_shape_is_refused(place: Path, line: str) -> None:
+    newest = max((place / "partitions" / "_delta_log").glob("*.json"))
+    newest.with_name(f"{int(newest.stem) + 1:020d}.json").write_text(f"{line}\n")
+    for call in every_call(place)[1:5]:
+        with pytest.raises(TierfoldError, match="is not a commit"):
+            call()
+
+
 def test_a_commit_nested_too_deeply_is_refused(place: Path) -> None:
     log = place / "partitions" / "_delta_log"
     newest = max(log.glob("*.json"))
