@@ -4,6 +4,7 @@
     commit         a commit as data: requirements and updates
     spared         what a round leaves of superseded records
     round_commit   the commit of a round, from its receipts
+    held_partition a claimed partition: its row, its unanswered commit, what the present row says
     invariants     what must hold between a row and the row that replaces it
     history        what happened to a partition, one entry per claim and commit
     restore        a return to an earlier row: what becomes live again, or a refusal

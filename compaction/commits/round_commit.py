@@ -11,7 +11,6 @@ from tierfold.compaction.commits.commit import (
     CommitProposal,
     NoteSpared,
     NoteStrategy,
-    ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
     Update,
@@ -19,7 +18,6 @@ from tierfold.compaction.commits.commit import (
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.commits.spared import NOTHING_UNREAD, UnreadSegments, spared_after
-from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 
 
@@ -32,9 +30,8 @@ def proposal_of(
 ) -> CommitProposal:
     """Propose one atomic commit: retire the sources, add the results, move the cleaner offset.
 
-    An unchanged group stays live as it is. The claim lasts until the last chunk. `at_ms` is the
-    current time, not the run's start: the sources' grace period starts there. `unread`: what the
-    round left unread.
+    An unchanged group stays live as it is. `at_ms` is the current time, not the run's start: the
+    sources' grace period starts there. `unread`: what the round left unread.
     """
     run, strategy = work.state.owner_run, strategy_name(work.rules)
     written = [
@@ -56,8 +53,6 @@ def proposal_of(
     # A partial round compares no keys, so its strategy decides nothing.
     if not work.compact.is_partial and latest_strategy(work.state) != strategy:
         updates.append(NoteStrategy(name=strategy))
-    if work.compact.is_last:
-        updates.append(ReleaseClaim(run=run))
     return proposed(
         work.state,
         *updates,
@@ -65,9 +60,3 @@ def proposal_of(
         at_ms=at_ms,
         requires=(SegmentsAreLive(ids=sources),),
     )
-
-
-def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitProposal:
-    """Propose to release the claim alone: the run ends before the partition's last chunk."""
-    release = ReleaseClaim(run=state.owner_run)
-    return proposed(state, release, commit_id=commit_id, at_ms=at_ms)

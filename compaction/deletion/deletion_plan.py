@@ -19,23 +19,18 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tierfold.compaction.commits.commit import (
-    CommitProposal,
     FinishDeletion,
     MoveLogStart,
-    ReleaseClaim,
     Requirement,
     RetireSegments,
     SegmentsAreLive,
     SegmentsAreRetired,
     StartDeletion,
     Update,
-    lost,
-    outcome_of,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
-from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.wording import counted
@@ -119,11 +114,10 @@ class DeletionPlan:
             updates.append(StartDeletion(ids=_ids(self.starting), at_ms=at_ms))
         return tuple(updates)
 
-    def last_updates(self, gone: Container[str], *, run: str) -> tuple[Update, ...]:
+    def last_updates(self, gone: Container[str]) -> tuple[Update, ...]:
         """The change of the row afterwards; `gone`: ids of segments without any object left."""
         finished = tuple(marked for marked in self.marked_ids if marked in gone)
-        release = ReleaseClaim(run=run)
-        return (FinishDeletion(ids=finished), release) if finished else (release,)
+        return (FinishDeletion(ids=finished),) if finished else ()
 
 
 def _ids(entries: Sequence[Expired] | Sequence[RetiredSegment]) -> tuple[str, ...]:
@@ -250,25 +244,6 @@ def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
 def _is_ours(entry: RetiredSegment) -> bool:
     """Whether tierfold wrote it, so that no broker names it."""
     return bool(entry.segment.written_by_run)
-
-
-def rechecked(
-    deletion: DeletionPlan,
-    row: PartitionState | None,
-    *,
-    held: PartitionState,
-    unanswered: CommitProposal | None,
-) -> PartitionState | Fenced | LostRace | Unknown | tuple[str, ...]:
-    """The row, if it allows the deletion; else an outcome, or violations, a phrase each.
-
-    `row` is the row as it is now; None: it is gone. `held` is the row that this run's claim wrote,
-    or the commit after it; `unanswered` is that commit, if it got no answer.
-    """
-    if row is None or (row.epoch, row.owner_run) != (held.epoch, held.owner_run):
-        return lost(held.epoch, row)
-    if unanswered is not None and not isinstance(outcome_of(unanswered, row), Committed):
-        return Unknown(commit_id=unanswered.commit_id, cause="it may still take effect")
-    return deletion_violations(deletion, row) or row
 
 
 def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:

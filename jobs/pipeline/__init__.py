@@ -7,7 +7,7 @@
     claiming           checks the plans again, claims the partitions, begins the rounds
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     check_and_commit   checks the rewritten segments and commits them
-    commits            commits, and resolves commits that got no answer
+    held_partitions    claims, commits, rechecks and releases many partitions
     run_loop           claims, executes and commits, chunk by chunk
     partition_report   the outcome of a partition
     run_records        writes the rows of the `runs` table

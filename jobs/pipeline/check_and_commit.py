@@ -10,38 +10,35 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from tierfold.compaction.commits.commit import CommitProposal, applied
+from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import listing_violations, receipt_violations
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.compaction.model.outcomes import Committed, Outcome
-from tierfold.jobs.context.run_context import RunContext
+from tierfold.compaction.model.outcomes import Committed
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.engines.rows import REPORT_BUG
-from tierfold.jobs.pipeline.commits import committed, settled
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.survey import READERS
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 
-def check_and_commit(context: RunContext, rewritten: Sequence[RoundResult]) -> list[RoundResult]:
+def check_and_commit(held: HeldPartitions, rewritten: Sequence[RoundResult]) -> list[RoundResult]:
     """Check every round, and commit the valid ones together; return their results, in order."""
+    context = held.context
     with context.seconds.timed(TimedStage.CHECK), ThreadPoolExecutor(READERS) as pool:
         failures = list(pool.map(lambda result: violation_of(result, context.tier), rewritten))
-    proposed = [
-        replace(
-            result,
-            failure=failure,
-            proposal=_proposal(result, context.clock()) if failure is None else None,
-        )
+    checked = [
+        replace(result, failure=failure)
         for result, failure in zip(rewritten, failures, strict=True)
     ]
+    valid = [result for result in checked if result.failure is None]
+    proposals = [_proposal(result, context.clock()) for result in valid]
     with context.seconds.timed(TimedStage.COMMIT):
-        proposals = [one.proposal for one in proposed if one.proposal is not None]
-        outcomes = committed(context.catalog, proposals)
-    return [_ended(result, outcomes.get(result.round.key)) for result in proposed]
+        held.commit(proposals)
+    return [with_outcome(result, held) if result.failure is None else result for result in checked]
 
 
 def _proposal(result: RoundResult, at_ms: int) -> CommitProposal:
@@ -50,15 +47,11 @@ def _proposal(result: RoundResult, at_ms: int) -> CommitProposal:
     return proposal_of(result.round, result.receipts, new_commit_id(), at_ms, unread)
 
 
-def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundResult]:
-    """Resolve the results whose commit got no answer by reading the rows a few times.
-
-    Nothing is written. The outcome stays `Unknown` if no row shows it or the rows are unreadable.
-    """
-    proposals = [result.proposal for result in results if result.proposal is not None]
-    known = {result.round.key: result.outcome for result in results if result.outcome is not None}
-    outcomes = settled(catalog, proposals, known)
-    return [_ended(result, outcomes.get(result.round.key)) for result in results]
+def with_outcome(result: RoundResult, held: HeldPartitions) -> RoundResult:
+    """Return the result with the outcome of its commit, as far as it is known by now."""
+    now = held.by_key[result.round.key]
+    state = now.row if isinstance(now.outcome, Committed) else None
+    return replace(result, outcome=now.outcome, state=state)
 
 
 def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str | None:
@@ -93,10 +86,3 @@ def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str | None:
             " Look for what else changes the tier, then run again."
         )
     return None
-
-
-def _ended(result: RoundResult, outcome: Outcome | None) -> RoundResult:
-    proposal = result.proposal
-    if proposal is None or not isinstance(outcome, Committed):
-        return replace(result, outcome=outcome)
-    return replace(result, outcome=outcome, state=applied(proposal, result.round.state))

@@ -10,32 +10,33 @@ from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.cleaning.transactions import transactions_end
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
-from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.partition_plan import PartitionPlan, plan_violations
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.discovery import aborted_in
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import claim_report, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import READERS
-from tierfold.storage.catalog.catalog import Claim
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
 
 def begun_rounds(
-    context: RunContext, runs: Sequence[PartitionRun]
+    held: HeldPartitions, runs: Sequence[PartitionRun]
 ) -> tuple[list[PartitionRun], list[Round]]:
     """Claim the partitions whose chunks begin; return all runs, and a round for each open one.
 
     A chunk that cannot begin ends its run with a reason.
     """
+    context = held.context
     with ThreadPoolExecutor(READERS) as pool:
         prepared = list(pool.map(lambda run: _prepared(context, run), runs))
     ends = {run.key: end for run, end in prepared}
-    claimed = _claimed(context, [run for run, _ in prepared])
+    claimed = _claimed(held, [run for run, _ in prepared])
     ready = [(run, run.state) for run in claimed if run.is_open and run.state is not None]
     rounds = [
         Round(
@@ -102,23 +103,17 @@ def _segments(plan: PartitionPlan) -> tuple[Segment, ...]:
     return () if plan.view is None else plan.view.segments
 
 
-def _claimed(context: RunContext, runs: Sequence[PartitionRun]) -> list[PartitionRun]:
+def _claimed(held: HeldPartitions, runs: Sequence[PartitionRun]) -> list[PartitionRun]:
     """Open the next epoch of every unclaimed partition, in one commit."""
-    new = [run for run in runs if run.is_open and run.state is None]
-    rows = [state_with_new(run.plan.view) for run in new if run.plan.view is not None]
-    if not rows:
-        return [*runs]
-    try:
-        claims = context.catalog.claim(rows, context.run, at_ms=context.clock())
-    except (CorruptLog, UnreadableObject) as error:
-        # Do not raise: the commits of earlier waves must still be reported.
-        claimed = {run.key: run.failing(str(error)) for run in new}
-    else:
-        claimed = {run.key: _with_claim(run, claims[run.key]) for run in new}
-    return [claimed.get(run.key, run) for run in runs]
+    views = [run.plan.view for run in runs if run.is_open and run.state is None]
+    refused = held.claim([state_with_new(view) for view in views if view is not None])
+    return [_with_claim(run, held, refused.get(run.key)) for run in runs]
 
 
-def _with_claim(run: PartitionRun, claim: Claim) -> PartitionRun:
-    if isinstance(claim.outcome, Committed):
-        return replace(run, state=claim.state)
-    return run.ending(claim_report(planned_report(run.begun), claim.outcome))
+def _with_claim(
+    run: PartitionRun, held: HeldPartitions, refused: Outcome | TierfoldError | None
+) -> PartitionRun:
+    if refused is not None:
+        return run.ending(claim_report(planned_report(run.begun), refused))
+    now = held.by_key.get(run.key)
+    return run if now is None else replace(run, state=now.row)

@@ -16,6 +16,7 @@ from tierfold.compaction.deletion.superseded import (
     superseded_bytes,
 )
 from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
 from tierfold.compaction.planning.eligibility import DirtyRatio
@@ -224,8 +225,12 @@ def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
     )
 
 
-def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
-    """Report a claim that was not committed: nothing was begun."""
+def claim_report(
+    planned: PartitionReport, outcome: Outcome | TierfoldError
+) -> PartitionReport:
+    """Report a claim that was not committed, or not tried: nothing was begun."""
+    if isinstance(outcome, TierfoldError):
+        return failure_report(planned, str(outcome))
     report = outcome_report(planned, outcome)
     if not isinstance(outcome, Unknown):
         return report

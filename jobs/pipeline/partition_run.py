@@ -12,7 +12,6 @@ from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.planning.chunks import rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.pipeline.partition_report import (
-    FAILED,
     PartitionReport,
     failure_report,
     left_report,
@@ -71,12 +70,6 @@ class PartitionRun:
         epoch = report.epoch if self.chunks else self.state.epoch
         spared_bytes = spared_sum(self.state.spared)
         return replace(report, epoch=epoch, superseded=superseded, spared_bytes=spared_bytes)
-
-    @property
-    def is_released(self) -> bool:
-        """The run still holds its claim, but a budget or bad data ended it early."""
-        has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
-        return self.state is not None and (bool(self.left) or has_failed)
 
     def beginning(self, chunk: PartitionPlan, at_ms: int) -> PartitionRun:
         """Return the run with a chunk that begins."""

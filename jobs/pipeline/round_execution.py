@@ -27,7 +27,6 @@ from tierfold.compaction.cleaning.transactions import (
     unexplained_transaction,
     with_unindexed,
 )
-from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionState
@@ -60,8 +59,6 @@ class RoundResult:
     """Bytes of all objects that they wrote, also of segments that were then written again."""
     failure: str | None = None
     """Why it stopped before the commit."""
-    proposal: CommitProposal | None = None
-    """The proposal sent to the catalog; None if none was sent."""
     outcome: Outcome | None = None
     """The outcome of the commit; None if the round failed before."""
     state: PartitionState | None = None

@@ -1,9 +1,9 @@
 """Runs waves of chunks: claim, execute, commit, then plan the next wave.
 
 A wave is one pass over the data for the chunks of many partitions; each chunk has its own commit. A
-partition is claimed with its first chunk and keeps that epoch until its last. The next chunk is
-planned from the row that the previous commit wrote. A partition that fails leaves the loop. So does
-a partition whose commit got no answer; its row is read back after all other work.
+partition is claimed with its first chunk. The next chunk is planned from the row that the previous
+commit wrote. A partition that fails leaves the loop. So does a partition whose commit got no
+answer; its row is read back after all other work. Then one commit releases all claims.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tierfold.compaction.cleaning.rounds import Round
-from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import Budget, RemainingBudget, Wave, next_wave
@@ -24,13 +23,12 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
-from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
+from tierfold.jobs.pipeline.check_and_commit import check_and_commit, with_outcome
 from tierfold.jobs.pipeline.claiming import begun_rounds
-from tierfold.jobs.pipeline.commits import committed
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
-from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 
 _log: Final = logging.getLogger(__name__)
@@ -55,6 +53,10 @@ class Waves:
     spent_bytes: int = 0
     runs: dict[PartitionKey, PartitionRun] = field(default_factory=dict)
     """How far each partition got, in the order of their work."""
+    held: HeldPartitions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.held = HeldPartitions(context=self.context)
 
     def run(self, due: Sequence[PartitionPlan]) -> list[PartitionReport]:
         """Compact the partitions in the given order; return one report per partition.
@@ -65,17 +67,15 @@ class Waves:
         chosen = [*self.runs][: self.budget.max_partitions]
         for key in [*self.runs][len(chosen) :]:
             self._leave((key,), f"--max-partitions is {self.budget.max_partitions}")
-        with deferred():
+        with deferred(), self.held:
             try:
                 self._waves(chosen)
             except Stopped as stopped:
                 self._leave_open(f"stopped by {stopped.by}")
             except BaseException:
                 self._leave_open("an unexpected error ended the run")
-                self._release()
                 raise
             self._read_back([key for key in chosen if self.runs[key].unanswered is not None])
-            self._release()
         return self.reports
 
     @property
@@ -113,13 +113,13 @@ class Waves:
         runs = [self.runs[chunk.key].beginning(chunk, began_at_ms) for chunk in chunks]
         runs = [_with_space(run, free) for run in runs]
         with self.context.seconds.timed(TimedStage.CLAIM):
-            runs, rounds = begun_rounds(self.context, runs)
+            runs, rounds = begun_rounds(self.held, runs)
         for run in runs:
             _log.debug("%s: %s", run.key, _said_of(run))
         self._update(runs)
         tried = [run.key for run in runs if not run.is_open]
         try:
-            for result in results_of(self.executor, rounds, self.context):
+            for result in results_of(self.executor, rounds, self.held):
                 run = self.runs[result.round.key].taking(result)
                 self._update((run,))
                 _log.debug("%s: %s %s", run.key, run.chunks[-1].outcome, run.chunks[-1].reason)
@@ -130,10 +130,10 @@ class Waves:
 
     def _read_back(self, keys: Sequence[PartitionKey]) -> None:
         """Read the rows a few times to resolve the commits that got no answer."""
+        self.held.settle()
         lost = [run.unanswered for run in map(self.runs.__getitem__, keys) if run.unanswered]
-        for result in read_back(lost, self.context.catalog):
-            key = result.round.key
-            run = self.runs[key].taking(result)
+        for result in lost:
+            run = self.runs[result.round.key].taking(with_outcome(result, self.held))
             if run.is_open:
                 run = run.leaving("the answer to its last commit came late")
             self._update((run,))
@@ -146,16 +146,6 @@ class Waves:
             waves[run.began_at_ms].append((len(run.chunks) - 1, run.chunks[-1]))
         for began_at_ms, tried in waves.items():
             self.record(tried, began_at_ms)
-
-    def _release(self) -> None:
-        """Release unfinished claims, except those that another run has taken over."""
-        proposals = [
-            release_of(run.state, new_commit_id(), self.context.clock())
-            for run in self.runs.values()
-            if run.state is not None and run.is_released
-        ]
-        if proposals:  # Ignore the outcome: the next run takes over a claim that stays.
-            committed(self.context.catalog, proposals)
 
     def _update(self, runs: Iterable[PartitionRun]) -> None:
         self.runs |= {run.key: run for run in runs}
@@ -186,7 +176,7 @@ def _with_space(run: PartitionRun, free: int | None) -> PartitionRun:
 
 
 def results_of(
-    executor: StageExecutor[Any], rounds: Sequence[Round], context: RunContext
+    executor: StageExecutor[Any], rounds: Sequence[Round], held: HeldPartitions
 ) -> Iterator[RoundResult]:
     """Run the rounds; if a worker dies, run them in halves until the bad round is isolated.
 
@@ -197,7 +187,7 @@ def results_of(
     if not rounds:
         return
     try:
-        rewritten = executed(executor, rounds, context.seconds)
+        rewritten = executed(executor, rounds, held.context.seconds)
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
@@ -209,8 +199,8 @@ def results_of(
                 )
             return
     else:
-        yield from check_and_commit(context, rewritten)
+        yield from check_and_commit(held, rewritten)
         return
     middle = len(rounds) // 2
-    yield from results_of(executor, rounds[:middle], context)
-    yield from results_of(executor, rounds[middle:], context)
+    yield from results_of(executor, rounds[:middle], held)
+    yield from results_of(executor, rounds[middle:], held)

@@ -1,7 +1,7 @@
 """`tierfold forget`: empties the catalog's row of a partition whose log was truncated.
 
     row, listing -> was the log truncated, does anything block it -> what the next run would read
-    -> claim -> inspect again -> one commit that empties the row -> report
+    -> claim -> inspect again -> one commit that empties the row -> release -> report
 
 The empty row keeps a new epoch, so that no earlier run can commit. Segments that are not part of
 the new log stay in the tier until `vacuum --diverged`. Without Spark.
@@ -11,12 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.commits.commit import (
-    CommitProposal,
-    ForgetPartition,
-    ReleaseClaim,
-    proposed,
-)
+from tierfold.compaction.commits.commit import CommitProposal, ForgetPartition, proposed
 from tierfold.compaction.commits.forget import (
     Forgetting,
     comparisons_with_live,
@@ -214,7 +209,6 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
         return proposed(
             claimed,
             ForgetPartition(consent=tuple(loss.consent)),
-            ReleaseClaim(run=claimed.owner_run),
             commit_id=new_commit_id(),
             at_ms=context.clock(),
         )

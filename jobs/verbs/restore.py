@@ -1,6 +1,6 @@
 """`tierfold restore`: makes an earlier state of a partition live again, by a fenced commit.
 
-    rows -> target state -> restore plan -> check the objects -> claim -> commit -> report
+    rows -> target state -> restore plan -> check the objects -> claim, commit, release -> report
 
 Nothing is written before the claim; the claim fences any other run that held the partition.
 Without Spark.
@@ -15,7 +15,6 @@ from typing import Final
 
 from tierfold.compaction.commits.commit import (
     CommitProposal,
-    ReleaseClaim,
     SegmentsAreLive,
     SegmentsAreRetired,
     proposed,
@@ -257,13 +256,12 @@ def _corruptions(
 def restore_proposal(
     restore_plan: RestorePlan, state: PartitionState, at_ms: int
 ) -> CommitProposal:
-    """Return the commit under the epoch of the claimed row `state`; it ends the claim."""
+    """Return the commit under the epoch of the claimed row `state`."""
     back = tuple(segment.segment_id for segment in restore_plan.back)
     stay = tuple(s.segment_id for s in restore_plan.segments if s.segment_id not in back)
     return proposed(
         state,
         restore_plan.update(at_ms=at_ms, run=state.owner_run),
-        ReleaseClaim(run=state.owner_run),
         commit_id=new_commit_id(),
         at_ms=at_ms,
         requires=(SegmentsAreRetired(ids=back), SegmentsAreLive(ids=stay)),

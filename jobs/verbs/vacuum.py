@@ -5,7 +5,8 @@
     3 start    one commit: retire expired segments, move the log start, record the deletions
     4 recheck  read the rows again: same epoch, no candidate is live, the orphans are unchanged
     5 delete   the objects and incomplete uploads; an object that is already gone is fine
-    6 finish   list again; one commit removes deleted segments and releases the claim
+    6 finish   list again; one commit removes deleted segments
+    7 release  one commit gives up all claims, whatever happened
 
 Catalog files that only the oldest history still needs are deleted too.
 
@@ -25,31 +26,36 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
+from tierfold.compaction.commits.commit import proposed
 from tierfold.compaction.deletion.deletion_plan import (
     VacuumLimits,
     changed_ids,
     changed_uploads,
-    rechecked,
+    deletion_violations,
 )
 from tierfold.compaction.discovery.listing import IncompleteUpload
-from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
-from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.outcomes import Outcome
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred, is_stopping
-from tierfold.jobs.pipeline.commits import committed
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, refusal_of
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.vacuum_outcome import GOES_ON, DeletionCandidate, PartitionVacuum
+from tierfold.jobs.verbs.vacuum_outcome import (
+    GOES_ON,
+    NOTHING_DELETED,
+    DeletionCandidate,
+    PartitionVacuum,
+)
 from tierfold.jobs.verbs.vacuum_survey import inspect
-from tierfold.storage.catalog.catalog import Claim, new_commit_id
-from tierfold.storage.catalog.rows import NO_ROWS, RowsRead
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.catalog.rows import NO_ROWS
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
@@ -86,12 +92,13 @@ def vacuum(
     with deferred():
         going = [partition for partition in found if partition.is_open]
         if going:
-            with seconds.timed(TimedStage.CLAIM):
-                going = _claimed(context, going)
-            with seconds.timed(TimedStage.COMMIT):
-                going = _started(context, going)
-            with seconds.timed(TimedStage.DELETE):
-                going = _deletion(context, going, listener)
+            with HeldPartitions(context=context) as held:
+                with seconds.timed(TimedStage.CLAIM):
+                    going = _claimed(held, going)
+                with seconds.timed(TimedStage.COMMIT):
+                    going = _started(held, going)
+                with seconds.timed(TimedStage.DELETE):
+                    going = _deletion(held, going, listener)
         ended = {partition.key: partition for partition in going}
         found = [ended.get(partition.key, partition) for partition in found]
         chunks = [(0, partition.as_run()) for partition in found]
@@ -139,107 +146,77 @@ def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
     return indexes.forget(kept, is_dry_run=is_dry_run)
 
 
-def _claimed(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
+def _claimed(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 2: one commit opens the next epoch of all partitions that need a claim."""
-    rows = [partition.row for partition in going if partition.deletion.needs_claim]
-    try:
-        claims = context.catalog.claim(rows, context.run, at_ms=context.clock()) if rows else {}
-    except (CorruptLog, UnreadableObject) as error:
-        return _all_failed(going, error)
-    return [_after_claim(partition, claims.get(partition.key)) for partition in going]
+    refused = held.claim([one.row for one in going if one.deletion.needs_claim])
+    return [_after(one, held, refused) for one in going]
 
 
-def _all_failed(going: Sequence[PartitionVacuum], error: TierfoldError) -> list[PartitionVacuum]:
-    """End all partitions that need a claim, because the catalog did not answer."""
-    return [
-        partition.failed(str(error)) if partition.deletion.needs_claim else partition
-        for partition in going
-    ]
+def _after(
+    partition: PartitionVacuum,
+    held: HeldPartitions,
+    refused: Mapping[PartitionKey, Outcome | TierfoldError],
+    so_far: str = NOTHING_DELETED,
+) -> PartitionVacuum:
+    """The partition after a step of its claim; unchanged if it needs none."""
+    if partition.key in refused:
+        return partition.after(refused[partition.key], so_far=so_far)
+    now = held.by_key.get(partition.key)
+    return partition if now is None else replace(partition, row=now.row).after(now.outcome, so_far)
 
 
-def _after_claim(partition: PartitionVacuum, claim: Claim | None) -> PartitionVacuum:
-    if claim is None:
-        return partition
-    row = claim.state if isinstance(claim.outcome, Committed) else partition.row
-    return replace(partition, row=row).after(claim.outcome)
-
-
-def _started(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
+def _started(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 3: commit what expired and what is being deleted from now on."""
-    proposals = {}
+    proposals = []
     for partition in going:
-        at_ms = context.clock()
-        updates = partition.deletion.updates(at_ms=at_ms, run=context.run)
+        at_ms = held.context.clock()
+        updates = partition.deletion.updates(at_ms=at_ms, run=held.context.run)
         if partition.is_open and updates:
-            proposals[partition.key] = proposed(
+            proposal = proposed(
                 partition.row,
                 *updates,
                 commit_id=new_commit_id(),
                 at_ms=at_ms,
                 requires=partition.deletion.requires,
             )
-    outcomes = committed(context.catalog, [*proposals.values()])
-    return [
-        _after_start(partition, proposals.get(partition.key), outcomes.get(partition.key))
-        for partition in going
-    ]
-
-
-def _after_start(
-    partition: PartitionVacuum, proposal: CommitProposal | None, outcome: Outcome | None
-) -> PartitionVacuum:
-    if proposal is not None and isinstance(outcome, Committed):
-        return replace(partition, row=applied(proposal, partition.row))
-    if isinstance(outcome, Unknown):
-        return replace(partition, unanswered=proposal)
-    return partition.after(outcome)
+            proposals.append(proposal)
+    held.commit(proposals)
+    held.settle()
+    return [_after(one, held, {}) for one in going]
 
 
 def _deletion(
-    context: RunContext, started: Sequence[PartitionVacuum], listener: Listener
+    held: HeldPartitions, started: Sequence[PartitionVacuum], listener: Listener
 ) -> list[PartitionVacuum]:
     """Stages 4 to 6 for some partitions at a time, so that the rows are fresh."""
+    context = held.context
     going = [partition for partition in started if partition.is_open]
     ended = [partition for partition in started if not partition.is_open]
     bytes_total = sum(partition.size_bytes for partition in going)
     with ThreadPoolExecutor(READERS) as pool, Step(listener, "delete", bytes_total) as step:
         for first in range(0, len(going), PARTITIONS_PER_RECHECK):
-            read = _read_again(context, going[first : first + PARTITIONS_PER_RECHECK])
+            read = _read_again(held, going[first : first + PARTITIONS_PER_RECHECK])
             uploads = _uploads_of([partition for partition in read if partition.is_open], context)
             checked = list(pool.map(partial(_without_changed, context, uploads), read))
             ended += [partition for partition in checked if not partition.is_open]
-            held = [partition for partition in checked if partition.is_open]
-            deleted = _deleted(context, held, pool, step.advance)
-            ended += _finished(context, _listed_again(context, deleted))
+            open_ones = [partition for partition in checked if partition.is_open]
+            deleted = _deleted(context, open_ones, pool, step.advance)
+            ended += _finished(held, _listed_again(context, deleted))
     return ended
 
 
-def _read_again(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
+def _read_again(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 4: end partitions that another run claimed, or of which a candidate is live."""
-    claimed = [partition.key for partition in going if partition.deletion.needs_claim]
-    try:
-        rows = context.catalog.look(claimed)
-    except TierfoldError as error:
-        return _all_failed(going, error)
-    return [_rechecked(partition, rows) for partition in going]
+    refused = held.recheck([one.key for one in going if one.deletion.needs_claim])
+    return [_within_the_row(_after(one, held, refused)) for one in going]
 
 
-def _rechecked(partition: PartitionVacuum, rows: RowsRead) -> PartitionVacuum:
-    if not partition.deletion.needs_claim:
+def _within_the_row(partition: PartitionVacuum) -> PartitionVacuum:
+    violations = deletion_violations(partition.deletion, partition.row)
+    if not partition.is_open or not violations:
         return partition
-    key = partition.key
-    refused = rows.refused.get((key.topic_id, key.partition))
-    if refused is not None:
-        return partition.failed(str(refused))
-    row, unanswered = rows.by_key.get(key), partition.unanswered
-    match rechecked(partition.deletion, row, held=partition.row, unanswered=unanswered):
-        case PartitionState() as held:
-            return replace(partition, row=held)
-        case tuple() as violations:
-            bug = f"{key}: {'; '.join(violations)}; this is a bug, please report it"
-            return partition.failed(bug)
-        case outcome:
-            return partition.after(outcome)
+    bug = f"{partition.key}: {'; '.join(violations)}; this is a bug, please report it"
+    return partition.failed(bug)
 
 
 def _uploads_of(partitions: Sequence[PartitionVacuum], context: RunContext) -> Uploads:
@@ -271,7 +248,7 @@ def _without_changed(
 
 def _deleted(
     context: RunContext,
-    held: Sequence[PartitionVacuum],
+    going: Sequence[PartitionVacuum],
     pool: ThreadPoolExecutor,
     advance: Callable[[int], None],
 ) -> list[PartitionVacuum]:
@@ -293,11 +270,11 @@ def _deleted(
             errors.setdefault(key, str(error))
         return candidate.size_bytes
 
-    items = [(partition.key, one) for partition in held for one in partition.candidates]
+    items = [(partition.key, one) for partition in going for one in partition.candidates]
     for size_bytes in pool.map(delete, items):
         advance(size_bytes)
     return [
-        one.failed(errors[one.key], so_far=GOES_ON) if one.key in errors else one for one in held
+        one.failed(errors[one.key], so_far=GOES_ON) if one.key in errors else one for one in going
     ]
 
 
@@ -344,18 +321,17 @@ def _not_listed(partition: PartitionVacuum, error: Exception) -> PartitionVacuum
     return partition.failed(why, so_far=GOES_ON) if partition.is_open else partition
 
 
-def _finished(context: RunContext, deleted: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
-    """Stage 6: remove deleted segments from the rows and release the claims, failed or not."""
-    proposals = [
-        proposed(
-            partition.row,
-            *partition.deletion.last_updates(partition.gone_ids, run=context.run),
-            commit_id=new_commit_id(),
-            at_ms=context.clock(),
-        )
-        for partition in deleted
-        if partition.deletion.needs_claim
-    ]
-    outcomes = committed(context.catalog, proposals)
-    after = [one.after(outcomes.get(one.key), so_far=GOES_ON) for one in deleted]
+def _finished(
+    held: HeldPartitions, deleted: Sequence[PartitionVacuum]
+) -> list[PartitionVacuum]:
+    """Stage 6: remove deleted segments from the rows, also of partitions that failed."""
+    held.commit(
+        [
+            proposed(one.row, *updates, commit_id=new_commit_id(), at_ms=held.context.clock())
+            for one in deleted
+            if (updates := one.deletion.last_updates(one.gone_ids))
+        ]
+    )
+    held.settle()
+    after = [_after(one, held, {}, GOES_ON) for one in deleted]
     return [replace(one, outcome=VACUUMED) if one.is_open else one for one in after]

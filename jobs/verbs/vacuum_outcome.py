@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
@@ -67,14 +67,12 @@ class PartitionVacuum:
     deletion: DeletionPlan
     """Empty if the partition is refused; it is then left unchanged."""
     row: PartitionState
-    """The row to claim; once claimed, the row that this run's next commit changes."""
+    """The row to claim; once claimed, the row as the claim or a later commit wrote it."""
     outcome: str = PLANNED
     """One of the constants of `jobs.pipeline.partition_report`; `PLANNED` until it ends."""
     reason: str = ""
     """Why, as a sentence; empty if the outcome needs no reason."""
     candidates: tuple[DeletionCandidate, ...] = ()
-    unanswered: CommitProposal | None = None
-    """The commit that starts the deletion, if it got no answer."""
 
     @property
     def key(self) -> PartitionKey:
@@ -120,14 +118,18 @@ class PartitionVacuum:
         """Return it as failed; `so_far` as in `after`."""
         return replace(self, outcome=FAILED, reason=f"{what.rstrip('.')}; {so_far}")
 
-    def after(self, outcome: Outcome | None, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
-        """Return it after a claim or a commit; None: none was needed.
+    def after(
+        self, outcome: Outcome | TierfoldError, so_far: str = NOTHING_DELETED
+    ) -> PartitionVacuum:
+        """Return it after a claim, a commit or a recheck.
 
-        Unless that was committed, the partition has ended. `so_far`: a clause on what is deleted.
+        Unless that went well, the partition has ended. `so_far`: a clause on what is deleted.
         """
         match outcome:
-            case None | Committed():
+            case Committed():
                 return self
+            case TierfoldError():
+                return self.failed(str(outcome), so_far=so_far)
             case Fenced():
                 reason = f"{fenced_by(outcome)}; {so_far}; run again"
                 return replace(self, outcome=FENCED, reason=reason)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
-from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import NO_TRANSACTIONS
 from tierfold.jobs.pipeline.survey import survey
@@ -18,12 +19,13 @@ NOW_MS: Final = 1_800_000_000_000
 ALWAYS: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
 
 
-def claimed_rounds(tier: Path, *settings: str) -> tuple[RunContext, list[Round]]:
+def claimed_rounds(tier: Path, *settings: str) -> tuple[HeldPartitions, list[Round]]:
     """Every partition of the tier, surveyed and claimed."""
     context = run_context(str(tier), None, NOW_MS)
     plans = survey(context, resolve([*ALWAYS, *settings]), Scope())
     runs = [PartitionRun(plan=plan).beginning(plan, NOW_MS) for plan in plans if plan.is_due]
-    return context, begun_rounds(context, runs)[1]
+    held = HeldPartitions(context=context)
+    return held, begun_rounds(held, runs)[1]
 
 
 def tasks_of(work: Round) -> list[GroupTask]:

@@ -13,12 +13,11 @@ from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     NoteStrategy,
-    ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
-from tierfold.compaction.commits.round_commit import proposal_of, release_of
+from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.planning.plan import CompactReason
 
@@ -42,18 +41,17 @@ def unchanged(work: Round) -> list[GroupReceipt]:
     return [receipt(number, GroupResult.UNCHANGED, work) for number in range(len(work.groups))]
 
 
-def test_only_written_groups_are_swapped_and_the_claim_is_released() -> None:
+def test_only_written_groups_are_swapped() -> None:
     work = a_round()
     written = receipt(0, GroupResult.WRITTEN, work)
     receipts = [written, receipt(1, GroupResult.UNCHANGED, work)]
     proposal = proposal_of(work, receipts, "commit", AT_MS)
-    retire, add, advance, release = proposal.updates
+    retire, add, advance = proposal.updates
     ids = tuple(segment.segment_id for segment in THREE[:2])
     assert retire == RetireSegments(ids=ids, at_ms=AT_MS, run=RUN)
     assert isinstance(add, AddSegments)
     assert add.segments == (written.segment,)
     assert advance == AdvanceCleanerOffset(epoch=1, offset=33)
-    assert release == ReleaseClaim(run=RUN)
     assert (proposal.at_ms, proposal.commit_id) == (AT_MS, "commit")
     assert SegmentsAreLive(ids=ids) in proposal.requires
 
@@ -61,13 +59,7 @@ def test_only_written_groups_are_swapped_and_the_claim_is_released() -> None:
 def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset() -> None:
     work = a_round()
     proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
-    assert [type(update) for update in proposal.updates] == [AdvanceCleanerOffset, ReleaseClaim]
-
-
-def test_the_claim_lasts_until_the_last_chunk() -> None:
-    work = a_round(groups=a_round().groups[:1], next_offset=22, is_last=False)
-    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
-    assert proposal.updates == (AdvanceCleanerOffset(epoch=1, offset=22),)
+    assert proposal.updates == (AdvanceCleanerOffset(epoch=1, offset=33),)
 
 
 def test_the_cleaner_offset_never_moves_back() -> None:
@@ -102,9 +94,3 @@ def test_a_strategy_that_the_row_names_is_not_noted_again() -> None:
     work = a_round(a_plan(rules=by_time), a_claim(strategies=("timestamp",)))
     updates = proposal_of(work, unchanged(work), "commit", AT_MS).updates
     assert not any(isinstance(update, NoteStrategy) for update in updates)
-
-
-def test_a_run_that_ends_early_proposes_only_to_release_its_claim() -> None:
-    proposal = release_of(a_claim(), "commit", AT_MS)
-    assert proposal.updates == (ReleaseClaim(run=RUN),)
-    assert (proposal.key, proposal.at_ms, proposal.commit_id) == (a_claim().key, AT_MS, "commit")

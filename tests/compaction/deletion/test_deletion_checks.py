@@ -22,10 +22,8 @@ from tierfold.compaction.deletion.deletion_plan import (
     changed_ids,
     changed_uploads,
     deletion_violations,
-    rechecked,
 )
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.outcomes import Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 CHAIN: Final = a_chain(10, 10, 10)
@@ -45,34 +43,7 @@ START: Final = proposed(
     CLAIMED, *DELETION.updates(at_ms=7, run="we"), commit_id="start", at_ms=7
 )
 STARTED: Final = applied(START, CLAIMED)
-THEIRS: Final = claimed(STARTED, run="they", commit_id="theirs", at_ms=8)
-
-LATE: Final = Unknown(commit_id="start", cause="it may still take effect")
-FENCED: Final = Fenced(epoch=3, by_epoch=4, by_run="they")
 UNMARKED: Final = (f"segment {A} is not marked as being deleted",)
-
-
-@pytest.mark.parametrize(
-    ("row", "if_committed", "if_unanswered"),
-    [
-        # The row, and the result if the marking commit succeeded, or got no answer.
-        (STARTED, STARTED, STARTED),
-        (CLAIMED, UNMARKED, LATE),
-        (None, LostRace(found_commit_id=""), LostRace(found_commit_id="")),
-        (THEIRS, FENCED, FENCED),
-        (replace(THEIRS, owner_run="we"), *[replace(FENCED, by_run="we")] * 2),
-        (replace(STARTED, owner_run="they"), *[LostRace(found_commit_id="start")] * 2),
-        (replace(CLAIMED, owner_run="they"), *[LostRace(found_commit_id="claim")] * 2),
-        (FOUND, *[LostRace(found_commit_id="found")] * 2),
-        (replace(STARTED, commit_id="another"), replace(STARTED, commit_id="another"), LATE),
-        (replace(STARTED, segments=CHAIN), *[(f"segment {A} is live",)] * 2),
-    ],
-)
-def test_only_the_row_of_the_marking_commit_allows_the_deletion(
-    row: PartitionState | None, if_committed: object, if_unanswered: object
-) -> None:
-    assert rechecked(DELETION, row, held=STARTED, unanswered=None) == if_committed
-    assert rechecked(DELETION, row, held=CLAIMED, unanswered=START) == if_unanswered
 
 
 def also_retired(segment: Segment) -> PartitionState:
@@ -104,7 +75,7 @@ def test_all_violations_are_named() -> None:
     row = replace(STARTED, segments=(*LIVE, ORPHAN, APART), retired=())
     names = sorted((APART.segment_id, ORPHAN.segment_id))
     expected = (*(f"segment {name} is live" for name in names), *UNMARKED)
-    assert rechecked(DELETION, row, held=STARTED, unanswered=None) == expected
+    assert deletion_violations(DELETION, row) == expected
 
 
 def other(segment: ListedSegment) -> dict[str, ListedSegment]:

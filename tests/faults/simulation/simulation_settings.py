@@ -38,7 +38,7 @@ from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline import (
     check_and_commit,
     claiming,
-    commits,
+    held_partitions,
     run_loop,
     run_records,
     survey,
@@ -293,7 +293,7 @@ def deterministic(environment: Environment) -> Iterator[None]:
         patch.setattr(task_assignment, "THREADS_MAX", 1)
         patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
         patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
-        patch.setattr(commits, "pause", environment.scheduler.pause)
+        patch.setattr(held_partitions, "pause", environment.scheduler.pause)
         # The `runs` table is not part of the protocol.
         patch.setattr(run_records, "record_run", lambda *_: None)
         yield

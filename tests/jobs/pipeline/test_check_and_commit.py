@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -21,7 +21,8 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.scan import summed
-from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
+from tierfold.jobs.pipeline.check_and_commit import check_and_commit, with_outcome
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
@@ -35,12 +36,20 @@ ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_IND
 class Staged:
     """Claimed rounds whose groups are rewritten; nothing is committed yet."""
 
-    context: RunContext
+    held: HeldPartitions
     tier: Path
     rewritten: list[RoundResult]
 
+    @property
+    def context(self) -> RunContext:
+        return self.held.context
+
+    def held_with(self, **changes: Any) -> HeldPartitions:
+        """The same partitions, held by a run with changes to its context."""
+        return replace(self.held, context=replace(self.context, **changes))
+
     def check_and_commit(self) -> dict[str, RoundResult]:
-        results = check_and_commit(self.context, self.rewritten)
+        results = check_and_commit(self.held, self.rewritten)
         assert [result.round for result in results] == [kept.round for kept in self.rewritten]
         return {result.round.key.topic: result for result in results}
 
@@ -68,9 +77,9 @@ def rewritten_by(context: RunContext, work: Round) -> RoundResult:
 @pytest.fixture
 def staged(tmp_path: Path) -> Staged:
     tier = updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=2)
-    context, rounds = claimed_rounds(tier, "index.interval.bytes=1")
-    rewritten = [rewritten_by(context, work) for work in rounds]
-    return Staged(context=context, tier=tier, rewritten=rewritten)
+    held, rounds = claimed_rounds(tier, "index.interval.bytes=1")
+    rewritten = [rewritten_by(held.context, work) for work in rounds]
+    return Staged(held=held, tier=tier, rewritten=rewritten)
 
 
 def test_valid_rounds_are_committed_and_the_results_have_the_rows(staged: Staged) -> None:
@@ -91,7 +100,7 @@ def test_a_round_with_an_object_that_has_changed_is_not_committed(
     CORRUPTIONS[corrupt](path)
     results = staged.check_and_commit()
     orders = results["orders"]
-    assert (orders.outcome, orders.state, orders.proposal) == (None, None, None)
+    assert (orders.outcome, orders.state) == (None, None)
     assert not told(orders.failure or "", "orders-0", path.name, "nothing was committed")
     assert staged.context.catalog.read()[ORDERS] == before
     assert isinstance(results["payments"].outcome, Committed)
@@ -100,7 +109,7 @@ def test_a_round_with_an_object_that_has_changed_is_not_committed(
 def test_a_commit_has_the_time_of_its_write_not_of_the_runs_start(staged: Staged) -> None:
     # The grace period of retired segments starts then: a run may take longer than that.
     hours_later_ms = staged.context.now_ms + 30 * 3_600_000
-    check_and_commit(replace(staged.context, clock=lambda: hours_later_ms), staged.rewritten)
+    check_and_commit(staged.held_with(clock=lambda: hours_later_ms), staged.rewritten)
     for row in staged.context.catalog.read().values():
         assert row.committed_at_ms == hours_later_ms
         assert {entry.retired_at_ms for entry in row.retired} == {hours_later_ms}
@@ -110,7 +119,7 @@ def test_a_round_whose_folder_cannot_be_listed_is_not_committed(staged: Staged) 
     error = UnreadableObject("no permission", where="the folder", remedy="Allow it.")
     tier = LocalTieredStorage(ScriptedStore(staged.tier, Script(fails("list", error))))
     before = staged.context.catalog.read()
-    results = check_and_commit(replace(staged.context, tier=tier), staged.rewritten)
+    results = check_and_commit(staged.held_with(tier=tier), staged.rewritten)
     assert all("no permission" in (result.failure or "") for result in results)
     assert staged.context.catalog.read() == before
 
@@ -128,7 +137,7 @@ def test_if_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
     rounds = [unchanged(partition) for partition in staged.rewritten]
     store = ScriptedStore(staged.tier)
     tier = LocalTieredStorage(store)
-    results = check_and_commit(replace(staged.context, tier=tier), rounds)
+    results = check_and_commit(staged.held_with(tier=tier), rounds)
     assert all(isinstance(result.outcome, Committed) for result in results)
     assert not store.script.of("list")
 
@@ -153,38 +162,14 @@ def test_failed_rounds_are_passed_on_without_the_catalog(staged: Staged) -> None
     assert files_below(staged.tier / "_tierfold") == before
 
 
-def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
-    catalog = ScriptedCatalog(staged.context.catalog_uri, Script(fails("commit")))
-    results = check_and_commit(replace(staged.context, catalog=catalog), staged.rewritten)
-    for result in results:
-        assert result.proposal is not None
-        assert result.outcome == Unknown(
-            commit_id=result.proposal.commit_id, cause="the store: no answer. Look again."
-        )
-        assert result.state is None
-
-
-@pytest.mark.parametrize("is_written", [True, False])
-def test_the_row_resolves_a_lost_answer(staged: Staged, is_written: bool) -> None:
-    script = Script(fails("commit", is_done=is_written))
-    catalog = ScriptedCatalog(staged.context.catalog_uri, script)
+def test_a_result_has_the_outcome_that_is_known_by_now(staged: Staged) -> None:
+    script = Script(fails("commit", is_done=True))
+    held = staged.held_with(catalog=ScriptedCatalog(staged.context.catalog_uri, script))
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
-    scripted = replace(staged.context, catalog=catalog)
-    orders, payments = check_and_commit(scripted, staged.rewritten)
+    orders, payments = check_and_commit(held, staged.rewritten)
     assert isinstance(orders.outcome, Unknown)
-    found, failed = read_back([orders, payments], staged.context.catalog)
-    assert failed == payments
+    assert (orders.state, payments.outcome) == (None, None)
+    held.settle()
     row = staged.context.catalog.read()[ORDERS]
-    if is_written:
-        outcome = Committed(epoch=1, commit_id=row.commit_id)
-        assert found == replace(orders, outcome=outcome, state=row)
-    else:
-        assert found == replace(orders, outcome=replace(orders.outcome, is_untraced=True))
-
-
-def test_unreadable_rows_resolve_nothing(staged: Staged) -> None:
-    script = Script(fails("commit", is_done=True), fails("resolve"))
-    catalog = ScriptedCatalog(staged.context.catalog_uri, script)
-    results = check_and_commit(replace(staged.context, catalog=catalog), staged.rewritten)
-    assert all(isinstance(result.outcome, Unknown) for result in results)
-    assert read_back(results, catalog) == results
+    committed = Committed(epoch=1, commit_id=row.commit_id)
+    assert with_outcome(orders, held) == replace(orders, outcome=committed, state=row)

@@ -13,9 +13,10 @@ from tests.jobs.commands import told
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, folder_of, key_of, made_tier, updated_tier
 from tests.storage.live_segments import NOW_MS
 from tierfold.compaction.planning.partition_plan import PartitionPlan
-from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import FAILED, LOST_RACE, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
@@ -25,9 +26,10 @@ ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 BEGAN_AT_MS: Final = NOW_MS + 7
 
 
-def planned(tier: Path) -> tuple[RunContext, list[PartitionPlan]]:
+def planned(tier: Path) -> tuple[HeldPartitions, list[PartitionPlan]]:
+    """A run that holds nothing yet, and its plans."""
     context = run_context(str(tier), None, NOW_MS)
-    return context, survey(context, resolve(SET), Scope())
+    return HeldPartitions(context=context), survey(context, resolve(SET), Scope())
 
 
 def first_chunk(plan: PartitionPlan, segments: int) -> PartitionPlan:
@@ -53,9 +55,9 @@ def test_transaction_batches_are_read_while_a_transaction_of_the_chunk_is_open(
 ) -> None:
     tier = made_tier(tmp_path / "tier")
     put_across_chunks(tier, ORDERS, is_listed=True)
-    context, (plan,) = planned(tier)
+    held, (plan,) = planned(tier)
     starts = [segment.start_offset for segment in plan.compact.groups[0].segments]
-    _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 1))])
+    _, (work,) = begun_rounds(held, [beginning(plan, first_chunk(plan, 1))])
     read = [segment.start_offset for _, segment in work.scanned]
     assert [start for start in read if start >= work.compact.next_offset] == starts[1:3]
 
@@ -63,15 +65,15 @@ def test_transaction_batches_are_read_while_a_transaction_of_the_chunk_is_open(
 def test_a_later_chunk_knows_each_aborted_transaction_once(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_across_chunks(tier, ORDERS, is_listed=True)
-    context, (plan,) = planned(tier)
-    (run,), (first,) = begun_rounds(context, [beginning(plan)])
+    held, (plan,) = planned(tier)
+    (run,), (first,) = begun_rounds(held, [beginning(plan)])
     (aborted,) = first.aborted
     # The chunk before ended below the marker, or beyond it.
     for first_dirty in (2, aborted.last_offset + 1):
         rest = replace(plan, choice=replace(plan.compact, first_dirty=first_dirty))
         before = replace(run, plan=rest, chunk=rest, chunks=(planned_report(plan),))
         assert before.aborted == (aborted,)
-        _, (later,) = begun_rounds(context, [before])
+        _, (later,) = begun_rounds(held, [before])
         assert later.aborted == (aborted,)
 
 
@@ -87,75 +89,75 @@ def test_without_an_open_transaction_a_chunk_is_decided_at_its_end(
     tmp_path: Path, segments: int, of_chunk: int | None
 ) -> None:
     tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=segments)
-    context, (plan,) = planned(tier)
+    held, (plan,) = planned(tier)
     chunk = None if of_chunk is None else first_chunk(plan, of_chunk)
-    _, (work,) = begun_rounds(context, [beginning(plan, chunk)])
+    _, (work,) = begun_rounds(held, [beginning(plan, chunk)])
     assert work.transactions_end == (None if of_chunk is None else of_chunk * RECORDS_PER_SEGMENT)
     starts = [number * RECORDS_PER_SEGMENT for number in range(of_chunk or segments)]
     assert [segment.start_offset for _, segment in work.scanned] == starts
 
 
 def test_all_partitions_are_claimed_and_their_rounds_are_numbered(two: Path) -> None:
-    context, plans = planned(two)
-    runs, rounds = begun_rounds(context, [beginning(plan) for plan in plans])
-    rows = context.catalog.read()
+    held, plans = planned(two)
+    runs, rounds = begun_rounds(held, [beginning(plan) for plan in plans])
+    rows = held.context.catalog.read()
     assert [(work.index, work.key) for work in rounds] == [(0, ORDERS), (1, PAYMENTS)]
     assert [work.state for work in rounds] == [rows[ORDERS], rows[PAYMENTS]]
     assert [run.state for run in runs] == [rows[ORDERS], rows[PAYMENTS]]
-    assert {(row.epoch, row.owner_run) for row in rows.values()} == {(1, context.run)}
+    assert {(row.epoch, row.owner_run) for row in rows.values()} == {(1, held.context.run)}
     assert [run.is_open for run in runs] == [True, True]
 
 
 def test_a_claimed_partition_is_not_claimed_again(two: Path) -> None:
-    context, (plan, _) = planned(two)
-    (run,), _ = begun_rounds(context, [beginning(plan)])
-    (again,), (work,) = begun_rounds(context, [run])
+    held, (plan, _) = planned(two)
+    (run,), _ = begun_rounds(held, [beginning(plan)])
+    (again,), (work,) = begun_rounds(held, [run])
     assert again == run
-    assert work.state == run.state == context.catalog.read()[ORDERS]
+    assert work.state == run.state == held.context.catalog.read()[ORDERS]
 
 
 def test_a_run_that_has_ended_begins_no_round_and_is_not_claimed(two: Path) -> None:
-    context, (orders, payments) = planned(two)
+    held, (orders, payments) = planned(two)
     # Its plan is not checked again: the check would fail.
     wrong = replace(orders, choice=replace(orders.compact, next_offset=5))
-    (claimed,), _ = begun_rounds(context, [beginning(payments)])
+    (claimed,), _ = begun_rounds(held, [beginning(payments)])
     for ended in (claimed.leaving("no space"), beginning(wrong).leaving("no space")):
-        assert begun_rounds(context, [ended]) == ([ended], [])
-    assert ORDERS not in context.catalog.read()
+        assert begun_rounds(held, [ended]) == ([ended], [])
+    assert ORDERS not in held.context.catalog.read()
 
 
 def test_a_plan_that_contradicts_its_view_is_not_claimed(two: Path) -> None:
-    context, (orders, payments) = planned(two)
+    held, (orders, payments) = planned(two)
     wrong = replace(orders, choice=replace(orders.compact, next_offset=5))
-    ended_alone(context, wrong, payments, "the plan contradicts the view", "please report it")
+    ended_alone(held, wrong, payments, "the plan contradicts the view", "please report it")
 
 
 def test_a_missing_index_that_the_metadata_names_ends_its_run_alone(tmp_path: Path) -> None:
     tier = updated_tier(tmp_path / "tier", (PAYMENTS,), segments=1)
     put_across_chunks(tier, ORDERS, is_listed=True)
-    context, (orders, payments) = planned(tier)
+    held, (orders, payments) = planned(tier)
     (index,) = folder_of(tier, ORDERS).glob("*.txnindex")
     index.unlink()
-    ended_alone(context, orders, payments, str(index))
+    ended_alone(held, orders, payments, str(index))
 
 
 def ended_alone(
-    context: RunContext, orders: PartitionPlan, payments: PartitionPlan, *phrases: str
+    held: HeldPartitions, orders: PartitionPlan, payments: PartitionPlan, *phrases: str
 ) -> None:
     """Assert that orders fails before its claim, and that payments begins."""
-    (run, _), (work,) = begun_rounds(context, [beginning(orders), beginning(payments)])
+    (run, _), (work,) = begun_rounds(held, [beginning(orders), beginning(payments)])
     assert (work.index, work.key, run.is_open) == (0, PAYMENTS, False)
     (report,) = run.chunks
     assert report.outcome == FAILED
     assert not told(report.reason, *phrases)
-    assert ORDERS not in context.catalog.read()
+    assert ORDERS not in held.context.catalog.read()
 
 
 def test_a_claim_that_another_run_won_ends_the_run(two: Path) -> None:
-    context, (plan, _) = planned(two)
+    held, (plan, _) = planned(two)
     rival, (other, _) = planned(two)
     begun_rounds(rival, [beginning(other)])
-    (run,), rounds = begun_rounds(context, [beginning(plan)])
+    (run,), rounds = begun_rounds(held, [beginning(plan)])
     assert rounds == []
     assert not run.is_open
     assert run.state is None

@@ -15,7 +15,7 @@ from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.pipeline import run_loop as waves_module
-from tierfold.jobs.pipeline.commits import READ_BACK_AFTER_MS
+from tierfold.jobs.pipeline.held_partitions import READ_BACK_AFTER_MS
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -47,7 +47,7 @@ def tier(tmp_path: Path) -> Path:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The waits of a run, which does not wait."""
     asked: list[int] = []
-    monkeypatch.setattr("tierfold.jobs.pipeline.commits.pause", asked.append)
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.pause", asked.append)
     return asked
 
 

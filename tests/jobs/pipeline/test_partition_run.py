@@ -75,7 +75,7 @@ def a_result(
 
 def test_a_run_has_no_chunk_until_one_begins() -> None:
     run = PartitionRun(plan=PLAN)
-    assert (run.is_open, run.is_released, run.key) == (True, False, PLAN.key)
+    assert (run.is_open, run.key) == (True, PLAN.key)
     with pytest.raises(LookupError, match="no chunk has begun"):
         _ = run.begun
     run = run.beginning(first_chunk(), 7)
@@ -84,19 +84,19 @@ def test_a_run_has_no_chunk_until_one_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "epoch", "is_released"),
+    ("run", "epoch"),
     [
-        pytest.param(PartitionRun(plan=replace(PLAN, epoch=4)), 4, False, id="before its claim"),
+        pytest.param(PartitionRun(plan=replace(PLAN, epoch=4)), 4, id="before its claim"),
         pytest.param(
-            PartitionRun(plan=replace(PLAN, epoch=0), state=STATE), 1, True, id="after its claim"
+            PartitionRun(plan=replace(PLAN, epoch=0), state=STATE), 1, id="after its claim"
         ),
     ],
 )
 def test_a_run_that_is_left_reports_the_epoch_of_the_row(
-    run: PartitionRun, epoch: int, is_released: bool
+    run: PartitionRun, epoch: int
 ) -> None:
     left = run.leaving("time is up")
-    assert (left.is_open, left.is_released) == (False, is_released)
+    assert not left.is_open
     assert (left.report.outcome, left.report.epoch) == (LEFT, epoch)
     assert left.report.reason == "left for the next run: time is up"
 
@@ -136,7 +136,6 @@ def test_only_a_commit_of_an_earlier_chunk_leaves_the_run_open(
     assert run.is_open == (row is not None and not is_last)
     assert run.state == (STATE if row is None else row)
     assert (run.unanswered is not None) == (outcome == NO_ANSWER)
-    assert run.is_released == (expected == FAILED)
 
 
 @pytest.mark.parametrize("outcome", [TAKEN_OVER, NO_ANSWER])
@@ -174,10 +173,10 @@ def test_chunks_are_reported_together() -> None:
     assert "in 2 chunks" in run.report.notes
 
 
-def test_a_run_that_is_left_between_chunks_releases_its_claim() -> None:
+def test_a_run_that_is_left_between_chunks_says_so() -> None:
     chunk = first_chunk()
     run = claimed(chunk).taking(a_result(chunk, COMMITTED, ROW)).leaving("time is up")
-    assert (run.report.outcome, run.is_released) == (COMPACTED, True)
+    assert run.report.outcome == COMPACTED
     assert run.report.reason == "the rest is left for the next run: time is up"
 
 

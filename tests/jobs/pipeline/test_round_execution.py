@@ -103,8 +103,8 @@ class FragileExecutor(EventfulExecutor):
 
 
 def run(tier: Path, executor: LocalExecutor, *settings: str) -> list[RoundResult]:
-    context, rounds = claimed_rounds(tier, *settings)
-    return list(results_of(executor, rounds, context))
+    held, rounds = claimed_rounds(tier, *settings)
+    return list(results_of(executor, rounds, held))
 
 
 def new_logs(tier: Path) -> list[bytes]:

@@ -29,6 +29,7 @@ from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.engines.engine_choice import in_process
 from tierfold.jobs.engines.local_executor import LocalExecutor
 from tierfold.jobs.pipeline.claiming import begun_rounds
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import planned_report, result_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult
@@ -94,9 +95,10 @@ def cleaned(
             is_last = chunks[plan.key].is_last_chunk
             chunk = replace(plan, choice=replace(plan.compact, is_last=is_last))
             runs.append(PartitionRun(plan=plan).beginning(chunk, now_ms))
-    _, rounds = begun_rounds(context, runs)
+    held = HeldPartitions(context=context)
+    _, rounds = begun_rounds(held, runs)
     executor = LocalExecutor(context.tier, unheard)
-    return context, list(results_of(executor, rounds, context))
+    return context, list(results_of(executor, rounds, held))
 
 
 def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:

@@ -34,6 +34,7 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import FAILED
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
@@ -327,7 +328,7 @@ def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) 
 def test_a_catalog_that_cannot_be_read_at_the_commit_is_reported_per_partition(
     two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tierfold.jobs.pipeline.commits.READ_BACK_AFTER_MS", (0, 1))
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0, 1))
     log = two / "_tierfold" / "partitions" / "_delta_log"
 
     def damage() -> None:
@@ -382,7 +383,7 @@ def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None
         PartitionRun(plan=plan).beginning(chunk, 0)
         for plan, chunk in ((first, replace(first, choice=beyond)), (second, second))
     ]
-    (wrong, _), rounds = begun_rounds(context, begun)
+    (wrong, _), rounds = begun_rounds(HeldPartitions(context=context), begun)
     assert [a_round.key for a_round in rounds] == [second.key]
     assert "the plan contradicts the view" in wrong.report.reason
     assert wrong.report.outcome == FAILED

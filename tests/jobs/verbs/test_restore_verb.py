@@ -34,9 +34,9 @@ from tierfold.compaction.commits.commit import (
     SegmentsAreRetired,
     StartDeletion,
     applied,
+    proposed,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
-from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.model.outcomes import Fenced
 from tierfold.jobs.verbs.restore import restore_proposal
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -283,7 +283,7 @@ def test_a_restore_asks_for_all_that_it_relies_on() -> None:
         SegmentsAreLive(ids=(third.segment_id,)),
     )
     after = applied(proposal, row)
-    assert (after.owner_run, after.committed_at_ms) == ("", 77)
+    assert (after.owner_run, after.committed_at_ms) == ("undo", 77)
     assert after.segments == (first, second, third)
 
 
@@ -296,7 +296,7 @@ def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) ->
     assert not told(planned.entries[0]["notes"][0], *words)
     assert row_of(tier) == held
     assert restore(tier, found["committed_at"]).outcomes["orders", 0] == "restored"
-    late = catalog.commit([release_of(held, new_commit_id(), at_ms=3)])[ORDERS]
+    late = catalog.commit([proposed(held, commit_id=new_commit_id(), at_ms=3)])[ORDERS]
     assert late == Fenced(epoch=held.epoch, by_epoch=held.epoch + 1, by_run="")
 
 

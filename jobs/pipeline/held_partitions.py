@@ -1,0 +1,147 @@
+"""Claims, commits, rechecks and releases the partitions that a run changes. Without Spark.
+
+    claim    -> one commit opens the next epoch of many partitions; those that it won are held
+    commit   -> one commit changes the rows of held partitions
+    settle   -> reads back the commits that got no answer, a few times; nothing is written
+    recheck  -> reads rows again: what is still held?
+    release  -> one commit gives up all claims that are still held, at the latest at the end
+
+Every verb that changes a partition does it here. What the answers mean is decided by
+`compaction.commits.held_partition`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.commits.held_partition import HeldPartition
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    TierfoldError,
+    UnreadableObject,
+)
+from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.clock import pause
+
+_log: Final = logging.getLogger(__name__)
+
+READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
+"""Waits before each attempt to read back a commit without an answer: enough for a store to restart
+or a network to fail over. Then the report asks the user to run again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldPartitions:
+    """The partitions that a run has claimed; as a context manager, it releases them at the end.
+
+    Use it within `deferred`, so that a signal does not interrupt the release.
+    """
+
+    context: RunContext
+    by_key: dict[PartitionKey, HeldPartition] = field(default_factory=dict)
+    """Each partition whose claim was committed, as it is now; also those lost since."""
+
+    def __enter__(self) -> HeldPartitions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def claim(
+        self, rows: Sequence[PartitionState]
+    ) -> dict[PartitionKey, Outcome | TierfoldError]:
+        """Open the next epoch of all these rows in one commit; return the claims that failed.
+
+        `rows`: as `Catalog.claim` takes them. An error: the catalog could not be read. A claim
+        without an answer has failed, too: the next run's claim opens a newer epoch.
+        """
+        if not rows:
+            return {}
+        try:
+            claims = self.context.catalog.claim(rows, self.context.run, at_ms=self.context.clock())
+        except (CorruptLog, UnreadableObject) as error:
+            # Do not raise: the commits of earlier waves must still be reported.
+            return {row.key: error for row in rows}
+        failed = {
+            key: claim.outcome
+            for key, claim in claims.items()
+            if not isinstance(claim.outcome, Committed)
+        }
+        self.by_key |= {
+            key: HeldPartition(row=claim.state, outcome=claim.outcome)
+            for key, claim in claims.items()
+            if key not in failed
+        }
+        return {**failed}
+
+    def commit(self, proposals: Sequence[CommitProposal]) -> None:
+        """Commit changes of held partitions together; `by_key` has the outcomes.
+
+        They are `Unknown` if the catalog cannot be read. Raises InvariantBroken.
+        """
+        if not proposals:
+            return
+        try:
+            outcomes = self.context.catalog.commit(proposals)
+        except (CorruptLog, UnreadableObject) as error:
+            outcomes = {
+                proposal.key: Unknown(commit_id=proposal.commit_id, cause=str(error))
+                for proposal in proposals
+            }
+        for proposal in proposals:
+            held = self.by_key[proposal.key]
+            self.by_key[proposal.key] = held.after(proposal, outcomes[proposal.key])
+
+    def settle(self) -> None:
+        """Resolve the commits without an answer by reading the rows, with waits between attempts.
+
+        Nothing is written. An outcome stays `Unknown` if no row shows it or the rows are
+        unreadable.
+        """
+        for wait_ms in READ_BACK_AFTER_MS:
+            unanswered = [
+                held.unanswered for held in self.by_key.values() if held.unanswered is not None
+            ]
+            if not unanswered:
+                return
+            pause(wait_ms)
+            with suppress(TierfoldError):
+                for key, found in self.context.catalog.resolve(unanswered).items():
+                    self.by_key[key] = self.by_key[key].resolved(found)
+
+    def recheck(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, TierfoldError]:
+        """Read the rows of these held partitions again; return those that cannot be read, and why.
+
+        `by_key` has the others as their present rows show them.
+        """
+        try:
+            rows = self.context.catalog.look(keys)
+        except TierfoldError as error:
+            return dict.fromkeys(keys, error)
+        refused = {key: rows.refused.get((key.topic_id, key.partition)) for key in keys}
+        for key in keys:
+            if refused[key] is None:
+                self.by_key[key] = self.by_key[key].seen(rows.by_key.get(key))
+        return {key: error for key, error in refused.items() if error is not None}
+
+    def release(self) -> None:
+        """Give up, in one commit, all claims that are still held.
+
+        The outcome does not matter: the next run takes over a claim that stays.
+        """
+        at_ms = self.context.clock()
+        proposals = [held.release(new_commit_id(), at_ms) for held in self.by_key.values()]
+        releases = [proposal for proposal in proposals if proposal is not None]
+        try:
+            self.commit(releases)
+        except BadSettings as error:  # The run's results must still be reported.
+            _log.warning("The claims could not be released: %s", error)
