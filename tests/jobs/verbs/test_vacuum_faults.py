@@ -46,7 +46,7 @@ DELETES = 18
 FIRST_OF_ALL, IN_A_SEGMENT, LAST_OF_ALL = "delete 1", "delete 8", f"delete {DELETES}"
 # Rows are read at the look, and again before anything is deleted.
 LOOK, READ_AGAIN = "look 1", "look 2"
-START, FINISH = "commit 1", "commit 2"
+START, FINISH, RELEASE = "commit 1", "commit 2", "commit 3"
 
 
 tier = copied(lambda folder: compacted(folder, ORDERS))
@@ -67,7 +67,7 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
     deletes = [f"delete {number + 1}" for number in range(DELETES)]
     # The last look says which key indexes are still needed.
     cleaned = ["clean_up 1", "look 3"]
-    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, *cleaned]
+    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, RELEASE, *cleaned]
     # Looked at before the claim, and once more when all is deleted.
     assert begun.index("list 1") < begun.index("claim 1")
     assert begun.index(LAST_OF_ALL) < begun.index("list 2") < begun.index(FINISH)
@@ -87,6 +87,8 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
             (LAST_OF_ALL, True),
             (FINISH, False),
             (FINISH, True),
+            (RELEASE, False),
+            (RELEASE, True),
         )
     ],
 )
@@ -101,10 +103,14 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, step: str, is_done: bo
     for retired in row_of(tier).whole_retired:
         assert len(list(folder_of(tier, ORDERS).glob(f"*{retired.segment.segment_id}*"))) == 5
     # The dead run's claim lasts for the orphan age.
+    is_all_done = row_of(tier).retired == () and row_of(tier).owner_run != ""
+    assert is_all_done is ((step, is_done) in {(FINISH, True), (RELEASE, False)})
     assert vacuum(tier, hours=48).code == 0
     assert vacuum(tier, hours=51).code == 0
     assert ids_in(tier) == live_ids(tier)
-    assert (row_of(tier).retired, row_of(tier).owner_run) == ((), "")
+    assert row_of(tier).retired == ()
+    # With nothing left to do, no run claims the partition, and the dead run's claim blocks nothing.
+    assert (row_of(tier).owner_run != "") is is_all_done
     assert is_sound(tier)
 
 
@@ -131,13 +137,24 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
         ("lost answer", "claim 1", (3, "failed", "no answer"), 0, 3),
         ("no answer", READ_AGAIN, (3, "failed", "no answer"), 0, 3),
         ("no answer", FINISH, (3, "unknown", "no answer"), DELETES, 3),
-        ("lost answer", FINISH, (3, "unknown", "no answer"), DELETES, 0),
+        ("lost answer", FINISH, (0, "vacuumed"), DELETES, 0),
+        # The release is never required.
+        ("rival", RELEASE, (0, "vacuumed"), 24, 0),
+        ("no answer", RELEASE, (0, "vacuumed"), DELETES, 0),
+        ("lost answer", RELEASE, (0, "vacuumed"), DELETES, 0),
     ],
 )
 def test_a_fault_at_any_step_loses_nothing_and_a_later_run_finishes(
-    tier: Path, fault: str, step: str, ends: tuple[Any, ...], deletes: int, retired: int
+    tier: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    step: str,
+    ends: tuple[Any, ...],
+    deletes: int,
+    retired: int,
 ) -> None:
     """`deletes` are begun; `retired` segments stay in the row."""
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0,))
     is_rival = fault == "rival"
     strays = parts(orphan(tier, 1)) if is_rival else []
     if step in {"unfinished 2", "unfinished 3"}:  # Listed again only if one was to be ended.
@@ -267,9 +284,9 @@ def test_many_partitions_are_vacuumed_some_at_a_time(
         ran = tierfold("vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000))
     assert set(ran.outcomes.values()) == {"vacuumed"}
     counted = {name: len(script.of(name)) for name in ("claim", "look", "commit")}
-    # One claim and one start for all; two partitions at a time are read, then finished. At the end
-    # the rows say which key indexes are still needed.
-    assert counted == {"claim": 1, "look": 3 + 1, "commit": 3}
+    # One claim, one start and one release for all; two partitions at a time are read, then
+    # finished. At the end the rows say which key indexes are still needed.
+    assert counted == {"claim": 1, "look": 3 + 1, "commit": 1 + 2 + 1}
     assert all(ids_in(tier, key) == live_ids(tier, key) for key in keys)
     assert not hidden.exists()
 
