@@ -1,10 +1,5 @@
 """A partition that a run has claimed: its row, its unanswered commit, what the present row says.
 
-    held.after(proposal, outcome)  -> once a commit has ended
-    held.resolved(outcome)         -> once someone has looked for the commit that got no answer
-    held.seen(row)                 -> as the present row shows it
-    held.release(...)              -> the commit that gives the claim up; None: it must not be tried
-
 A release is never required for correctness: the next run's claim opens a newer epoch, whether this
 one was released or not.
 """
@@ -22,7 +17,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.segments import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +30,6 @@ class HeldPartition:
     """How the claim ended, or the last commit after it; `Fenced`, `LostRace`: the claim is lost."""
     unanswered: CommitProposal | None = None
     """The last commit, as long as `outcome` is `Unknown`: the row may already be another one."""
-
-    @property
-    def key(self) -> PartitionKey:
-        """The partition's key."""
-        return self.row.key
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the run may write: it holds the claim, and knows the row."""
-        return isinstance(self.outcome, Committed) and bool(self.row.owner_run)
 
     def after(self, proposal: CommitProposal, outcome: Outcome) -> HeldPartition:
         """Return it once `proposal`, a change of its row, has ended with `outcome`."""
@@ -82,7 +67,7 @@ class HeldPartition:
         None: the claim is lost or given up, or a commit has no answer. Nothing is written after
         such a commit: the row is left as it is until the next claim.
         """
-        if not self.is_held:
+        if not isinstance(self.outcome, Committed) or not self.row.owner_run:
             return None
         release = ReleaseClaim(run=self.row.owner_run)
         return proposed(self.row, release, commit_id=commit_id, at_ms=at_ms)

@@ -151,7 +151,7 @@ def test_what_is_lost_given_up_or_unanswered_is_not_released() -> None:
 
 
 @dataclass(slots=True)
-class World:
+class Model:
     """The model: the true row, which writes took place, and writes that are still on their way."""
 
     row: PartitionState | None = CLAIMED
@@ -202,46 +202,50 @@ STEPS: Final = st.lists(
 
 @given(STEPS)
 def test_it_never_claims_to_hold_what_it_has_lost(steps: list[str]) -> None:
-    world, held = World(), HELD
+    model, held = Model(), HELD
     for number, step in enumerate(steps):
         before = held
-        held = taken(step, world, held, f"commit {number}")
+        held = taken(step, model, held, f"commit {number}")
         assert (held.unanswered is not None) == isinstance(held.outcome, Unknown)
         if step == "see" and NAMES[type(before.outcome)] != "lost":
-            assert NAMES[type(held.outcome)] == world.still(before)
+            assert NAMES[type(held.outcome)] == model.still(before)
         if step == "see" and isinstance(held.outcome, Committed):
-            assert held.row == world.row
+            assert held.row == model.row
         if NAMES[type(before.outcome)] == "lost":
             assert held == before
         # Whatever is proposed now, is written only onto the row that it is meant for.
         release = held.release("probe", 9)
-        assert (release is not None) == held.is_held
-        if release is not None and world.row != held.row:
-            assert not isinstance(replace(world).write(release), Committed)
+        assert (release is not None) == may_write(held)
+        if release is not None and model.row != held.row:
+            assert not isinstance(replace(model).write(release), Committed)
 
 
-def taken(step: str, world: World, held: HeldPartition, name: str) -> HeldPartition:
-    """The partition after one step of its run, or of the world around it."""
+def may_write(held: HeldPartition) -> bool:
+    return isinstance(held.outcome, Committed) and held.row.owner_run == "we"
+
+
+def taken(step: str, model: Model, held: HeldPartition, name: str) -> HeldPartition:
+    """The partition after one step of its run, or of the catalog around it."""
     match step:
-        case "rival" if world.row is not None:
-            world.row = claimed(world.row, run="they", commit_id=name, at_ms=9)
+        case "rival" if model.row is not None:
+            model.row = claimed(model.row, run="they", commit_id=name, at_ms=9)
         case "gone":
-            world.row = None
-        case "arrives" if world.late:
-            world.write(world.late.pop())
+            model.row = None
+        case "arrives" if model.late:
+            model.write(model.late.pop())
         case "resolve" if held.unanswered is not None:
-            return held.resolved(world.look_for(held.unanswered))
+            return held.resolved(model.look_for(held.unanswered))
         case "see":
-            return held.seen(world.row)
+            return held.seen(model.row)
         case "release" if (release := held.release(name, 9)) is not None:
-            return held.after(release, world.write(release))
-        case "commit" | "unanswered" | "delayed" if held.is_held:
+            return held.after(release, model.write(release))
+        case "commit" | "unanswered" | "delayed" if may_write(held):
             offset = AdvanceCleanerOffset(epoch=held.row.epoch, offset=9)
             proposal = proposed(held.row, offset, commit_id=name, at_ms=9)
             if step == "delayed":
-                world.late.append(proposal)
+                model.late.append(proposal)
                 return held.after(proposal, Unknown(commit_id=name, cause="no answer"))
-            outcome = world.write(proposal)
+            outcome = model.write(proposal)
             lost = Unknown(commit_id=name, cause="no answer")
             return held.after(proposal, lost if step == "unanswered" else outcome)
     return held

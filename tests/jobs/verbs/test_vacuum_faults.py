@@ -52,6 +52,12 @@ START, FINISH, RELEASE = "commit 1", "commit 2", "commit 3"
 tier = copied(lambda folder: compacted(folder, ORDERS))
 
 
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit without an answer is looked for once."""
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0,))
+
+
 def is_sound(tier: Path) -> bool:
     """Whether the live segments hold the latest value of every key."""
     ran = tierfold("status", tier, "--json")
@@ -145,16 +151,9 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
     ],
 )
 def test_a_fault_at_any_step_loses_nothing_and_a_later_run_finishes(
-    tier: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: str,
-    step: str,
-    ends: tuple[Any, ...],
-    deletes: int,
-    retired: int,
+    tier: Path, fault: str, step: str, ends: tuple[Any, ...], deletes: int, retired: int
 ) -> None:
     """`deletes` are begun; `retired` segments stay in the row."""
-    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0,))
     is_rival = fault == "rival"
     strays = parts(orphan(tier, 1)) if is_rival else []
     if step in {"unfinished 2", "unfinished 3"}:  # Listed again only if one was to be ended.
