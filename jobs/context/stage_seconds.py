@@ -26,7 +26,7 @@ class TimedStage(StrEnum):
     """Compares what was written with a listing; `restore` reads the segments that it restores."""
     COMMIT = "commit"
     DELETE = "delete"
-    """`vacuum` deletes objects, lists again, and releases the claims."""
+    """`vacuum` deletes objects, lists again, and commits what is gone."""
 
 
 class StageSeconds:

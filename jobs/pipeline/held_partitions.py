@@ -29,6 +29,7 @@ from tierfold.compaction.model.errors import (
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import pause
 
@@ -140,8 +141,8 @@ class HeldPartitions:
         """
         at_ms = self.context.clock()
         proposals = [held.release(new_commit_id(), at_ms) for held in self.by_key.values()]
-        releases = [proposal for proposal in proposals if proposal is not None]
-        try:
-            self.commit(releases)
-        except BadSettings as error:  # The run's results must still be reported.
-            _log.warning("The claims could not be released: %s", error)
+        with self.context.seconds.timed(TimedStage.COMMIT):
+            try:
+                self.commit([proposal for proposal in proposals if proposal is not None])
+            except BadSettings as error:  # The run's results must still be reported.
+                _log.warning("The claims could not be released: %s", error)

@@ -95,10 +95,10 @@ def cleaned(
             is_last = chunks[plan.key].is_last_chunk
             chunk = replace(plan, choice=replace(plan.compact, is_last=is_last))
             runs.append(PartitionRun(plan=plan).beginning(chunk, now_ms))
-    held = HeldPartitions(context=context)
-    _, rounds = begun_rounds(held, runs)
     executor = LocalExecutor(context.tier, unheard)
-    return context, list(results_of(executor, rounds, held))
+    with HeldPartitions(context=context) as held:
+        _, rounds = begun_rounds(held, runs)
+        return context, list(results_of(executor, rounds, held))
 
 
 def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:
