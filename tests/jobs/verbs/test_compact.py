@@ -273,7 +273,7 @@ def two(tmp_path: Path) -> Path:
 
 def test_a_run_whose_partition_was_taken_over_is_fenced(two: Path) -> None:
     live = [segment["id"] for segment in status_of(two)["orders", 0]["segments"]]
-    with scripted(at("commit", rival_claims(str(two / "_tierfold"), ORDERS))):
+    with scripted(at("commit 1", rival_claims(str(two / "_tierfold"), ORDERS))):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes == {("orders", 0): "fenced", ("payments", 0): "compacted"}
