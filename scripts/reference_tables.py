@@ -11,7 +11,8 @@ import click
 from tierfold.jobs.api.table_functions import PLAN, PLAN_COLUMNS, STATUS, STATUS_COLUMNS
 from tierfold.jobs.cli.commands import tierfold
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, SETTINGS, Setting
-from tierfold.jobs.sources.segment_options import COLUMNS, OPTIONS
+from tierfold.jobs.sources.segment_columns import COLUMNS
+from tierfold.jobs.sources.segment_options import OPTIONS
 
 _Row = tuple[str, str]
 

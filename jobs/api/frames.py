@@ -13,7 +13,7 @@ from tierfold.jobs.api.opening import opened
 from tierfold.jobs.api.table_functions import register_functions
 from tierfold.jobs.sources import segment_source
 from tierfold.jobs.sources.latest import latest_records, records
-from tierfold.jobs.sources.segment_options import USUAL_COLUMNS
+from tierfold.jobs.sources.segment_columns import USUAL_COLUMNS
 from tierfold.jobs.spark.session import announced_session, spark_answers
 
 

@@ -24,10 +24,10 @@ from tierfold.compaction.model.strategies import named_strategy, strategy_name
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.sources.segment_columns import USUAL_COLUMNS
 from tierfold.jobs.sources.segment_options import (
     FORMAT,
     LIVE,
-    USUAL_COLUMNS,
     holes_as_options,
     layout_as_options,
     schema_of,

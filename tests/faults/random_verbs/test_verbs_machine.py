@@ -23,7 +23,7 @@ from tests.faults.random_verbs.verbs_people import (
 )
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, Ran
-from tierfold.compaction.discovery import overlaps
+from tierfold.compaction.discovery import facts, overlaps
 from tierfold.compaction.discovery import unknown_segments as discovery
 from tierfold.compaction.discovery.histories import History, InspectedSegment
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
@@ -121,7 +121,7 @@ def test_a_truncated_history_that_readers_still_get_is_found(
     def planted(inspected: Any, row: Any) -> History:
         return History(lineage=row.lineage, fitting=(), apart=tuple(inspected))
 
-    monkeypatch.setattr(discovery, "decided_history", planted)
+    monkeypatch.setattr(facts, "decided_history", planted)
     with pytest.raises(Violation, match="has other records at live offsets"):
         machine.inspect()
 

@@ -27,7 +27,7 @@ from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.deletion import deletion_plan
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
-from tierfold.compaction.discovery import overlaps, unknown_segments
+from tierfold.compaction.discovery import facts, overlaps, unknown_segments
 from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import UnreadableObject
@@ -176,7 +176,7 @@ def epochs_are_read_only_beyond_the_live_end(patch: pytest.MonkeyPatch) -> None:
         is_within = row is not None and segment.end_offset is not None and segment.is_readable
         return is_orphan(segment, row) or (is_within and segment.end_offset < row.next_offset)
 
-    patch.setattr(unknown_segments, "decided_history", of_the_rest)
+    patch.setattr(facts, "decided_history", of_the_rest)
     patch.setattr(unknown_segments, "is_orphan", or_within)
 
 

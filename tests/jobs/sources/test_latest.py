@@ -23,7 +23,8 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import EVERYTHING, Scope
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.sources.latest import latest_records, records
-from tierfold.jobs.sources.segment_options import USUAL_COLUMNS, schema_of
+from tierfold.jobs.sources.segment_columns import USUAL_COLUMNS
+from tierfold.jobs.sources.segment_options import schema_of
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 
 STRATEGIES: Final = ("offset", "timestamp", "header")

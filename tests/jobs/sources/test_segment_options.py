@@ -12,9 +12,8 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.sources.segment_columns import COLUMNS, USUAL_COLUMNS
 from tierfold.jobs.sources.segment_options import (
-    COLUMNS,
-    USUAL_COLUMNS,
     check_schema,
     request_of,
     schema_of,

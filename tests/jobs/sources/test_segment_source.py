@@ -28,7 +28,8 @@ from tests.jobs.tiers import (
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import an_abort, data, marker
-from tierfold.jobs.sources.segment_options import FORMAT, USUAL_COLUMNS, schema_of
+from tierfold.jobs.sources.segment_columns import USUAL_COLUMNS
+from tierfold.jobs.sources.segment_options import FORMAT, schema_of
 from tierfold.jobs.sources.segment_source import register
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.kafka.control_records import ControlType
