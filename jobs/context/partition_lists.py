@@ -35,7 +35,7 @@ def partitions_from(place: str) -> frozenset[Listed]:
     text = sys.stdin.read() if place == STDIN else read_document(place)
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadSettings("this is not JSON", where=where, remedy=_FORM) from None
     return partitions_in(document, where=where)
 
@@ -48,17 +48,22 @@ def partitions_in(document: object, *, where: str) -> frozenset[Listed]:
     entries = document.get("partitions") if isinstance(document, Mapping) else document
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise BadSettings("this is not a list of partitions", where=where, remedy=_FORM)
-    return frozenset(
-        _listed(entry, f"{where}, entry {number}")
-        for number, entry in enumerate(entries)
-        if not isinstance(entry, Mapping) or entry.get("outcome") in {None, *TAKEN}
+    listed = (
+        _listed(entry, f"{where}, entry {number}") for number, entry in enumerate(entries)
     )
+    return frozenset(partition for outcome, partition in listed if outcome in {None, *TAKEN})
 
 
-def _listed(entry: Any, where: str) -> Listed:  # noqa: ANN401 - whatever JSON holds
+def _listed(
+    entry: Any, where: str  # noqa: ANN401 - whatever JSON holds
+) -> tuple[str | None, Listed]:
+    """Its outcome, if it has one, and the partition."""
     found = entry if isinstance(entry, Mapping) else {}
+    outcome = found.get("outcome")
+    if outcome is not None and type(outcome) is not str:
+        raise BadSettings("the outcome is no text", where=where, remedy=_FORM)
     topic, partition = found.get("topic"), found.get("partition")
     topic_id = found.get("topic_id", "")
     if type(topic) is not str or type(partition) is not int or type(topic_id) is not str:
         raise BadSettings("this names no topic and partition", where=where, remedy=_FORM)
-    return Listed(topic, partition, topic_id)
+    return outcome, Listed(topic, partition, topic_id)

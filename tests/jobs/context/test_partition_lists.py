@@ -105,6 +105,8 @@ def test_a_document_lists_the_partitions_for_the_next_verb() -> None:
         [{"topic": "orders"}],
         [{"partition": 0}],
         [{"topic": "orders", "partition": 0, "topic_id": None}],
+        [entry("orders", 0) | {"outcome": []}],
+        {"partitions": [{"outcome": {}}]},
     ],
 )
 def test_a_document_that_is_not_a_list_of_partitions_is_refused(document: object) -> None:
@@ -120,8 +122,9 @@ def test_a_list_is_in_a_file_or_on_stdin(tmp_path: Path, monkeypatch: pytest.Mon
     assert partitions_from("-") == {Listed("orders", 1)}
 
 
-def test_a_file_that_is_missing_or_not_json_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text("orders-0", encoding="utf-8")
+@pytest.mark.parametrize("text", ["orders-0", "[" * 100_000])
+def test_a_file_that_is_missing_or_not_json_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.json").write_text(text, encoding="utf-8")
     with pytest.raises(BadSettings, match="this is not JSON"):
         partitions_from(str(tmp_path / "plan.json"))
     with pytest.raises(UnreadableObject, match=r"nothing\.json: .*wrote with --document"):
