@@ -80,6 +80,15 @@ def translated_errors(uri: str) -> Iterator[None]:
     except _FAILURES as error:
         # A foreign text may contain a signed URL, which a traceback would show.
         raise plain_error(error, uri) from (None if _OF_BUCKET in str(error) else error)
+    except BaseException as error:
+        # Rust's panics are no `Exception`. A clock before 1970 causes one.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CorruptLog(
+            f"the library of its tables failed: {_first_line(str(error))}",
+            where=uri,
+            remedy="Check this machine's clock, then whether the files are whole.",
+        ) from error
 
 
 def is_refused(error: Exception) -> bool:

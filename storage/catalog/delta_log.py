@@ -111,7 +111,7 @@ class DeltaLog:
         """
         entries = self._entries()
         commits, checkpoints = _versions(entries, _COMMIT), _versions(entries, _CHECKPOINT)
-        self._ensure_small_pointer(entries)
+        self._ensure_bounded_log(entries)
         checkpoint = max(checkpoints, default=None)
         if checkpoint is not None:
             self._ensure_whole(checkpoints[checkpoint])
@@ -152,10 +152,18 @@ class DeltaLog:
         if self.files.is_atomic:
             self.bounded.add(name)
 
-    def _ensure_small_pointer(self, entries: tuple[ObjectEntry, ...]) -> None:
+    def _ensure_bounded_log(self, entries: tuple[ObjectEntry, ...]) -> None:
+        """Look at every file but tierfold's checkpoints: delta-rs reads more kinds than it writes.
+
+        There are checksums (`.crc`), and checkpoints in parts.
+        """
         for entry in entries:
-            if entry.key.endswith(f"/{POINTER}") and (why := json_violation(entry.size_bytes)):
-                raise self._corrupt(entry.key, f"the pointer {why}")
+            if entry.key.endswith(".parquet"):
+                if not entry.key.endswith(_CHECKPOINT):
+                    self.ensure_bounded(entry.key, entry.size_bytes)
+            elif why := json_violation(entry.size_bytes):
+                kind = "commit file" if entry.key.endswith(_COMMIT) else "file"
+                raise self._corrupt(entry.key, f"the {kind} {why}")
 
     def readable_before(self, version: int) -> Iterator[int]:
         """Yield the versions before this one, newest first, as long as they can be read."""

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-JSON_BYTES_MAX: Final = 64 << 20
-"""Of a commit, or the pointer to a checkpoint. A commit of all partitions of a tier has 0.1 MB."""
+JSON_BYTES_MAX: Final = 8 << 20
+"""Of a commit, or any other file of a log but checkpoints. A commit of all partitions of a tier has
+0.1 MB."""
 
 PARQUET_BYTES_MAX: Final = 1 << 30
 """Of a checkpoint or a data file, and of what it unpacks to. 100,000 segments have 30 MB."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.compaction.builders import KEY
 from tests.storage import emulators
 from tests.storage.catalog_contract import A_RUN, claim, fresh, swap
 from tests.storage.s3_proxy import Answer, Proxy, error, proxied
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_errors import translated_errors
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.store_options import StoreOptions
 
@@ -140,6 +144,18 @@ def test_a_refusal_does_not_end_the_history(place: Place) -> None:
     assert next(states) == place.state
     place.refuse("read rows", error(403, "AccessDenied"))
     assert "access is denied" in refused(lambda: next(states))
+
+
+def test_a_panic_of_the_library_is_one_sentence(tmp_path: Path) -> None:
+    # It cannot write to such a path; a clock before 1970 does the same.
+    (folder := tmp_path / "[x]").mkdir()
+    with (
+        pytest.raises(CorruptLog, match=r"the library of its tables failed: .*clock"),
+        translated_errors("a catalog"),
+    ):
+        write_deltalake(folder, pa.table({"c": [1]}))
+    with pytest.raises(KeyboardInterrupt), translated_errors("a catalog"):
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     ("change", "what"),
     [
         (partial(too_large, name="VALUES_MAX"), "has .* values, and at most 10 are read"),
-        (partial(too_large, name="JSON_BYTES_MAX"), "the (commit file|pointer) has .* bytes"),
+        (partial(too_large, name="JSON_BYTES_MAX"), "the (commit file|file) has .* bytes"),
     ],
 )
 def test_a_catalog_with_such_a_file_is_refused(
@@ -183,7 +183,32 @@ def test_a_pointer_that_is_too_large_is_refused(
     assert Catalog(uri).read()
     files.delete(f"{LOG_FOLDER}/{POINTER}")
     _put(uri, f"{LOG_FOLDER}/{POINTER}", b" " * (largest + 1))
-    with pytest.raises(CorruptLog, match="the pointer has"):
+    with pytest.raises(CorruptLog, match="the file has"):
+        Catalog(uri).read()
+
+
+@pytest.mark.parametrize("ending", [".crc", ".compacted.json", ".json.tmp"])
+def test_every_other_file_of_a_log_is_bounded(
+    uri: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = table_files(f"{uri}/partitions", ENVIRONMENT)
+    entries = files.entries(LOG_FOLDER)
+    largest = max(entry.size_bytes for entry in entries)
+    monkeypatch.setattr(file_bounds, "JSON_BYTES_MAX", largest)
+    newest = max(entry.key for entry in entries if entry.key.endswith(".json"))
+    _put(uri, newest.replace(".json", ending), b" " * (largest + 1))
+    with pytest.raises(CorruptLog, match="file has"):
+        Catalog(uri).read()
+
+
+def test_checkpoints_of_other_names_are_looked_at(uri: str) -> None:
+    files = table_files(f"{uri}/partitions", ENVIRONMENT)
+    checkpoint = max(
+        entry.key for entry in files.entries(LOG_FOLDER) if entry.key.endswith(".parquet")
+    )
+    in_parts = checkpoint.replace(".parquet", f".{1:010d}.{1:010d}.parquet")
+    _put(uri, in_parts, a_file(codec="zstd"))
+    with pytest.raises(CorruptLog, match="is compressed by"):
         Catalog(uri).read()
 
 
