@@ -179,6 +179,8 @@ class GroupTask:
     fpp: float | None = None
     """The false positive rate of the new segment's Bloom filter; None: it gets no key index."""
     threads: int = 1
+    batch_bytes_max: int = 0
+    """The rules' `decompressed_batch_max_bytes`; 0: not set."""
     partition_index: int = 0
     """The round's number within the wave."""
     segment_index: int = 0
@@ -246,6 +248,7 @@ def group_tasks(
                 if i in known.unscanned
             ),
             fpp=work.fpp,
+            batch_bytes_max=work.rules.decompressed_batch_max_bytes or 0,
             partition_index=work.index,
             segment_index=first,
         )

@@ -65,6 +65,9 @@ class Rules:
     compact_keyless_max: int | None = None
     """The maximum of records without a key that a commit drops (tierfold's own setting); None: no
     limit."""
+    decompressed_batch_max_bytes: int | None = None
+    """What a compressed batch may expand to in any case (tierfold's own setting); None: 128 MiB, or
+    256 times its size if that is more."""
     min_rewrite_gain: Fraction = Fraction(0)
     """The share of a clean segment's bytes that a rewrite must save at least (tierfold's own
     setting)."""

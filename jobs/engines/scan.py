@@ -32,6 +32,8 @@ class ScanTask:
     """Aborted transactions that reach into the segment."""
     order: ScanOrder | None
     """None: only its transaction batches are read, because the segment is not a source."""
+    batch_bytes_max: int = 0
+    """The rules' `decompressed_batch_max_bytes`; 0: not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class ScanStage(SegmentStage):
 
     def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and any other segment only for its transaction batches."""
-        log = live_log(worker.tier, task.key, task.segment)
+        log = live_log(worker.tier, task.key, task.segment, task.batch_bytes_max)
         log_bytes = task.segment.size_bytes
         if task.order is None:
             summary = ScanSummary(txn_batches=scan_transactions(log), log_bytes=log_bytes)

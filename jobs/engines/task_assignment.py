@@ -217,6 +217,7 @@ def scan_rows(
             segment=segment,
             aborted=reaching(work.aborted, segment.start_offset, segment.end_offset),
             order=order if is_source else None,
+            batch_bytes_max=work.rules.decompressed_batch_max_bytes or 0,
         )
         rows.append(_row(task, work.index, i, RowKind.SCAN, scan))
     return rows, tasks

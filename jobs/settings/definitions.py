@@ -208,6 +208,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "partition fails and is left unchanged. If not set, there is no limit.",
     ),
     Setting(
+        name="decompressed.batch.max.bytes",
+        kind=whole_number(1, INT_MAX, "bytes"),
+        broker_names=("decompressed.batch.max.bytes",),
+        source=TIERFOLD,
+        doc="A compressed batch may take this many bytes once decompressed. If not set, or less: "
+        "128 MiB, or 256 times its size if that is more. A larger batch fails its partition. Each "
+        "worker needs several times as much memory.",
+    ),
+    Setting(
         name="min.rewrite.gain",
         kind=RATIO,
         broker_names=("min.rewrite.gain",),

@@ -14,6 +14,7 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.settings.definitions import BY_TOPIC_NAME
 from tierfold.jobs.settings.given_layout import OPTIONS as LAYOUT_OPTIONS
 from tierfold.jobs.settings.given_layout import GivenLayout
 from tierfold.jobs.settings.store_table import OPTIONS as STORE_OPTIONS
@@ -95,6 +96,11 @@ OPTIONS: Final = {
         f"The source of the column `version`: {', '.join(_STRATEGIES)}.",
     ),
     "compaction.strategy.header": ("", "The header's name, for the strategy `header`."),
+    "decompressed.batch.max.bytes": (
+        "128 MiB, or 256 times a batch's size",
+        "How many bytes a compressed batch may take in any case, as the"
+        " [setting](settings.md) of that name.",
+    ),
     "columns": (
         "all but `timestamp_ms`, `value_digest` and `version`",
         "The columns to read, separated by commas; Spark's `.schema(…)` does the same.",
@@ -127,6 +133,8 @@ class Request:
     """Read the original segments instead of the live ones."""
     versions: VersionSource = OFFSETS_DECIDE
     """The source of the column `version`."""
+    batch_bytes_max: int = 0
+    """What a batch may expand to in any case; 0: no more than usual."""
     layout: LayoutOptions = AS_FOUND
     """How the tier is laid out."""
     store: StoreOptions = ENVIRONMENT
@@ -169,6 +177,7 @@ def request_of(options: Mapping[str, str]) -> Request:
         assigned=assigned,
         is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
         versions=_versions(given),
+        batch_bytes_max=_batch_bytes_max(given),
         layout=_layout(given).options(),
         store=_store(given),
     )
@@ -268,6 +277,21 @@ def _typed(text: str, kind: type) -> object:
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     return int(text) if kind is int and text.isdecimal() else text
+
+
+def _batch_bytes_max(given: Mapping[str, str]) -> int:
+    """What a batch may expand to; raises BadSettings if that is no number of bytes."""
+    name = "decompressed.batch.max.bytes"
+    if name not in given:
+        return 0
+    kind = BY_TOPIC_NAME[name].kind
+    try:
+        most: int = kind.parse(given[name])
+    except ValueError as error:
+        raise BadSettings(
+            f"{name} is {given[name]!r}", where=FORMAT, remedy=f"Give {kind.allowed}."
+        ) from error
+    return most
 
 
 def _versions(given: Mapping[str, str]) -> VersionSource:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -100,7 +101,7 @@ class SegmentReader(DataSourceReader):
             # From all segments: a marker may be in a later segment than its data.
             aborted = aborted_in(self._context, view.key, segments)
         return [
-            piece
+            replace(piece, batch_bytes_max=self._request.batch_bytes_max)
             for segment in segments
             for piece in pieces_of(
                 self._context.tier,

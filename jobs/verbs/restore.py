@@ -44,6 +44,7 @@ from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.row_change import changed_row, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
+from tierfold.storage.kafka.compression import PLAIN_BYTES_MAX
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
 
@@ -237,6 +238,8 @@ def _corruptions(
             aborted_now=None,
             aborted_before=None,
             hash_key=context.hash_key,
+            # A run has read it before, under a setting that a restore is not given.
+            batch_bytes_max=PLAIN_BYTES_MAX,
         )
         try:
             return read_and_check(context.tier, order).checked.corruptions

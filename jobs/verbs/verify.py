@@ -180,9 +180,9 @@ def verify(
     """
     known = known_partitions(context, scope)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
-    intervals = [rules[partition.key.topic].index_interval_bytes for partition in known]
+    of_known = [rules[partition.key.topic] for partition in known]
     with ThreadPoolExecutor(READERS) as pool:
-        targets = list(pool.map(partial(target_of, context), known, intervals))
+        targets = list(pool.map(partial(target_of, context), known, of_known))
     readable = [target for target in targets if target.read]
     if not readable:
         return [_verified(target, _Found()) for target in targets]

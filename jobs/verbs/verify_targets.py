@@ -13,6 +13,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, first_bre
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.hash_key import HashKey
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
@@ -45,6 +46,8 @@ class VerifyTarget:
 
     key: PartitionKey
     index_interval_bytes: int
+    batch_bytes_max: int
+    """The rules' `decompressed_batch_max_bytes`; 0: not set."""
     now: SegmentSet
     """The live segments."""
     before: SegmentSet | None
@@ -86,14 +89,13 @@ class VerifyTarget:
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
 
 
-def target_of(
-    context: RunContext, known: KnownPartition, index_interval_bytes: int
-) -> VerifyTarget:
+def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> VerifyTarget:
     """Inspect one partition; errors become its corruptions, and nothing is raised."""
     key = known.key
     empty = VerifyTarget(
         key=key,
-        index_interval_bytes=index_interval_bytes,
+        index_interval_bytes=rules.index_interval_bytes,
+        batch_bytes_max=rules.decompressed_batch_max_bytes or 0,
         now=SegmentSet(segments=(), aborted=()),
         before=None,
     )
@@ -185,6 +187,7 @@ def orders_of(target: VerifyTarget, hash_key: HashKey) -> list[CheckOrder]:
             aborted_before=_reaching(target.before, segment) if target.before else None,
             hash_key=hash_key,
             versions=target.versions,
+            batch_bytes_max=target.batch_bytes_max,
         )
         for segment in target.read
     ]

@@ -107,14 +107,20 @@ def compress(codec: int, payload: Buffer) -> bytes:
 
 
 @kernel
-def plain_bytes_max(stored_bytes: int) -> int:
-    """The most that a payload of so many stored bytes may expand to; Kafka has no such bound."""
-    return min(max(TRUSTED_RATIO * stored_bytes, PLAIN_BYTES_TRUSTED), PLAIN_BYTES_MAX)
+def plain_bytes_max(stored_bytes: int, batch_bytes_max: int = 0) -> int:
+    """The most that a payload of so many stored bytes may expand to.
+
+    `batch_bytes_max`: accepted of any payload (`decompressed.batch.max.bytes`). Kafka has no bound
+    for a batch; since 4.4 it has one for a record (`max.decompressed.message.bytes`), to refuse it.
+    """
+    trusted_bytes = max(TRUSTED_RATIO * stored_bytes, PLAIN_BYTES_TRUSTED)
+    return min(max(trusted_bytes, batch_bytes_max), PLAIN_BYTES_MAX)
 
 
-def window_bytes_max(stored_bytes: int) -> int:
+def window_bytes_max(stored_bytes: int, batch_bytes_max: int = 0) -> int:
     """The most that payloads of so many stored bytes, decoded together, may expand to in all."""
-    return min(max(TRUSTED_RATIO * stored_bytes, WINDOW_BYTES_TRUSTED), PLAIN_BYTES_MAX)
+    trusted_bytes = max(TRUSTED_RATIO * stored_bytes, WINDOW_BYTES_TRUSTED)
+    return min(max(trusted_bytes, batch_bytes_max), PLAIN_BYTES_MAX)
 
 
 def decompress(
@@ -124,11 +130,12 @@ def decompress(
     where: str,
     mend_lz4_header: bool = False,
     budget_bytes: int = PLAIN_BYTES_MAX,
+    batch_bytes_max: int = 0,
 ) -> bytes:
     """Decompress a batch's records, or a legacy wrapper's value.
 
     `mend_lz4_header` is for magic 0, whose lz4 header checksum is always wrong. `budget_bytes` is
-    what `window_bytes_max` leaves for this payload.
+    what `window_bytes_max` leaves for this payload; `batch_bytes_max` as in `plain_bytes_max`.
 
     Raises CorruptLog if Kafka has no such codec, if the bytes are not of that codec, and if they
     expand to more than `budget_bytes` or `plain_bytes_max` allows.
@@ -143,7 +150,7 @@ def decompress(
             where=where,
             remedy="Take the segment from a backup; if a newer Kafka wrote it, update tierfold.",
         )
-    limit_bytes = min(plain_bytes_max(len(stored)), budget_bytes)
+    limit_bytes = min(plain_bytes_max(len(stored), batch_bytes_max), budget_bytes)
     try:
         if codec == Codec.LZ4 and mend_lz4_header:
             stored = memoryview(_with_true_lz4_checksum(stored))
@@ -162,8 +169,9 @@ def _bomb(codec: int, stored_bytes: int, limit_bytes: int, where: str) -> Corrup
         f"the {Codec(codec).name.lower()} payload of {stored_bytes} bytes holds more than "
         f"{limit_bytes} when decompressed, beyond what is accepted of it and of its neighbours",
         where=where,
-        remedy="Take the segment from a backup. If the data is meant to be like that, its topic "
-        "cannot be compacted as long as the batch exists.",
+        remedy="Take the segment from a backup. If the data is meant to be like that, set "
+        "decompressed.batch.max.bytes to the most that a batch may take, and have several times "
+        "that much memory for each worker.",
     )
 
 

@@ -47,6 +47,15 @@ _CORRUPTIONS: Final = (
 )
 
 
+class DecodeLimits(NamedTuple):
+    """How much is decoded at a time."""
+
+    window_bytes: int
+    """Stored bytes, as `records.windows` counts them."""
+    batch_bytes_max: int = 0
+    """See `compression.plain_bytes_max`."""
+
+
 class _Spans(NamedTuple):
     """`body[start:end]` is a batch's run of messages; the other fields are its wrapper's."""
 
@@ -61,37 +70,44 @@ class _Spans(NamedTuple):
 
 
 def decode_any(
-    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    *,
+    where: str,
+    origin: int = 0,
+    batch_bytes_max: int = 0,
 ) -> Records:
     """The records of a range of `records.windows`, legacy or not; raises CorruptLog."""
     reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
-    return reader(log, heads, where=where, origin=origin)
+    return reader(log, heads, where=where, origin=origin, batch_bytes_max=batch_bytes_max)
 
 
 def with_inner_heads(
     log: NDArray[np.uint8],
     heads: BatchHeads,
     *,
-    window_bytes: int,
+    limits: DecodeLimits,
     where: str,
     origin: int = 0,
     after: int = NO_OFFSET,
 ) -> BatchHeads:
     """`heads` with the true base offset and record count of each wrapper.
 
-    Only the inner messages hold them, so every wrapper is decompressed, `window_bytes` of stored
-    bytes at a time, and once more when its records are read. The other parameters are those of
-    `read_heads`.
+    Only the inner messages hold them, so every wrapper is decompressed, and once more when its
+    records are read. The other parameters are those of `read_heads`.
 
     Raises CorruptLog as `decode_legacy` does, and if a wrapper overlaps the previous batch.
     """
     if not (heads.count == UNKNOWN_COUNT).any():
         return heads
     base_offset, count = heads.base_offset.copy(), heads.count.copy()
-    for first, last in windows(heads, window_bytes=window_bytes):
+    most = limits.batch_bytes_max
+    for first, last in windows(heads, window_bytes=limits.window_bytes, batch_bytes_max=most):
         window = heads.slice(first, last)
         if (window.count == UNKNOWN_COUNT).any():
-            records = decode_legacy(log, window, where=where, origin=origin)
+            records = decode_legacy(
+                log, window, where=where, origin=origin, batch_bytes_max=most
+            )
             base_offset[first:last] = records.offset[records.first_record[:-1]]
             count[first:last] = np.diff(records.first_record)
     previous = np.append(after, heads.last_offset[:-1])
@@ -107,16 +123,21 @@ def with_inner_heads(
 
 
 def decode_legacy(
-    log: NDArray[np.uint8], heads: BatchHeads, *, where: str, origin: int = 0
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    *,
+    where: str,
+    origin: int = 0,
+    batch_bytes_max: int = 0,
 ) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 0 and 1.
 
     A record's span is its message. It has no headers. Its timestamp is −1 in magic 0, and the
-    wrapper's under LogAppendTime.
+    wrapper's under LogAppendTime. `batch_bytes_max`: see `compression.plain_bytes_max`.
 
     Raises CorruptLog if a payload cannot be decompressed, or is no run of messages of that magic.
     """
-    body, spans = _unwrapped(as_kernel_input(log), heads, where, origin)
+    body, spans = _unwrapped(as_kernel_input(log), heads, where, origin, batch_bytes_max)
     code, batch, at = _count(body, spans)
     if code == _OK:
         columns = empty_records(int(spans.first_record[-1]))
@@ -136,7 +157,7 @@ def _batch_at(heads: BatchHeads, i: int, origin: int) -> str:
 
 
 def _unwrapped(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int
+    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int, batch_bytes_max: int
 ) -> tuple[NDArray[np.uint8], _Spans]:
     """All messages in one buffer: single ones as they are, wrappers decompressed.
 
@@ -145,7 +166,7 @@ def _unwrapped(
     codec, ends_at = heads.codec, heads.position + heads.size_bytes
     is_wrapper = codec != Codec.NONE
     sizes = heads.size_bytes.copy()
-    budget_bytes = window_bytes_max(int(sizes.sum()))
+    budget_bytes = window_bytes_max(int(sizes.sum()), batch_bytes_max)
     parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
     edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
     cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
@@ -160,6 +181,7 @@ def _unwrapped(
                 where=here,
                 mend_lz4_header=bool(heads.magic[first] == 0),
                 budget_bytes=budget_bytes,
+                batch_bytes_max=batch_bytes_max,
             )
             part = np.frombuffer(plain, np.uint8)
             sizes[first] = part.size

@@ -104,6 +104,14 @@ class _Payloads(NamedTuple):
     is_log_append_time: NDArray[np.bool_]
 
 
+class _Place(NamedTuple):
+    """The arguments of `decode` that are passed on."""
+
+    where: str
+    origin: int
+    batch_bytes_max: int
+
+
 def empty_records(records: int) -> dict[str, NDArray[Any]]:
     """Unfilled arrays for so many records: the fields of `RecordColumns`."""
     return empty_columns(Records, records, but=_NOT_PER_RECORD)
@@ -122,19 +130,22 @@ def decode(
     where: str,
     origin: int = 0,
     check_crc: bool = False,
+    batch_bytes_max: int = 0,
 ) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 2.
 
     If no batch is compressed, the body is the log itself, else one new buffer with all payloads.
     For errors: `where` is the object or file, `origin` the position of `log[0]` in it. With
     `check_crc` the checksum of each batch is compared first: right before it is decoded, so that it
-    is read from memory once. Raises CorruptLog if one differs, or if a payload cannot be
-    decompressed, or is not the records that its header announces.
+    is read from memory once. `batch_bytes_max`: see `compression.plain_bytes_max`. Raises
+    CorruptLog if a checksum differs, or if a payload cannot be decompressed, or is not the records
+    that its header announces.
     """
     is_compressed = bool(heads.codec.any())
     if check_crc and is_compressed:
         compare_checksums(log, heads, where=where, origin=origin)
-    body, start, end = _payloads(as_kernel_input(log), heads, where, origin)
+    place = _Place(where, origin, batch_bytes_max)
+    body, start, end = _payloads(as_kernel_input(log), heads, place)
     _refuse_crowded(heads, end - start, where, origin)
     first_record = np.zeros(len(heads) + 1, np.int64)
     np.cumsum(heads.count, out=first_record[1:])
@@ -157,8 +168,8 @@ def decode(
         compare_checksums(log, heads.slice(0, batch + 1), where=where, origin=origin)
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
-        place = _batch_at(heads, batch, origin)
-        raise corrupt_batch(f"{place} is broken at {nth}: {_CORRUPTIONS[code]}", where)
+        named = _batch_at(heads, batch, origin)
+        raise corrupt_batch(f"{named} is broken at {nth}: {_CORRUPTIONS[code]}", where)
     return Records(body=body, first_record=first_record, **columns)
 
 
@@ -180,13 +191,20 @@ def window_share(
     return np.where(is_plain, plain_bytes, _COMPRESSED * size_bytes)
 
 
-def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]]:
+def windows(
+    heads: BatchHeads, *, window_bytes: int, batch_bytes_max: int = 0
+) -> Iterator[tuple[int, int]]:
     """Cut `heads` into ranges `[first, last)` of at most `window_bytes` stored bytes.
 
     They are counted by `window_share`. A range holds at least one batch. None holds both legacy and
-    magic 2 batches, so that one function decodes it.
+    magic 2 batches, so that one function decodes it. If a batch may take more than usual, see
+    `compression.plain_bytes_max`, each compressed one has a range of its own: together they might
+    take any amount of memory.
     """
-    counted_bytes = window_share(heads.size_bytes, heads.count, heads.codec == Codec.NONE)
+    is_plain = heads.codec == Codec.NONE
+    counted_bytes = window_share(heads.size_bytes, heads.count, is_plain)
+    if batch_bytes_max:
+        counted_bytes[~is_plain] = window_bytes + 1
     ends = np.cumsum(counted_bytes)
     turns = np.flatnonzero(np.diff(heads.is_legacy)) + 1
     first = 0
@@ -235,7 +253,7 @@ def _refuse_crowded(
 
 
 def _payloads(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int
+    log: NDArray[np.uint8], heads: BatchHeads, place: _Place
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """The body, and where in it each batch's uncompressed payload starts and ends."""
     start = heads.position + BATCH_HEADER_BYTES
@@ -250,13 +268,13 @@ def _payloads(
         records=heads.count,
         out_bytes=np.zeros(len(heads), np.int64),
     )
-    budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))
+    budget_bytes = window_bytes_max(int(heads.size_bytes.sum()), place.batch_bytes_max)
     done = Progress(batch=0, at=0, budget_bytes=budget_bytes)
     while True:
         done = decompress_run(log, payloads, body, done)
         if done.batch == len(heads):
             break
-        plain = _plain_payload(log, heads, done, where, origin)
+        plain = _plain_payload(log, heads, done, place)
         beyond = done.at + len(plain)
         if beyond > body.size:
             grown = np.empty(2 * beyond, np.uint8)
@@ -271,7 +289,7 @@ def _payloads(
 
 
 def _plain_payload(
-    log: NDArray[np.uint8], heads: BatchHeads, done: Progress, where: str, origin: int
+    log: NDArray[np.uint8], heads: BatchHeads, done: Progress, place: _Place
 ) -> bytes | memoryview:
     """The next payload, decompressed alone; raises CorruptLog."""
     i = done.batch
@@ -279,10 +297,14 @@ def _plain_payload(
     stored = log.data[int(heads.position[i]) + BATCH_HEADER_BYTES : end]
     try:
         return decompress(
-            int(heads.codec[i]), stored, where=where, budget_bytes=done.budget_bytes
+            int(heads.codec[i]),
+            stored,
+            where=place.where,
+            budget_bytes=done.budget_bytes,
+            batch_bytes_max=place.batch_bytes_max,
         )
     except CorruptLog as error:
-        here = f"{where}: {_batch_at(heads, i, origin)}"
+        here = f"{place.where}: {_batch_at(heads, i, place.origin)}"
         raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
 
 

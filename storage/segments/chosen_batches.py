@@ -80,13 +80,16 @@ class Stretch:
             compare_checksums(data, heads, where=log.where, origin=self.origin)
             raise changed(log.where, self.origin)
         first_record = self.first_record
-        for first, last in windows(heads, window_bytes=log.window_bytes):
+        for first, last in windows(
+            heads, window_bytes=log.window_bytes, batch_bytes_max=log.batch_bytes_max
+        ):
             window = LogWindow(
                 data=data,
                 heads=heads.slice(first, last),
                 origin=self.origin,
                 first_record=first_record,
                 where=log.where,
+                batch_bytes_max=log.batch_bytes_max,
             )
             yield UncheckedWindow(window)
             first_record = window.records_end

@@ -194,7 +194,7 @@ def _rewrite_segment(
     state: _Rewrite, segment: Segment, bits: NDArray[np.uint8], outline: BatchOutline | None
 ) -> None:
     task = state.task
-    log = live_log(state.tier, task.key, segment)
+    log = live_log(state.tier, task.key, segment, task.batch_bytes_max)
     if outline is None or not is_choosable(log.access()):
         pieces: Iterator[_Piece] = (partial(iter, (one,)) for one in _within(segment, log))
         _rewrite_pieces(state, segment, pieces, bits)

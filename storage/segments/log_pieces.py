@@ -39,6 +39,8 @@ class LogPiece:
     """No piece precedes it; if one does, that ends at `start`."""
     is_last: bool
     """No piece follows it; if one does, that begins at `end`."""
+    batch_bytes_max: int = 0
+    """What a batch may expand to, see `kafka.compression.plain_bytes_max`."""
 
     @property
     def size_bytes(self) -> int:
@@ -142,7 +144,11 @@ def _stored(tier: RemoteTier, piece: LogPiece) -> StoredObject:
         return data
 
     return replace(
-        log, read=read, start=piece.start, where=counted_from(log.where, piece.start)
+        log,
+        read=read,
+        start=piece.start,
+        where=counted_from(log.where, piece.start),
+        batch_bytes_max=piece.batch_bytes_max,
     )
 
 

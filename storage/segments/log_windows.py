@@ -33,7 +33,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.batch_headers import NO_OFFSET, read_heads, unchecked_heads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.batch_lengths import HEAD_BYTES_MIN, torn_batch, whole_batches_bytes
-from tierfold.storage.kafka.legacy_batches import with_inner_heads
+from tierfold.storage.kafka.legacy_batches import DecodeLimits, with_inner_heads
 from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow
@@ -83,6 +83,8 @@ class StoredObject:
     access: Callable[[], Access] = Access
     """() → how it is best read; raises UnreadableObject and CorruptLog."""
     window_bytes: int = WINDOW_BYTES
+    batch_bytes_max: int = 0
+    """What its batches may expand to, see `kafka.compression.plain_bytes_max`."""
 
     def ranges(self) -> Iterator[NDArray[np.uint8]]:
         """The bytes from `start` to where the object really ends, in order.
@@ -128,11 +130,14 @@ class StoredObject:
         return end if end > at else (at // unit_bytes + 1) * unit_bytes
 
 
-def live_log(tier: RemoteTier, key: PartitionKey, segment: Segment) -> StoredObject:
+def live_log(
+    tier: RemoteTier, key: PartitionKey, segment: Segment, batch_bytes_max: int = 0
+) -> StoredObject:
     """The segment's `.log` from its effective start on."""
     log = stored_object(tier, address_of(key, segment), Part.LOG, segment.log_bytes)
     start = segment.skipped_bytes
-    return replace(log, start=start, where=counted_from(log.where, start))
+    where = counted_from(log.where, start)
+    return replace(log, start=start, where=where, batch_bytes_max=batch_bytes_max)
 
 
 def whole_log(
@@ -172,19 +177,22 @@ def log_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
         heads = with_inner_heads(
             data,
             unchecked_heads(data, where=log.where, origin=origin, after=after),
-            window_bytes=log.window_bytes,
+            limits=DecodeLimits(log.window_bytes, log.batch_bytes_max),
             where=log.where,
             origin=origin,
             after=after,
         )
         after = int(heads.last_offset[-1])
-        for first, last in windows(heads, window_bytes=log.window_bytes):
+        for first, last in windows(
+            heads, window_bytes=log.window_bytes, batch_bytes_max=log.batch_bytes_max
+        ):
             window = LogWindow(
                 data=data,
                 heads=heads.slice(first, last),
                 origin=origin,
                 first_record=records,
                 where=log.where,
+                batch_bytes_max=log.batch_bytes_max,
             )
             yield UncheckedWindow(window)
             records = window.records_end

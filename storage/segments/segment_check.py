@@ -56,6 +56,8 @@ class CheckOrder:
     """The run's."""
     versions: VersionSource = OFFSETS_DECIDE
     """What decides between the records of a key."""
+    batch_bytes_max: int = 0
+    """What a batch may expand to, see `kafka.compression.plain_bytes_max`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,9 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
         for aborted in (order.aborted_now, order.aborted_before)
     ]
     wanted = [collector for collector in collectors if collector is not None]
-    log = _decoded(whole_log(tier, order.key, order.segment), order.segment, wanted)
+    stored = whole_log(tier, order.key, order.segment)
+    stored = replace(stored, batch_bytes_max=order.batch_bytes_max)
+    log = _decoded(stored, order.segment, wanted)
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     corruptions = _corruptions(tier, order, log) if order.is_live else ()
     now, before = (() if collector is None else collector.blocks() for collector in collectors)

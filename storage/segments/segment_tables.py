@@ -22,7 +22,7 @@ from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.checksums import checksums
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, control_types
-from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
+from tierfold.storage.kafka.legacy_batches import DecodeLimits, decode_any, with_inner_heads
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.arrow_records import content_batches
 from tierfold.storage.segments.log_pieces import ChosenRecords
@@ -123,7 +123,7 @@ def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
     for first, last in pairwise([0, *turns.tolist(), len(heads)]):
         part = heads.slice(first, last)
         if is_valid[first]:
-            part = with_inner_heads(log, part, window_bytes=WINDOW_BYTES, where=path)
+            part = with_inner_heads(log, part, limits=DecodeLimits(WINDOW_BYTES), where=path)
             records += _records(log, part, first, path)
         parts.append(part)
     return SegmentTables(

@@ -29,6 +29,8 @@ class LogWindow:
     first_record: int
     """How many records of the log precede the window, not counting batches that are left out."""
     where: str
+    batch_bytes_max: int = 0
+    """See `compression.plain_bytes_max`."""
 
     @property
     def position(self) -> int:
@@ -59,7 +61,13 @@ class LogWindow:
 
     def records(self) -> Records:
         """The records of the batches; raises CorruptLog."""
-        return decode_any(self.data, self.heads, where=self.where, origin=self.origin)
+        return decode_any(
+            self.data,
+            self.heads,
+            where=self.where,
+            origin=self.origin,
+            batch_bytes_max=self.batch_bytes_max,
+        )
 
     def control_types(self, records: Records) -> NDArray[np.int16]:
         """See `control_records.control_types`; `records` are the window's."""
@@ -102,7 +110,14 @@ class UncheckedWindow:
         Raises CorruptLog.
         """
         window = self._window
-        heads, where, origin = window.heads, window.where, window.origin
-        if heads.is_legacy[0]:
+        if window.heads.is_legacy[0]:
             return self.checked(), window.records()
-        return window, decode(window.data, heads, where=where, origin=origin, check_crc=True)
+        records = decode(
+            window.data,
+            window.heads,
+            where=window.where,
+            origin=window.origin,
+            check_crc=True,
+            batch_bytes_max=window.batch_bytes_max,
+        )
+        return window, records

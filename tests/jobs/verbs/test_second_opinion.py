@@ -17,6 +17,7 @@ from tests.jobs.commands import tierfold, told
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
 from tests.pictures.batch_words import draft_of
 from tests.storage.live_segments import EPOCHS, an_abort, log_of
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     PartitionKey,
@@ -237,7 +238,7 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     context = run_context(str(tier))
     names = ("timestamp-right", "timestamp-tombstone-gone")
     grown, committed = (
-        target_of(context, partition, INDEX_INTERVAL_BYTES)
+        target_of(context, partition, Rules(index_interval_bytes=INDEX_INTERVAL_BYTES))
         for partition in known_partitions(context, Scope(topics=names))
     )
     upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
@@ -265,7 +266,7 @@ def interrupted_query(spark: SparkSession, tier: Path) -> set[str]:
     sender = threading.Thread(target=once_it_runs)
     with pytest.raises(Stopped), stoppable():
         sender.start()
-        targets = [target_of(context, known, INDEX_INTERVAL_BYTES)]
+        targets = [target_of(context, known, Rules(index_interval_bytes=INDEX_INTERVAL_BYTES))]
         second_opinions(spark, context, targets, unheard)
     sender.join()
     ended = [tracker.getJobInfo(job) for job in set(jobs_of(spark)) - before]

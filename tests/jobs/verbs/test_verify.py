@@ -23,6 +23,7 @@ from tests.storage.live_segments import (
     put_segment,
 )
 from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     PartitionState,
@@ -217,7 +218,7 @@ def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
         known = KnownPartition(
             key=KEY, state=state, refusal=None, listed=context.tier.listing(KEY)
         )
-        found = target_of(context, known, INTERVAL_BYTES)
+        found = target_of(context, known, Rules(index_interval_bytes=INTERVAL_BYTES))
         assert (found.before is not None, found.corruptions) == (is_compared, ())
     assert found.notes[0].startswith(f"not compared: {why}")
 
@@ -356,7 +357,7 @@ def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
     context = run_context(str(stage.folder), None, None)
     state = a_state([stage.originals[0], later])
     known = KnownPartition(key=KEY, state=state, refusal=None, listed=context.tier.listing(KEY))
-    (fault,) = target_of(context, known, INTERVAL_BYTES).corruptions
+    (fault,) = target_of(context, known, Rules(index_interval_bytes=INTERVAL_BYTES)).corruptions
     assert "ends at offset 5" in fault
     assert "starts at 7" in fault
 

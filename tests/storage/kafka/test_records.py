@@ -205,6 +205,15 @@ def test_a_window_never_mixes_legacy_and_new() -> None:
     assert list(windows(heads, window_bytes=2**30)) == [(0, legacy), (legacy, legacy + 2)]
 
 
+def test_compressed_batches_that_may_take_more_have_windows_of_their_own() -> None:
+    codecs = (Codec.NONE, Codec.NONE, Codec.ZSTD, Codec.LZ4, Codec.NONE, Codec.NONE)
+    log = written([replace(one_record(i), codec=codec) for i, codec in enumerate(codecs)])
+    heads = heads_of(log)
+    assert list(windows(heads, window_bytes=2**30)) == [(0, 6)]
+    found = list(windows(heads, window_bytes=2**30, batch_bytes_max=1))
+    assert found == [(0, 2), (2, 3), (3, 4), (4, 6)]
+
+
 def test_the_payloads_of_one_window_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -29,7 +29,7 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_ba
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, control_types
-from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
+from tierfold.storage.kafka.legacy_batches import DecodeLimits, decode_any, with_inner_heads
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_windows import (
@@ -85,7 +85,7 @@ def whole(log: bytes) -> Content:
     """The content of a log that is read as a whole."""
     array = np.frombuffer(log, np.uint8)
     heads = read_heads(array, where=WHERE)
-    heads = with_inner_heads(array, heads, window_bytes=2**30, where=WHERE)
+    heads = with_inner_heads(array, heads, limits=DecodeLimits(2**30), where=WHERE)
     parts = [heads.slice(*cut) for cut in windows(heads, window_bytes=2**30)]
     records = [decode_any(array, part, where=WHERE) for part in parts]
     types = [
