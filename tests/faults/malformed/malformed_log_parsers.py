@@ -136,7 +136,10 @@ def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _row(batch: PlainBatch, record: PlainRecord) -> dict[str, Any]:
-    has_time = record.timestamp_ms != NO_TIMESTAMP_MS
+    has_time = (
+        record.timestamp_ms != NO_TIMESTAMP_MS
+        and -62_135_596_800_000 <= record.timestamp_ms <= 253_402_300_799_999  # Years 1 to 9999.
+    )
     headers = [
         {"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers
     ]

@@ -7,7 +7,6 @@ more, since a refusal is always an allowed outcome.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import struct
 import zlib
 from collections.abc import Iterator
@@ -225,7 +224,7 @@ def plain_payload(codec: int, stored: bytes) -> bytes:
     try:
         match codec:
             case 1:
-                return gzip.decompress(stored)
+                return _ungzipped(stored)
             case 2:
                 return _unsnapped(stored)
             case 3:
@@ -238,13 +237,50 @@ def plain_payload(codec: int, stored: bytes) -> bytes:
     raise Meaningless(f"codec {codec}")
 
 
+def _ungzipped(stored: bytes) -> bytes:
+    """All members, as Java reads them; 18 bytes behind one, or what begins none, are ignored."""
+    plain: list[bytes] = []
+    rest = _behind_header(stored)
+    must_mean(rest is not None)
+    while rest is not None:
+        inflate = zlib.decompressobj(-15)
+        plain.append(inflate.decompress(rest))
+        must_mean(inflate.eof)
+        trailer, rest = inflate.unused_data[:8], inflate.unused_data[8:]
+        must_mean(trailer == struct.pack("<II", zlib.crc32(plain[-1]), len(plain[-1])))
+        rest = _behind_header(rest) if len(rest) > 18 else None
+    return b"".join(plain)
+
+
+def _behind_header(stored: bytes) -> bytes | None:
+    """What follows the header of a gzip member (RFC 1952); None: none begins here."""
+    if stored[:3] != b"\x1f\x8b\x08" or len(stored) < 10:
+        return None
+    flags, at = stored[3], 10
+    if flags & 4:
+        at += 2 + int.from_bytes(stored[at : at + 2], "little")
+    for flag in (8, 16):
+        if flags & flag:
+            at = stored.find(b"\0", at) + 1
+            if not at:
+                return None
+    if flags & 2:
+        if zlib.crc32(stored[:at]) & 0xFFFF != int.from_bytes(stored[at : at + 2], "little"):
+            return None
+        at += 2
+    return stored[at:] if at <= len(stored) else None
+
+
 def _unsnapped(stored: bytes) -> bytes:
-    if stored[:8] != b"\x82SNAPPY\x00":
+    if stored[:8] != b"\x82SNAPPY\x00" or len(stored) < 16:
         return _unsnapped_block(stored)
     reader, plain = _Reader(stored), []
     reader.take(16)
-    while reader.at < len(stored):
-        plain.append(_unsnapped_block(_sized(reader) or b""))
+    while reader.at + 4 <= len(stored):
+        if stored[reader.at : reader.at + 4] == b"\x82SNA":  # Another frame of xerial's.
+            reader.take(16)
+        else:
+            plain.append(_unsnapped_block(_sized(reader) or b""))
     return b"".join(plain)
 
 
