@@ -34,7 +34,7 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_ba
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
 from tierfold.storage.segments.segment_reader import Batch
 from tierfold.storage.segments.segment_scan import scan_transactions
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import PART_BYTES_MAX, Part, address_of
 
 NOW_MS = 500
 
@@ -102,6 +102,15 @@ def test_the_receipt_lists_what_was_staged_and_its_records(tmp_path: Path) -> No
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
     assert {(staged.part, staged.size_bytes) for staged in receipt.staged} == set(found.parts)
     assert receipt.verified.by_reading_back == len(receipt.staged) == 5
+
+
+def test_a_part_that_could_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = picture("0:a=1 | 1:a=2", tmp_path)
+    monkeypatch.setitem(PART_BYTES_MAX, Part.TIME_INDEX, 11)
+    with pytest.raises(CorruptLog, match=r"the \.timeindex has more than 11 bytes"):
+        rewritten(log, 0)
 
 
 def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Path) -> None:
