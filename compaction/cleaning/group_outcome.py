@@ -40,6 +40,8 @@ class RewriteReason(StrEnum):
     TRANSACTION_INDEX = "transaction index changes"
     INDEX = "an index is corrupt"
     """Of the offset or the time index; a rewrite builds both from the log."""
+    TOO_LARGE = "too large for one segment"
+    """The first try to write one segment showed that it must be several."""
     UNKNOWN_HORIZON = "delete horizon not in the catalog"
     """A broker's cleaner set it (KIP-534). Without a rewrite the tombstone or marker would wait for
     new dirty data, as in Kafka."""

@@ -20,6 +20,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction, r
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.model.units import LOG_BYTES_MAX
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -181,6 +182,10 @@ class GroupTask:
     threads: int = 1
     batch_bytes_max: int = 0
     """The rules' `decompressed_batch_max_bytes`; 0: not set."""
+    output_bytes_max: int = LOG_BYTES_MAX
+    """The most that one new `.log` may have; beyond it, the group becomes several segments."""
+    preceding: Segment | None = None
+    """The live segment before the group; None: the log starts with the group."""
     partition_index: int = 0
     """The round's number within the wave."""
     segment_index: int = 0
@@ -249,9 +254,23 @@ def group_tasks(
             ),
             fpp=work.fpp,
             batch_bytes_max=work.rules.decompressed_batch_max_bytes or 0,
+            output_bytes_max=_output_bytes_max(group, work.rules),
+            preceding=work.state.segments[first - 1] if first else None,
             partition_index=work.index,
             segment_index=first,
         )
+
+
+def _output_bytes_max(group: SegmentGroup, rules: Rules) -> int:
+    """How large one new segment of the group may be.
+
+    A group fits segment.bytes, or is one segment, but a rewrite may enlarge it: batches may
+    compress worse than their producer's did (KAFKA-20036), legacy messages become batches, and
+    delete horizons take some bytes. Kafka's cleaner fails beyond the format's limit; below it, it
+    writes one segment. So up to twice the size that was meant is one here, too: a limit of exactly
+    segment.bytes would cut a few kilobytes off each full segment that gets horizons.
+    """
+    return min(2 * max(rules.segment_bytes, group.size_bytes), LOG_BYTES_MAX)
 
 
 def round_rules(work: Round) -> RoundRules:

@@ -73,18 +73,33 @@ class VerifiedParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenSegment:
+    """A new segment, and what the worker found of its objects."""
+
+    segment: Segment
+    staged: tuple[StagedPart, ...]
+    """Its parts."""
+    verified: VerifiedParts
+    """How they were verified once all were written."""
+    stored: tuple[tuple[str, int], ...]
+    """Its objects: suffix, and stored size in bytes, as a listing shows them."""
+    index_bytes: int = 0
+    """Bytes of its Bloom filter and key index; 0: it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReceipt:
     """The outcome of one group."""
 
     group_index: int
     result: GroupResult
     segment: Segment | None
-    """The new segment, if one was written."""
+    """The new segment, if one was written; of several, the last one."""
     counts: Counts
     bytes_read: int
     bytes_written: int
     records_written: int = 0
-    """Counted from the headers of the new segment's batches."""
+    """Counted from the headers of the new segments' batches."""
     staged: tuple[StagedPart, ...] = ()
     """The new segment's parts."""
     verified: VerifiedParts = VerifiedParts()
@@ -93,6 +108,22 @@ class GroupReceipt:
     """The new segment's objects: suffix, and stored size in bytes, as a listing shows them."""
     index_bytes: int = 0
     """Bytes of the new segment's Bloom filter and key index; 0: it has none."""
+    before: tuple[WrittenSegment, ...] = ()
+    """The new segments before `segment`, in offset order, if one would have been too large."""
+
+    @property
+    def written(self) -> tuple[WrittenSegment, ...]:
+        """All new segments, in offset order."""
+        if self.segment is None:
+            return self.before
+        last = WrittenSegment(
+            segment=self.segment,
+            staged=self.staged,
+            verified=self.verified,
+            stored=self.stored,
+            index_bytes=self.index_bytes,
+        )
+        return (*self.before, last)
 
 
 def result_of(reason: RewriteReason | None, bytes_kept: int) -> GroupResult:
@@ -142,40 +173,47 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> Iterator[st
         yield f"{name}: no segment was written for its offsets"
     if receipt.result is not GroupResult.WRITTEN:
         return
-    segment = receipt.segment
-    if segment is None:
+    if receipt.segment is None:
         yield f"{name}: written, but no segment is named"
         return
-    if (segment.start_offset, segment.end_offset) != (group.start_offset, group.end_offset):
-        yield f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
+    start_offset = group.start_offset
+    for written in receipt.written:
+        segment = written.segment
+        is_last = segment is receipt.segment
+        end_offset = group.end_offset if is_last else segment.end_offset
+        if (segment.start_offset, segment.end_offset) != (start_offset, end_offset):
+            yield f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
+        if segment.segment_id in {source.segment_id for source in group.segments}:
+            yield f"{name}: the new segment has the id of a source"
+        yield from (f"{name}: {violation}" for violation in _size_violations(written))
+        start_offset = segment.next_offset
+    sizes = [written.segment.size_bytes for written in receipt.written]
+    if min(sizes) <= 0 or sum(sizes) != receipt.bytes_written:
+        yield f"{name}: {receipt.bytes_written} bytes written, {sum(sizes)} named"
     if receipt.records_written != receipt.counts.kept:
         yield f"{name}: {receipt.counts.kept} records were kept, {receipt.records_written} written"
-    yield from (f"{name}: {violation}" for violation in _size_violations(segment, receipt))
-    if segment.segment_id in {source.segment_id for source in group.segments}:
-        yield f"{name}: the new segment has the id of a source"
 
 
-def _size_violations(segment: Segment, receipt: GroupReceipt) -> Iterator[str]:
-    """How the segment of a receipt differs from the objects that were written."""
-    if segment.size_bytes <= 0 or segment.size_bytes != receipt.bytes_written:
-        yield f"{receipt.bytes_written} bytes written, {segment.size_bytes} named"
+def _size_violations(written: WrittenSegment) -> Iterator[str]:
+    """How a new segment differs from the objects that were written."""
+    segment = written.segment
     named = {
         LOG_PART: segment.size_bytes,
         "index": segment.offset_index_bytes,
         "timeindex": segment.time_index_bytes,
     }
-    staged = {entry.part: entry.size_bytes for entry in receipt.staged}
+    staged = {entry.part: entry.size_bytes for entry in written.staged}
     if not staged:
         yield "no objects were written"
-    if receipt.verified.total != len(staged):
-        yield f"{len(staged)} parts were written, {receipt.verified.total} verified"
+    if written.verified.total != len(staged):
+        yield f"{len(staged)} parts were written, {written.verified.total} verified"
     if (TRANSACTION_INDEX_PART in staged) is not segment.has_transaction_index:
         promised = "a" if segment.has_transaction_index else "no"
         yield f"objects {sorted(staged)} were written, {promised} transaction index named"
     for part, size_bytes in named.items():
         if staged.get(part, size_bytes) != size_bytes:
             yield f".{part} of {staged[part]} bytes was written, {size_bytes} named"
-    stored = dict(receipt.stored)
+    stored = dict(written.stored)
     encoded = {} if segment.stored_log_bytes is None else stored_sizes(segment)
     for suffix, size_bytes in encoded.items():
         if stored.get(suffix) != size_bytes:
@@ -191,13 +229,11 @@ def listing_violations(
     """
     by_id = {segment.segment_id: segment for segment in listed}
     found: list[str] = []
-    for receipt in receipts:
-        if receipt.segment is None:
-            continue
-        name = f"{receipt.segment.start_offset:020d}-{receipt.segment.segment_id}"
-        new = by_id.get(receipt.segment.segment_id)
+    for written in (one for receipt in receipts for one in receipt.written):
+        name = f"{written.segment.start_offset:020d}-{written.segment.segment_id}"
+        new = by_id.get(written.segment.segment_id)
         sizes = {} if new is None else dict(new.parts)
-        stored = dict(receipt.stored)
+        stored = dict(written.stored)
         missing = () if new is None else new.missing_parts
         found.extend(f"{name}.{one} was not written" for one in missing if one not in stored)
         for suffix, stored_bytes in stored.items():

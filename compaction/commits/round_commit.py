@@ -42,7 +42,7 @@ def proposal_of(
     sources = tuple(s.segment_id for group, _ in written for s in group.segments)
     updates: list[Update] = []
     if written:
-        added = tuple(r.segment for _, r in written if r.segment is not None)
+        added = tuple(one.segment for _, receipt in written for one in receipt.written)
         updates.append(RetireSegments(ids=sources, at_ms=at_ms, run=run))
         updates.append(AddSegments(segments=added))
     spared = spared_after(work, receipts, unread)

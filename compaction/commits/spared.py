@@ -41,7 +41,8 @@ def spared_after(
         for entry in _left_in(group, receipt, work, unread)
     ]
     start_of = {segment.segment_id: segment.start_offset for segment in work.state.segments}
-    start_of |= {r.segment.segment_id: r.segment.start_offset for r in receipts if r.segment}
+    new = [written.segment for receipt in receipts for written in receipt.written]
+    start_of |= {segment.segment_id: segment.start_offset for segment in new}
     return tuple(sorted((*outside, *inside), key=lambda entry: start_of[entry.segment_id]))
 
 
@@ -49,14 +50,17 @@ def _left_in(
     group: SegmentGroup, receipt: GroupReceipt, work: Round, unread: UnreadSegments
 ) -> Iterator[SparedBytes]:
     left = [one for source in group.segments for one in _left_of(source, work, unread)]
-    live = group.segments[0] if receipt.result in STAYING else receipt.segment
-    if not left or live is None:
-        return
-    yield SparedBytes(
-        segment_id=live.segment_id,
-        superseded_bytes=min(live.size_bytes, sum(entry.superseded_bytes for entry in left)),
-        since_offset=min(entry.since_offset for entry in left),
-    )
+    written = tuple(one.segment for one in receipt.written)
+    # If a group became several segments, each of them may hold all that is left.
+    for live in group.segments[:1] if receipt.result in STAYING else written:
+        if left:
+            yield SparedBytes(
+                segment_id=live.segment_id,
+                superseded_bytes=min(
+                    live.size_bytes, sum(entry.superseded_bytes for entry in left)
+                ),
+                since_offset=min(entry.since_offset for entry in left),
+            )
 
 
 def _left_of(source: Segment, work: Round, unread: UnreadSegments) -> Iterator[SparedBytes]:

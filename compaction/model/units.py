@@ -31,6 +31,10 @@ OFFSET_MAX: Final = 2**63 - 2
 LEADER_EPOCH_MAX: Final = 2**31 - 1
 """A leader epoch is an int32."""
 
+LOG_BYTES_MAX: Final = 2**31 - 1 - BATCH_HEADER_BYTES
+"""The most bytes of a new `.log`: Kafka's sizes and positions are int32, and a closing batch may
+follow."""
+
 OFFSET_SPAN_MAX: Final = 2**31 - 1
 """An index entry stores 31 bits: the distance from its segment's start (Kafka `OffsetIndex`)."""
 

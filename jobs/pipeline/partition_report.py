@@ -286,7 +286,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     report = outcome_report(planned, result.outcome)
     if report.outcome != COMPACTED:
         return report
-    written = [receipt for receipt in result.receipts if receipt.result is GroupResult.WRITTEN]
+    written = [one for receipt in result.receipts for one in receipt.written]
     unchanged = sum(
         group.size_bytes
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
@@ -299,14 +299,14 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     )
     return replace(
         report,
-        segments_out=len(result.receipts),
+        segments_out=len(written) + sum(results[kind] for kind in STAYING),
         segments_read_once=results[GroupResult.NOT_READ],
         segments_skipped=results[GroupResult.SKIPPED],
         key_indexes=result.scan.probes,
-        index_bytes_written=sum(receipt.index_bytes for receipt in written),
-        bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
-        objects_written=sum(len(receipt.stored) for receipt in written),
-        parts_verified=sum((receipt.verified for receipt in written), VerifiedParts()),
+        index_bytes_written=sum(one.index_bytes for one in written),
+        bytes_out=unchanged + sum(one.segment.size_bytes for one in written),
+        objects_written=sum(len(one.stored) for one in written),
+        parts_verified=sum((one.verified for one in written), VerifiedParts()),
         counts=counts,
         notes=(*planned.notes, *_result_notes(result, counts)),
     )

@@ -242,7 +242,8 @@ def _with_receipts(
 
 
 def _stored_bytes(receipts: Sequence[GroupReceipt]) -> int:
-    return sum(size_bytes for receipt in receipts for _, size_bytes in receipt.stored)
+    written = (one for receipt in receipts for one in receipt.written)
+    return sum(size_bytes for one in written for _, size_bytes in one.stored)
 
 
 def _in_order(receipts: Sequence[GroupReceipt]) -> tuple[GroupReceipt, ...]:

@@ -1,5 +1,7 @@
 """Rewrites a group of neighbouring segments into one, as Kafka's `Cleaner.cleanSegments`.
 
+If one would be too large, it becomes several (`group_output`).
+
 `compaction.cleaning` makes all decisions: which records and batches are kept (`record_retention`),
 and whether and why the group is written (`group_outcome`).
 """
@@ -40,7 +42,7 @@ from tierfold.compaction.cleaning.record_retention import (
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.cleaning.transactions import is_marker
-from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult, VerifiedParts, result_of
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
@@ -48,18 +50,18 @@ from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.segments.chosen_batches import chosen_stretches, is_choosable
+from tierfold.storage.segments.group_output import GroupOutput, TooLarge, producers_before
 from tierfold.storage.segments.key_indexing import (
     IndexedWindow,
-    KeyIndexing,
     indexed_batches,
     indexed_rewrite,
     indexed_window,
 )
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
+from tierfold.storage.segments.producer_replay import ProducerReplay
 from tierfold.storage.segments.segment_metadata import index_corruptions, read_aborted
 from tierfold.storage.segments.segment_scan import is_aborted_in
-from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
@@ -81,35 +83,40 @@ class _Rewrite:
     windows are held; when a reason appears, their bytes are read again and written first.
     """
 
-    def __init__(self, tier: RemoteTier, task: GroupTask, contexts: ExitStack) -> None:
+    def __init__(
+        self, tier: RemoteTier, task: GroupTask, output: GroupOutput, replay: ProducerReplay | None
+    ) -> None:
         self.tier = tier
         self.task = task
-        self.contexts = contexts
-        self.writer: SegmentWriter | None = None
+        self.output = output
+        self.replay = replay
         self.passed: list[LogWindow] = []
         self.counts: list[Counts] = []
         self.bytes_read = 0
-        self.bytes_written = 0
         self.last_offset = -1
-        self.due_ms: int | None = None
-        self.indexing = KeyIndexing()
+        self.source_end = -1
+        """The last offset of the sources' batches so far."""
         self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
+        if replay is not None:
+            self.reason = RewriteReason.TOO_LARGE
 
     def add(self, found: _Rewritten) -> None:
         """Take a window and what it became."""
         window = found.window
         self.counts.append(found.counts)
-        known_ms = (due_ms for due_ms in (self.due_ms, found.due_ms) if due_ms is not None)
-        self.due_ms = min(known_ms, default=None)
         self.bytes_read += window.size_bytes
         self.last_offset = found.last_offset
-        if len(found.data) and self.task.fpp is not None:
-            self.indexing.add(found.indexed)
+        self.output.cut_before(len(found.data), self.source_end)
+        self.source_end = int(window.heads.last_offset[-1])
+        if self.replay is not None and found.source is not None:
+            self.replay.add(window.heads, *found.source)
+        if len(found.data):
+            self.output.index(found.indexed, found.due_ms)
         self.give_reason(found.reason)
         if self.reason is None:
             self.passed.append(replace(window, data=_NOTHING))
         else:
-            self.write(found.data, found.heads)
+            self.output.write(found.data, found.heads)
 
     def give_reason(self, reason: RewriteReason | None) -> None:
         """Take a reason to rewrite; the first one counts, and writes what has passed."""
@@ -119,27 +126,9 @@ class _Rewrite:
         (segment,) = self.task.group.segments
         log = live_log(self.tier, self.task.key, segment)
         for data in reread(log, self.passed):
-            self.write(data)
+            self.output.cut_before(len(data), self.source_end)
+            self.output.write(data)
         self.passed.clear()
-
-    def write(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
-        """Write whole batches; the first ones open the new segment.
-
-        `heads`: theirs, if their checksums were compared or computed; None: that is done here.
-        """
-        if len(data) and self.writer is None:
-            task = self.task
-            writer = SegmentWriter(
-                self.tier,
-                task.key,
-                task.group,
-                run=task.run,
-                index_interval_bytes=task.index_interval_bytes,
-            )
-            self.writer = self.contexts.enter_context(writer)
-        if self.writer is not None:
-            self.writer.append(data, heads)
-        self.bytes_written += len(data)
 
 
 def rewrite_group(
@@ -163,15 +152,33 @@ def rewrite_group(
             bytes_read=0,
             bytes_written=0,
         )
+    try:
+        return _rewritten(tier, task, bits, outlines, key_indexes)
+    except TooLarge:
+        replay = ProducerReplay(producers_before(tier, task))
+        return _rewritten(tier, task, bits, NO_OUTLINES, key_indexes, replay)
+
+
+def _rewritten(
+    tier: RemoteTier,
+    task: GroupTask,
+    bits: RecordBits,
+    outlines: Mapping[str, BatchOutline],
+    key_indexes: KeyIndexes | None,
+    replay: ProducerReplay | None = None,
+) -> GroupReceipt:
+    """Rewrite a group; raises TooLarge without a replay, if one segment cannot hold it."""
     with ExitStack() as contexts:
-        state = _Rewrite(tier, task, contexts)
+        output = GroupOutput(tier, task, contexts, key_indexes, replay)
+        state = _Rewrite(tier, task, output, replay)
         for segment in task.group.segments:
             outline = outlines.get(segment.segment_id)
             _rewrite_segment(state, segment, bits(segment), outline)
         _close_group(state)
         if state.reason is None:
-            state.give_reason(_reason_in_indexes(tier, task, state.due_ms))
-        return _receipt(state, key_indexes)
+            state.give_reason(_reason_in_indexes(tier, task, output.due_ms))
+        output.finish()
+        return output.receipt(state.reason, total(state.counts), state.bytes_read)
 
 
 def _stays_unread(
@@ -224,7 +231,9 @@ def _rewrite_pieces(
     records = record_bytes = 0
 
     def rewritten(piece: _Piece) -> list[_Rewritten]:
-        return [_rewritten_window(task, segment, window, bits) for window in piece()]
+        found = [_rewritten_window(task, segment, window, bits) for window in piece()]
+        # Records take memory, and several windows are ahead.
+        return found if state.replay is not None else [replace(one, source=None) for one in found]
 
     for found in mapped_ahead(rewritten, pieces, threads=task.threads):
         for one in found:
@@ -266,6 +275,8 @@ class _Rewritten:
     """Where the window ends, see `last_offset_of`."""
     indexed: IndexedWindow | None
     """What the key index needs of `data`; None: nothing, or there will be none."""
+    source: tuple[Records, NDArray[np.int16]] | None
+    """The source's records and control types; None: no replay needs them."""
 
 
 def _rewritten_window(
@@ -307,6 +318,7 @@ def _rewritten_window(
         due_ms=due_ms,
         last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
         indexed=indexed,
+        source=(records, types),
     )
 
 
@@ -356,10 +368,12 @@ def _close_group(state: _Rewrite) -> None:
     if missing is not None:
         data = np.frombuffer(closing_batch(missing.offset, missing.leader_epoch), np.uint8)
         state.give_reason(RewriteReason.CLOSING_BATCH)
-        state.write(data)
+        state.output.write(data)
+        heads = read_heads(data, where="closing batch")
+        indexed = None
         if task.fpp is not None:
-            heads = read_heads(data, where="closing batch")
-            state.indexing.add(indexed_batches(data, heads, where="closing batch"))
+            indexed = indexed_batches(data, heads, where="closing batch")
+        state.output.index(indexed, None)
 
 
 def _reason_in_indexes(
@@ -373,26 +387,4 @@ def _reason_in_indexes(
         listed=task.listed,
         has_corrupt_index=bool(index_corruptions(tier, task.key, segment)),
         due_ms=due_ms,
-    )
-
-
-def _receipt(state: _Rewrite, key_indexes: KeyIndexes | None) -> GroupReceipt:
-    writer, task = state.writer, state.task
-    segment = writer.finish(task.listed, state.due_ms) if writer is not None else None
-    index_bytes = 0
-    if segment is not None and key_indexes is not None and task.fpp is not None:
-        built = state.indexing.built(segment, task.fpp)
-        index_bytes = 0 if built is None else key_indexes.write(task.key, *built)
-    return GroupReceipt(
-        group_index=task.group_index,
-        result=result_of(state.reason, state.bytes_written),
-        segment=segment,
-        counts=total(state.counts),
-        bytes_read=state.bytes_read,
-        bytes_written=state.bytes_written,
-        records_written=writer.records if writer is not None else 0,
-        staged=writer.parts if writer is not None else (),
-        verified=writer.verified if writer is not None else VerifiedParts(),
-        stored=writer.objects if writer is not None else (),
-        index_bytes=index_bytes,
     )

@@ -9,10 +9,11 @@ decoded. A local disk may answer from its cache, so this does not show what surv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +21,39 @@ from numpy.typing import NDArray
 from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.compaction.model.leader_epochs import merged_epochs
+from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.indexes.index_builder import build_indexes
-from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
-from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
+from tierfold.storage.indexes.leader_epoch_checkpoint import (
+    read_leader_epoch_checkpoint,
+    write_leader_epoch_checkpoint,
+)
+from tierfold.storage.indexes.producer_snapshot import (
+    read_producer_snapshot,
+    write_producer_snapshot,
+)
 from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.segments.log_windows import stored_object
-from tierfold.storage.tiers.object_store import Bytes
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, check_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Where a segment ends within its group, because a whole one would be too large."""
+
+    end_offset: int
+    producers: tuple[ProducerEntry, ...]
+    """Their state there."""
 
 
 class SegmentWriter:
     """Writes the segment that replaces `group`; leaving it with an exception abandons the segment.
 
-    It is a context manager.
+    It is a context manager. If the group becomes several segments, each has a writer.
     """
 
     def __init__(
@@ -48,14 +64,16 @@ class SegmentWriter:
         *,
         run: str,
         index_interval_bytes: int,
+        start_offset: int | None = None,
     ) -> None:
         self._tier = tier
         self._key = key
         self._group = group
         self._run = run
         self._index_interval_bytes = index_interval_bytes
+        self._start_offset = group.start_offset if start_offset is None else start_offset
         sources = [address_of(key, segment) for segment in group.segments]
-        self._staged = tier.new_segment(key, group.start_offset, sources)
+        self._staged = tier.new_segment(key, self._start_offset, sources)
         self._heads: list[BatchHeads] = []
         self._crc32c = 0
         self._parts: list[StagedPart] = []
@@ -90,6 +108,11 @@ class SegmentWriter:
         return self._verified
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of its `.log` so far."""
+        return self._log.size_bytes
+
+    @property
     def records(self) -> int:
         """Records written so far, control records included, by the batch headers."""
         return sum(int(heads.count.sum(dtype=np.int64)) for heads in self._heads)
@@ -108,13 +131,18 @@ class SegmentWriter:
         self._crc32c = object_crc32c(data, self._crc32c)
 
     def finish(
-        self, listed: tuple[AbortedTransaction, ...], earliest_due_ms: int | None
+        self,
+        listed: tuple[AbortedTransaction, ...],
+        earliest_due_ms: int | None,
+        cut: Cut | None = None,
     ) -> Segment:
         """Close the log, write the files beside it, and verify all of them.
 
         `listed`: the transactions for the transaction index, by marker offset. `earliest_due_ms`
         (epoch milliseconds): when one of its tombstones or markers may go. The snapshot and the
-        checkpoint are copied from the last source, which ends at the same offset.
+        checkpoint are copied from the last source, which ends at the same offset. With a `cut`, the
+        snapshot has its producers, and the checkpoint ends at its offset, as a broker cuts it
+        (Kafka `RemoteLogManager.getLeaderEpochCheckpoint`).
 
         Raises UnreadableObject, also if the store returns other bytes than were written, and
         CorruptLog if the source's snapshot or checkpoint is corrupt, or what was written cannot be
@@ -123,27 +151,30 @@ class SegmentWriter:
         self._contexts.close()
         log = StagedPart(part=Part.LOG, size_bytes=self._log.size_bytes, crc32c=self._crc32c)
         self._parts.append(log)
-        group = self._group
+        group, start_offset = self._group, self._start_offset
+        end_offset = group.end_offset if cut is None else cut.end_offset
         heads = joined_heads(self._heads)
         offset_index, time_index = build_indexes(
             heads,
-            start_offset=group.start_offset,
+            start_offset=start_offset,
             index_interval_bytes=self._index_interval_bytes,
         )
         self._put(Part.OFFSET_INDEX, offset_index)
         self._put(Part.TIME_INDEX, time_index)
         if listed:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
-        self._copy_side_files()
+        self._put_side_files(cut)
+        is_whole = (start_offset, end_offset) == (group.start_offset, group.end_offset)
+        epochs = merged_epochs([segment.leader_epochs for segment in group.segments])
         segment = Segment(
             segment_id=self._staged.address.segment_id,
-            start_offset=group.start_offset,
-            end_offset=group.end_offset,
+            start_offset=start_offset,
+            end_offset=end_offset,
             size_bytes=self._log.size_bytes,
             offset_index_bytes=len(offset_index),
             time_index_bytes=len(time_index),
             max_timestamp_ms=int(heads.max_timestamp_ms.max()),
-            leader_epochs=merged_epochs([segment.leader_epochs for segment in group.segments]),
+            leader_epochs=epochs if is_whole else epochs_in(epochs, start_offset, end_offset),
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
@@ -153,12 +184,20 @@ class SegmentWriter:
         self._verify()
         return segment
 
-    def _copy_side_files(self) -> None:
+    def _put_side_files(self, cut: Cut | None) -> None:
         """Copy them from the last source, but parse them first: no corrupt file is copied."""
-        for part, read in _COPIED:
-            data, where = self._tier.part_of(self._key, self._group.segments[-1], part)
-            read(data, where)
-            self._put(part, data.tobytes())
+        last = self._group.segments[-1]
+        snapshot, where = self._tier.part_of(self._key, last, Part.SNAPSHOT)
+        read_producer_snapshot(snapshot, where)
+        checkpoint, where = self._tier.part_of(self._key, last, Part.LEADER_EPOCH_CHECKPOINT)
+        lineage = read_leader_epoch_checkpoint(checkpoint, where)
+        if cut is None:
+            self._put(Part.SNAPSHOT, snapshot.tobytes())
+            self._put(Part.LEADER_EPOCH_CHECKPOINT, checkpoint.tobytes())
+            return
+        begun = [entry for entry in lineage if entry.start_offset <= cut.end_offset]
+        self._put(Part.SNAPSHOT, write_producer_snapshot(cut.producers))
+        self._put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(begun))
 
     def _put(self, part: Part, data: bytes) -> None:
         check_size(part, len(data), self._tier.uri(self._staged.address, part))
@@ -192,13 +231,6 @@ class SegmentWriter:
                     " program changes the tier's objects; then run again.",
                 )
             self._verified += VerifiedParts(by_reading_back=1)
-
-
-_COPIED: Final[tuple[tuple[Part, Callable[[Bytes, str], object]], ...]] = (
-    (Part.SNAPSHOT, read_producer_snapshot),
-    (Part.LEADER_EPOCH_CHECKPOINT, read_leader_epoch_checkpoint),
-)
-"""Parts that are copied from the last source, and their parsers."""
 
 
 def _staged(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:

@@ -1,0 +1,176 @@
+"""The new segments of a group: one, or several if one would be too large.
+
+A rewrite may enlarge a log: batches may compress worse than their producer's did, and a message of
+magic 0 becomes a batch. Kafka's cleaner then fails, every time (KAFKA-20036). Here such a group is
+written as several segments, cut between two windows of batches. To keep the source's batches as
+they are would be simpler, but not safe: what a round leaves of superseded records comes back once
+the tombstones that hide them are gone, in a later round that no longer compares them.
+
+The first try writes one segment, and ends as soon as that is too large; nothing of it stays. The
+second one reads all batches of the sources, because each new segment needs a snapshot: the
+producers' state at its end. It is replayed from the snapshot before the group, as a broker rebuilds
+it. So transactions that are open at a cut are known there, as at any other border.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.counts import Counts
+from tierfold.compaction.cleaning.group_outcome import RewriteReason
+from tierfold.compaction.cleaning.rounds import GroupTask
+from tierfold.compaction.commits.receipts import (
+    GroupReceipt,
+    VerifiedParts,
+    WrittenSegment,
+    result_of,
+)
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.key_indexes.index_folder import KeyIndexes
+from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing
+from tierfold.storage.segments.producer_replay import ProducerReplay
+from tierfold.storage.segments.segment_metadata import read_snapshot
+from tierfold.storage.segments.segment_writer import Cut, SegmentWriter
+from tierfold.storage.tiers.remote_tier import RemoteTier
+
+
+class TooLarge(Exception):
+    """One segment cannot hold the group."""
+
+
+class GroupOutput:
+    """Writes the new segments of a group, in offset order.
+
+    `replay` has the producers' state before the first batch that `write` has not taken yet. None:
+    the group must fit one segment.
+    """
+
+    def __init__(
+        self,
+        tier: RemoteTier,
+        task: GroupTask,
+        contexts: ExitStack,
+        key_indexes: KeyIndexes | None,
+        replay: ProducerReplay | None,
+    ) -> None:
+        self.bytes_written = 0
+        self.records_written = 0
+        self.written: list[WrittenSegment] = []
+        self.due_ms: int | None = None
+        """The earliest delete horizon in the present segment; None: there is none so far."""
+        self._tier = tier
+        self._task = task
+        self._contexts = contexts
+        self._key_indexes = key_indexes
+        self._replay = replay
+        self._writer: SegmentWriter | None = None
+        self._indexing = KeyIndexing()
+        self._start_offset = task.group.start_offset
+
+    def cut_before(self, size_bytes: int, end_offset: int) -> None:
+        """End the present segment at `end_offset` if so many more bytes would make it too large.
+
+        Raises TooLarge if the group must fit one segment.
+        """
+        writer = self._writer
+        if writer is None or writer.size_bytes + size_bytes <= self._task.output_bytes_max:
+            return
+        if self._replay is None:
+            raise TooLarge
+        self._finish(writer, Cut(end_offset=end_offset, producers=self._replay.entries))
+        self._writer, self._start_offset = None, end_offset + 1
+        self._indexing, self.due_ms = KeyIndexing(), None
+
+    def index(self, window: IndexedWindow | None, due_ms: int | None) -> None:
+        """Take what the key index needs of a window, and its earliest delete horizon."""
+        if due_ms is not None:
+            self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
+        if self._task.fpp is not None:
+            self._indexing.add(window)
+
+    def write(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
+        """Write whole batches; the first ones open a new segment.
+
+        `heads`: theirs, if their checksums were compared or computed; None: that is done here.
+        """
+        if not len(data):
+            return
+        if self._writer is None:
+            task = self._task
+            writer = SegmentWriter(
+                self._tier,
+                task.key,
+                task.group,
+                run=task.run,
+                index_interval_bytes=task.index_interval_bytes,
+                start_offset=self._start_offset,
+            )
+            self._writer = self._contexts.enter_context(writer)
+        self._writer.append(data, heads)
+        self.bytes_written += len(data)
+
+    def finish(self) -> None:
+        """Complete the last segment, if anything was written."""
+        if self._writer is not None:
+            self._finish(self._writer, None)
+
+    def receipt(
+        self, reason: RewriteReason | None, counts: Counts, bytes_read: int
+    ) -> GroupReceipt:
+        """The outcome of the group; `reason`: for the rewrite, None: there was none."""
+        last = self.written[-1] if self.written else None
+        return GroupReceipt(
+            group_index=self._task.group_index,
+            result=result_of(reason, self.bytes_written),
+            segment=None if last is None else last.segment,
+            counts=counts,
+            bytes_read=bytes_read,
+            bytes_written=self.bytes_written,
+            records_written=self.records_written,
+            staged=() if last is None else last.staged,
+            verified=VerifiedParts() if last is None else last.verified,
+            stored=() if last is None else last.stored,
+            index_bytes=0 if last is None else last.index_bytes,
+            before=tuple(self.written[:-1]),
+        )
+
+    def _finish(self, writer: SegmentWriter, cut: Cut | None) -> None:
+        task = self._task
+        end_offset = task.group.end_offset if cut is None else cut.end_offset
+        listed = tuple(
+            transaction
+            for transaction in task.listed
+            if self._start_offset <= transaction.last_offset <= end_offset
+        )
+        segment = writer.finish(listed, self.due_ms, cut)
+        index_bytes = 0
+        if self._key_indexes is not None and task.fpp is not None:
+            built = self._indexing.built(segment, task.fpp)
+            index_bytes = 0 if built is None else self._key_indexes.write(task.key, *built)
+        self.records_written += writer.records
+        self.written.append(
+            WrittenSegment(
+                segment=segment,
+                staged=writer.parts,
+                verified=writer.verified,
+                stored=writer.objects,
+                index_bytes=index_bytes,
+            )
+        )
+
+
+def producers_before(tier: RemoteTier, task: GroupTask) -> tuple[ProducerEntry, ...]:
+    """The producers' state before the group, from a snapshot; raises CorruptLog, UnreadableObject.
+
+    If no segment precedes it, those of the first source that were silent in it: the others' states
+    are in its batches.
+    """
+    if task.preceding is not None:
+        return read_snapshot(tier, task.key, task.preceding)
+    first = task.group.segments[0]
+    entries = read_snapshot(tier, task.key, first)
+    return tuple(entry for entry in entries if entry.last_data_offset < first.start_offset)
