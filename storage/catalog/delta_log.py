@@ -168,14 +168,24 @@ class DeltaLog:
     def readable_before(self, version: int) -> Iterator[int]:
         """Yield the versions before this one, newest first, as long as they can be read."""
         entries = self._entries()
-        checkpoints = sorted(_versions(entries, _CHECKPOINT))
+        files = _versions(entries, _CHECKPOINT)
+        checkpoints = sorted(files)
         is_whole = cache(partial(self._is_whole, _versions(entries, _COMMIT)))
         for older in range(version - 1, -1, -1):
             at = bisect_right(checkpoints, older)
             first = checkpoints[at - 1] + 1 if at else 0
             if not all(map(is_whole, range(first, older + 1))):
                 return
+            if at and not self._is_bounded(files[checkpoints[at - 1]]):
+                return
             yield older
+
+    def _is_bounded(self, checkpoint: ObjectEntry) -> bool:
+        try:
+            self.ensure_bounded(checkpoint.key, checkpoint.size_bytes)
+        except (CorruptLog, OSError):
+            return False
+        return True
 
     def _is_whole(self, commits: dict[int, ObjectEntry], version: int) -> bool:
         if version not in commits or self.files.is_atomic:

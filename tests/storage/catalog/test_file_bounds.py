@@ -201,6 +201,21 @@ def test_every_other_file_of_a_log_is_bounded(
         Catalog(uri).read()
 
 
+def test_the_history_ends_at_an_older_checkpoint_that_unpacks_to_too_much(uri: str) -> None:
+    catalog = Catalog(uri)
+    claims(catalog, 2 * CHECKPOINT_INTERVAL + 2)
+    whole = len(list(catalog.history(KEY)))
+    files = table_files(f"{uri}/partitions", ENVIRONMENT)
+    checkpoints = sorted(
+        entry.key for entry in files.entries(LOG_FOLDER) if entry.key.endswith(".parquet")
+    )
+    files.delete(checkpoints[-2])
+    _put(uri, checkpoints[-2], a_file(codec="zstd"))
+    catalog = Catalog(uri)
+    assert catalog.read()
+    assert 0 < len(list(catalog.history(KEY))) < whole
+
+
 def test_checkpoints_of_other_names_are_looked_at(uri: str) -> None:
     files = table_files(f"{uri}/partitions", ENVIRONMENT)
     checkpoint = max(
