@@ -37,8 +37,8 @@ def grouped(segments: Sequence[Segment], rules: Rules) -> tuple[SegmentGroup, ..
     """Group segments greedily from the first on, each group as long as the limits allow.
 
     `segments` are in offset order; a gap between two of them ends a group. A segment above a limit
-    is a group of its own. The sums of the sources are upper bounds for the segment that replaces
-    them.
+    is a group of its own. The segment that replaces them is rarely larger than their sum; where a
+    rewrite enlarges it too much, it becomes several (`cleaning.rounds.GroupTask.output_bytes_max`).
     """
     limits = (rules.segment_bytes, rules.segment_index_bytes, rules.segment_index_bytes)
     groups: list[list[Segment]] = []

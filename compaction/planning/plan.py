@@ -82,8 +82,9 @@ class Compact:
     bytes_in: int
     """Bytes of the groups' `.log`s. Each is read twice at most: for keys, and to be rewritten."""
     bytes_out_estimate: int
-    """`bytes_in` and the closing batches. A batch that gets its delete horizon now may exceed this
-    by some bytes per record, because its timestamp deltas grow."""
+    """`bytes_in` and the closing batches: as if no record went. It is no bound, because it needs no
+    record: batches may compress worse than their producer's did, messages of magic 0 and 1 become
+    batches (1.1 GB became 2.4 GB), and a delete horizon makes timestamp deltas grow."""
     is_last: bool = True
     """Whether it reaches the end of the region to clean; False: a chunk that ends earlier."""
     chunks_done: int = 0

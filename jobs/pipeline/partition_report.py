@@ -80,7 +80,7 @@ class PartitionReport:
     segments_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    """Bytes of the live logs that replaced those of `bytes_in`; in a plan, an upper bound."""
+    """Bytes of the live logs that replaced those of `bytes_in`; in a plan, an estimate."""
     objects_written: int = 0
     """Objects of the new segments: a log and the files beside it."""
     parts_verified: VerifiedParts = field(default_factory=VerifiedParts)

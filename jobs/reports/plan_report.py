@@ -134,8 +134,8 @@ def _segments(report: PartitionReport) -> str:
 
 
 def _bytes(report: PartitionReport) -> str:
-    bound = "≤ " if report.outcome == PLANNED else ""
-    return f"{decimal(report.bytes_in)} → {bound}{decimal(report.bytes_out)}"
+    about = "~ " if report.outcome == PLANNED else ""
+    return f"{decimal(report.bytes_in)} → {about}{decimal(report.bytes_out)}"
 
 
 _COLUMNS: Final[Sequence[Column[PartitionReport]]] = (

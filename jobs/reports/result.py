@@ -136,7 +136,7 @@ class Result(ABC, Generic[_Partition]):
 
     @property
     def bytes_out(self) -> int:
-        """Bytes of the logs that replace those of `bytes_in`; of a plan, an upper bound."""
+        """Bytes of the logs that replace those of `bytes_in`; of a plan, an estimate."""
         return self._summed("bytes_out", _MOVED)
 
     @property

@@ -1,0 +1,68 @@
+"""A run writes several segments for a group that a rewrite enlarges beyond twice segment.bytes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.claims import catalog_of
+from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment
+from tests.storage.legacy_messages import message
+from tests.storage.stored_logs import small_windows
+from tierfold.storage.segments.segment_reader import read_segment
+
+KEY = key_of("legacy")
+MESSAGES = 100
+"""Per segment. A message of magic 0 has 28 bytes here, and takes 70 as a batch."""
+SEGMENT_BYTES = MESSAGES * 34
+DO = (*ALWAYS, "--set", f"segment.bytes={SEGMENT_BYTES}", "--json")
+
+
+def legacy(start: int, keys: range) -> list[bytes]:
+    return [message(start + i, b"v", key=b"%3d" % k, magic=0) for i, k in enumerate(keys)]
+
+
+def live_logs(tier: Path) -> list[bytes]:
+    (state,) = catalog_of(tier).read().values()
+    folder = folder_of(tier, KEY)
+    return [
+        next(folder.glob(f"*{segment.segment_id}.log")).read_bytes() for segment in state.segments
+    ]
+
+
+def test_nothing_is_lost_and_the_next_run_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch, 1000)
+    tier = made_tier(tmp_path)
+    put_segment(tier, KEY, legacy(0, range(MESSAGES)), start_offset=0)
+    put_segment(tier, KEY, legacy(MESSAGES, range(10, 10 + MESSAGES)), start_offset=MESSAGES)
+    originals = files_below(folder_of(tier, KEY))
+    ran = tierfold("compact", tier, *DO)
+    assert (ran.code, ran.outcomes) == (0, {("legacy", 0): "compacted"})
+    report = ran.partitions["legacy", 0]
+    (state,) = catalog_of(tier).read().values()
+    assert report["segments_out"] == len(state.segments) > 2
+    assert report["bytes_out"] == sum(segment.size_bytes for segment in state.segments)
+    assert report["bytes_out"] > report["bytes_in"]
+    assert (state.segments[0].start_offset, state.segments[-1].end_offset) == (0, 199)
+    assert all(a.next_offset == b.start_offset for a, b in pairwise(state.segments))
+    assert all(segment.size_bytes <= 2 * SEGMENT_BYTES for segment in state.segments)
+    records = [
+        (record.offset, record.key)
+        for log in live_logs(tier)
+        for batch in read_segment(log).batches()
+        for record in batch.records
+    ]
+    kept = [(k, b"%3d" % k) for k in range(10)] + [(90 + k, b"%3d" % k) for k in range(10, 110)]
+    assert records == kept
+    assert tierfold("verify", tier, "--json").code == 0
+    # Beside the originals, there is nothing but what is live.
+    new = files_below(folder_of(tier, KEY)).keys() - originals.keys()
+    live = {segment.segment_id for segment in state.segments}
+    assert {name.partition("-")[2].partition(".")[0] for name in new} == live
+    again = tierfold("compact", tier, *DO)
+    assert again.outcomes == {("legacy", 0): "nothing_to_do"}
