@@ -5,12 +5,15 @@ The tiers of `tests/data/real-logs`, and one of them in Aiven's layout, in four 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from pyspark.sql import SparkSession
 
+import tierfold as tierfold_api
 from tests.jobs.commands import tierfold
 from tests.jobs.real_logs import (
     COMPACTED,
@@ -23,7 +26,7 @@ from tests.jobs.real_logs import (
 )
 from tests.oracle.comparators import equal_logs, gaps_and_overlaps, unequal_indexes
 from tests.oracle.fuzz_run import compacted_at
-from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.kafka_lab import Batch, KafkaLab
 from tests.oracle.remote_views import RemoteSegment, all_segments, live_segments, to_local
 from tests.storage.tiers.aiven_objects import Variant
 from tests.storage.tiers.aiven_tiers import (
@@ -140,6 +143,32 @@ def test_four_passes_leave_what_kafka_leaves(lab: KafkaLab, case: Case, tmp_path
         counts.append(len(found))
     assert 0 < counts[-1] < counts[0]
     assert "agree with the originals" in tierfold("verify", tier, "--engine", "local").stdout
+
+
+@pytest.mark.parametrize("case", CASES[1:4:2], ids=str)
+def test_readers_get_the_records_that_kafka_has_before_and_after(
+    spark: SparkSession, lab: KafkaLab, case: Case, tmp_path: Path
+) -> None:
+    tier, local = case.tier(tmp_path)
+    (folder,) = (local / "kafka-tiered-storage").iterdir()
+    before = to_local(all_segments(folder, case.end_offset), tmp_path / "before" / "ct-0")
+    consent = {"holes_are_holes": "ct-0"} if case.options else {}
+
+    def read() -> list[int]:
+        found = tierfold_api.read(tier, ["offset"], spark=spark, **consent).collect()
+        return sorted(row["offset"] for row in found)
+
+    assert read() == offsets_of(lab.batches(before))
+    options = ("--engine", "local", "--first-dirty", "0", *case.options)
+    compacted_at(tier, LAST_MS, SETTINGS, options)
+    consent.clear()
+    oracle = cleaned(lab, before, tmp_path / "oracle" / "ct-0", LAST_MS)
+    assert read() == offsets_of(lab.batches(oracle))
+
+
+def offsets_of(batches: Iterable[Batch]) -> list[int]:
+    """The offsets of all records."""
+    return [record["offset"] for batch in batches for record in batch["records"]]
 
 
 def test_at_a_hole_at_the_remote_end_an_empty_batch_is_added(

@@ -15,6 +15,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.sources.segment_columns import COLUMNS, USUAL_COLUMNS
 from tierfold.jobs.sources.segment_options import (
     check_schema,
+    holes_as_options,
     request_of,
     schema_of,
     store_as_options,
@@ -73,6 +74,14 @@ def test_the_strategy_decides_the_version(source: VersionSource) -> None:
     if source.header:
         options["compaction.strategy.header"] = source.header
     assert request_of({**TIER, **options}).versions == source
+
+
+def test_gaps_may_be_taken_for_holes() -> None:
+    assert request_of(TIER).holes_are_holes == ()
+    request = request_of({**TIER, "holes.are.holes": "orders-0, pay*"})
+    assert request.holes_are_holes == ("orders-0", "pay*")
+    assert request_of({**TIER, **holes_as_options(request.holes_are_holes)}) == request
+    assert holes_as_options(()) == {}
 
 
 def test_original_segments_may_be_read() -> None:

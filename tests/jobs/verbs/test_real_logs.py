@@ -1,7 +1,7 @@
 """Tiers that a broker compacted before, or whose log start moved: each remedy leads out.
 
 The tiers of `tests/data/real-logs`; `tests/oracle/test_compacted_before.py` compares the results
-with Kafka's cleaner.
+with those of Kafka's cleaner.
 """
 
 from __future__ import annotations
