@@ -48,6 +48,11 @@ def test_a_single_due_segment_is_rewritten_without_reading_it(
     assert reason_before_reading((a_segment(0, 9, earliest_due_ms=due_ms),), NOW_MS) is reason
 
 
+def test_a_segment_that_a_broker_emptied_is_not_left_as_it_is() -> None:
+    emptied = (a_segment(0, 9, size_bytes=0),)
+    assert reason_before_reading(emptied, NOW_MS) is RewriteReason.NO_BATCH
+
+
 @pytest.mark.parametrize(
     ("first_ms", "second_ms"), [*product((None, NOW_MS, NOW_MS + 1), repeat=2)]
 )

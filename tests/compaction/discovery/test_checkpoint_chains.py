@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -16,10 +17,13 @@ from hypothesis import strategies as st
 
 from tests.compaction.builders import a_segment, a_state, epochs, facts, segment_id
 from tests.compaction.uploads import cut_short, refusal, spans, starts, upload, view
+from tierfold.compaction.discovery.checkpoint_chains import joined
 from tierfold.compaction.discovery.histories import InspectedSegment, decided_history
-from tierfold.compaction.discovery.unknown_segments import divergence
-from tierfold.compaction.discovery.view import RefusalReason
+from tierfold.compaction.discovery.listing import classify
+from tierfold.compaction.discovery.unknown_segments import divergence, drafted
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.leader_epochs import CoveredEpochs, Disagreement, disagreement
+from tierfold.compaction.model.segments import LeaderEpoch
 
 FIRST, SECOND = upload(0, 9), upload(10, 19, (0, 0), (2, 10))
 THIRD = upload(20, 29, (2, 15), (4, 20))
@@ -158,3 +162,52 @@ def test_two_lists_contradict_each_other_only_where_both_cover(
     if expected is not None:
         proof = Disagreement(offset=expected[0], epoch=expected[1], other_epoch=expected[2])
     assert disagreement(mine, theirs) == proof
+
+
+def covered(end: int, *pairs: tuple[int, int]) -> CoveredEpochs:
+    return CoveredEpochs(epochs=epochs(*pairs), end_offset=end)
+
+
+@pytest.mark.parametrize(
+    ("base", "known", "other", "expected"),
+    [
+        # A higher epoch below: no part of this log.
+        (covered(19, (3, 10)), None, covered(9, (1, 0), (5, 5)), epochs((3, 10))),
+        # It contradicts the newest one at 12.
+        (
+            covered(29, (2, 10), (4, 20)),
+            None,
+            covered(15, (0, 0), (3, 12)),
+            epochs((2, 10), (4, 20)),
+        ),
+        # It contradicts the row at 12, and has no offset in common with the newest one.
+        (
+            covered(29, (6, 20)),
+            covered(19, (0, 10), (4, 15)),
+            covered(14, (0, 0), (2, 12)),
+            epochs((0, 10), (4, 15), (6, 20)),
+        ),
+    ],
+)
+def test_what_does_not_continue_is_not_joined(
+    base: CoveredEpochs,
+    known: CoveredEpochs | None,
+    other: CoveredEpochs,
+    expected: tuple[LeaderEpoch, ...],
+) -> None:
+    assert joined(base, known, [other]) == expected
+
+
+def test_live_segments_that_do_not_fit_without_a_common_offset_prove_nothing() -> None:
+    live = [
+        a_segment(0, 9, leader_epochs=epochs((5, 0))),
+        a_segment(10, 19, leader_epochs=epochs((3, 10))),
+    ]
+    row = a_state(live, lineage=epochs((3, 10)))
+    found = refusal(row)
+    assert found.reason is RefusalReason.LINEAGE_UNCLEAR
+    assert segment_id(0) in found.detail
+    gone = drafted(replace(facts(row), classified=classify([], row)))
+    assert isinstance(gone, Refusal)
+    assert gone.reason is RefusalReason.DATA_GONE
+    assert "forget" not in gone.sentence

@@ -183,8 +183,8 @@ def epochs_are_read_only_beyond_the_live_end(patch: pytest.MonkeyPatch) -> None:
 def overlapping_uploads_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """Only a segment that begins where the log ends is taken."""
 
-    def chain_of(reached: int, candidates: Sequence[Segment]) -> overlaps.Chain:
-        found = overlaps.chain_of(reached, candidates)
+    def chain_of(reached: int, candidates: Sequence[Segment], *more: Any) -> overlaps.Chain:
+        found = overlaps.chain_of(reached, candidates, *more)
         taken = tuple(takewhile(lambda segment: not segment.skipped_offsets, found.taken))
         left = found.taken[len(taken) :]
         return replace(found, taken=taken, superseded=(*found.superseded, *left))
