@@ -187,6 +187,13 @@ def covered(end: int, *pairs: tuple[int, int]) -> CoveredEpochs:
             covered(14, (0, 0), (2, 12)),
             epochs((0, 10), (4, 15), (6, 20)),
         ),
+        # The same, with a higher epoch than the row's.
+        (
+            covered(29, (6, 20)),
+            covered(19, (0, 10), (2, 15)),
+            covered(14, (4, 12)),
+            epochs((0, 10), (2, 15), (6, 20)),
+        ),
     ],
 )
 def test_what_does_not_continue_is_not_joined(

@@ -179,9 +179,9 @@ def test_an_overlapping_upload_that_is_ignored_is_found(
     uploaded(machine)
     assert partition.next_upload > machine.entries[partition.topic_id]["segments"][-1]["end_offset"]
 
-    def without_overlaps(reached: int, candidates: Any, *more: Any) -> overlaps.Chain:
+    def without_overlaps(reached: int, candidates: Any, *rest: Any) -> overlaps.Chain:
         beyond = [c for c in candidates if c.start_offset > reached]
-        return overlaps.chain_of(reached, beyond, *more)
+        return overlaps.chain_of(reached, beyond, *rest)
 
     monkeypatch.setattr(discovery, "chain_of", without_overlaps)
     with pytest.raises(Violation, match="the view ends at"):
