@@ -1,7 +1,7 @@
 """The producers' state at any offset of a log, from a snapshot and the batches after it.
 
 Rule: Kafka `ProducerAppendInfo` and `ProducerStateEntry`, by which a broker rebuilds its state from
-a log. Only needed where one segment becomes several: a snapshot tells which transactions are open.
+a log. Only needed where one segment becomes several: a snapshot says which transactions are open.
 """
 
 from __future__ import annotations

@@ -131,11 +131,6 @@ def read_segment_metadata(
         raise log.corrupt("the log has 0 bytes, but its indexes have entries: it was cut short")
     end_offset, max_timestamp_ms, of_both = _end_of(log, offsets, times)
     end_offset = _known_end(storage, listed, log, end_offset)
-    if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
-        raise log.corrupt(
-            f"the last batch ends at offset {end_offset}, further from the segment's start"
-            f" {listed.start_offset} than an index can tell"
-        )
     reach = max(listed.start_offset, end_offset)
     leader_epochs = epochs_in(checkpoint, listed.start_offset, reach)
     if not leader_epochs:
@@ -278,6 +273,11 @@ def _known_end(
 ) -> int:
     """The segment's end; `last_batch_end` is -1 without a batch. Raises CorruptLog."""
     recorded = storage.recorded_end(log.address)
+    if max(last_batch_end, recorded or 0) > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
+        raise log.corrupt(
+            f"the last batch ends at offset {max(last_batch_end, recorded or 0)}, further from the"
+            f" segment's start {listed.start_offset} than an index can tell"
+        )
     if recorded is None:
         return last_batch_end if log.size_bytes else listed.start_offset - 1
     if recorded < max(last_batch_end, listed.start_offset):

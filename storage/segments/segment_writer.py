@@ -23,7 +23,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
 from tierfold.compaction.model.producers import ProducerEntry
-from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.indexes.leader_epoch_checkpoint import (
@@ -149,32 +149,28 @@ class SegmentWriter:
         decoded.
         """
         self._contexts.close()
-        log = StagedPart(part=Part.LOG, size_bytes=self._log.size_bytes, crc32c=self._crc32c)
-        self._parts.append(log)
-        group, start_offset = self._group, self._start_offset
-        end_offset = group.end_offset if cut is None else cut.end_offset
+        size_bytes = self._log.size_bytes
+        self._parts.append(StagedPart(part=Part.LOG, size_bytes=size_bytes, crc32c=self._crc32c))
+        start_offset = self._start_offset
+        end_offset = self._group.end_offset if cut is None else cut.end_offset
         heads = joined_heads(self._heads)
         offset_index, time_index = build_indexes(
-            heads,
-            start_offset=start_offset,
-            index_interval_bytes=self._index_interval_bytes,
+            heads, start_offset=start_offset, index_interval_bytes=self._index_interval_bytes
         )
         self._put(Part.OFFSET_INDEX, offset_index)
         self._put(Part.TIME_INDEX, time_index)
         if listed:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
         self._put_side_files(cut)
-        is_whole = (start_offset, end_offset) == (group.start_offset, group.end_offset)
-        epochs = merged_epochs([segment.leader_epochs for segment in group.segments])
         segment = Segment(
             segment_id=self._staged.address.segment_id,
             start_offset=start_offset,
             end_offset=end_offset,
-            size_bytes=self._log.size_bytes,
+            size_bytes=size_bytes,
             offset_index_bytes=len(offset_index),
             time_index_bytes=len(time_index),
             max_timestamp_ms=int(heads.max_timestamp_ms.max()),
-            leader_epochs=epochs if is_whole else epochs_in(epochs, start_offset, end_offset),
+            leader_epochs=self._epochs(start_offset, end_offset),
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
@@ -183,6 +179,12 @@ class SegmentWriter:
         segment = self._staged.finish(segment)
         self._verify()
         return segment
+
+    def _epochs(self, start_offset: int, end_offset: int) -> tuple[LeaderEpoch, ...]:
+        group = self._group
+        epochs = merged_epochs([segment.leader_epochs for segment in group.segments])
+        is_whole = (start_offset, end_offset) == (group.start_offset, group.end_offset)
+        return epochs if is_whole else epochs_in(epochs, start_offset, end_offset)
 
     def _put_side_files(self, cut: Cut | None) -> None:
         """Copy them from the last source, but parse them first: no corrupt file is copied."""

@@ -1,4 +1,4 @@
-"""A batch that takes more than is accepted without being told: `decompressed.batch.max.bytes`."""
+"""A batch that takes more than is accepted by default, and `decompressed.batch.max.bytes`."""
 
 from __future__ import annotations
 

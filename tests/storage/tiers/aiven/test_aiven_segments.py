@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -340,20 +339,6 @@ def test_an_interrupted_deletion_looks_incomplete_and_the_next_vacuum_ends_it(
     found = inspected(as_found(tier), KEY, left)
     assert not found.is_own_unfinished, "of a broker's segment the id would not show it"
     assert is_orphan(found, state), "the next vacuum would leave it for ever"
-
-
-def test_no_key_travels_with_the_tier(tmp_path: Path) -> None:
-    tier = a_tier("both", tmp_path)
-    first, _ = uploaded(tier)
-    data_key = tier._read(address_of(KEY, first)).transform.data_key
-    assert data_key is not None
-    travels = pickle.dumps(tier)
-    for secret in (data_key.key, data_key.aad, b"PRIVATE", b"RsaKey"):
-        assert secret not in travels
-        assert str(secret) not in repr(tier)
-    there = pickle.loads(travels)  # noqa: S301
-    assert there == tier
-    assert inspected(there, KEY, there.listing(KEY)[0]).segment == first
 
 
 class _StatingStore(BucketStore):
