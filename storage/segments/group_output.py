@@ -8,8 +8,9 @@ the tombstones that hide them are gone, in a later round that no longer compares
 
 The first try writes one segment, and ends as soon as that is too large; nothing of it stays. The
 second one reads all batches of the sources, because each new segment needs a snapshot: the
-producers' state at its end. It is replayed from the snapshot before the group, as a broker rebuilds
-it. So transactions that are open at a cut are known there, as at any other border.
+producers' state at its end. It is replayed from the snapshot of the segment before, as a broker
+rebuilds it. So transactions that are open at a cut are known there, as at any other border: all but
+those of which an earlier round has left no batch below the cut, so that nothing depends on them.
 """
 
 from __future__ import annotations

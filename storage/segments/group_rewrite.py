@@ -60,7 +60,11 @@ from tierfold.storage.segments.key_indexing import (
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.producer_replay import ProducerReplay
-from tierfold.storage.segments.segment_metadata import index_corruptions, read_aborted
+from tierfold.storage.segments.segment_metadata import (
+    index_corruptions,
+    read_aborted,
+    read_snapshot,
+)
 from tierfold.storage.segments.segment_scan import is_aborted_in
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow
 from tierfold.storage.tiers.remote_tier import RemoteTier
@@ -174,6 +178,8 @@ def _rewritten(
         for segment in task.group.segments:
             outline = outlines.get(segment.segment_id)
             _rewrite_segment(state, segment, bits(segment), outline)
+            if replay is not None:
+                replay.restart(read_snapshot(tier, task.key, segment))
         _close_group(state)
         if state.reason is None:
             state.give_reason(_reason_in_indexes(tier, task, output.due_ms))

@@ -28,6 +28,10 @@ class ProducerReplay:
     """The producers' state after the batches so far."""
 
     def __init__(self, entries: Iterable[ProducerEntry]) -> None:
+        self.restart(entries)
+
+    def restart(self, entries: Iterable[ProducerEntry]) -> None:
+        """Go on from a snapshot: it also has producers whose batches an earlier round dropped."""
         self._entries = {entry.producer_id: entry for entry in entries}
 
     @property

@@ -15,6 +15,7 @@ from tierfold.compaction.commits.receipts import (
     GroupResult,
     StagedPart,
     VerifiedParts,
+    WrittenSegment,
     listing_violations,
     receipt_violations,
     result_of,
@@ -89,6 +90,40 @@ def with_sizes(**sizes: int) -> tuple[StagedPart, ...]:
 def test_sound_receipts_violate_nothing() -> None:
     assert violations(*SOUND) == ""
     assert receipt_violations((), (), records_scanned=0, record_bytes_scanned=0) == ()
+
+
+def in_two(first: Segment, last: Segment) -> GroupReceipt:
+    """`WRITTEN`, if the group became two segments of 700 bytes."""
+    before = WrittenSegment(
+        segment=first, staged=STAGED, verified=WRITTEN.verified, stored=WRITTEN.stored
+    )
+    return replace(WRITTEN, before=(before,), segment=last, bytes_written=1400)
+
+
+def test_several_segments_of_a_group_cover_it_together() -> None:
+    first, last = spanning(0, 7, "F" * 22), spanning(8, 19)
+    sound = in_two(first, last)
+    assert [one.segment for one in sound.written] == [first, last]
+    assert violations(sound, UNCHANGED, EMPTIED) == ""
+    for wrong, violation in (
+        (in_two(first, spanning(9, 19)), "the new segment covers [9, 19]"),
+        (in_two(first, spanning(7, 19)), "the new segment covers [7, 19]"),
+        (in_two(first, spanning(8, 18)), "the new segment covers [8, 18]"),
+        (in_two(spanning(1, 7, "F" * 22), last), "the new segment covers [1, 7]"),
+        (in_two(spanning(0, 7, FIRST.segment_id), last), "the new segment has the id of a source"),
+        (replace(sound, bytes_written=700), "700 bytes written, 1400 named"),
+    ):
+        assert violations(wrong, UNCHANGED, EMPTIED) == f"group [0, 19]: {violation}"
+
+
+def test_the_objects_of_all_segments_of_a_group_are_listed() -> None:
+    receipt = in_two(spanning(0, 7, "F" * 22), spanning(8, 19))
+    found = [
+        replace(listed(one.segment), parts=tuple(sorted(one.stored))) for one in receipt.written
+    ]
+    assert listing_violations([receipt], found) == ()
+    assert len(listing_violations([receipt], found[1:])) == len(SIZES)
+    assert len(listing_violations([receipt], found[:1])) == len(SIZES)
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -55,15 +55,18 @@ LOG = (
 ABORTS = (an_abort(8, 103, 104), an_abort(8, 107, 109))
 
 
-def nothing(_: Segment) -> np.ndarray:
-    return np.zeros(100, np.uint8)
-
-
 def written(
-    tier: LocalTieredStorage, segments: Sequence[Segment], most: int, **fields: Any
+    tier: LocalTieredStorage,
+    segments: Sequence[Segment],
+    most: int,
+    superseded: Sequence[int] = (),
+    **fields: Any,
 ) -> GroupReceipt:
+    """The receipt if these records of each segment are superseded."""
+    bits = np.zeros(100, np.uint8)
+    bits[[*superseded]] = SUPERSEDED
     task = a_group_task(segments, output_bytes_max=most, **fields)
-    return rewrite_group(tier, task, nothing)
+    return rewrite_group(tier, task, lambda _: bits)
 
 
 def new_logs(tier: LocalTieredStorage, receipt: GroupReceipt) -> list[bytes]:
@@ -118,7 +121,8 @@ def test_each_new_segment_is_complete_and_together_they_are_the_whole(
 
 
 def test_open_transactions_are_known_at_every_cut(tier: LocalTieredStorage) -> None:
-    receipt = written(tier, two_sources(tier), 1, listed=ABORTS)
+    source = put_segment(tier, LOG, offsets=(100, 110), aborted=ABORTS)
+    receipt = written(tier, [source], 1, [0], listed=ABORTS)
     opened = {
         one.segment.end_offset: {
             entry.producer_id: entry.current_txn_first_offset
@@ -153,14 +157,37 @@ def test_the_state_before_the_group_counts_at_a_cut(tier: LocalTieredStorage) ->
     preceding = put_segment(tier, [data(98, (b"z", b"0"))], offsets=(98, 99))
     path = Path(tier.uri(address_of(KEY, preceding), Part.SNAPSHOT))
     path.write_bytes(write_producer_snapshot([silent]))
-    receipt = written(tier, two_sources(tier), 1, listed=ABORTS, preceding=preceding)
+    source = put_segment(tier, LOG, offsets=(100, 110), aborted=ABORTS)
+    receipt = written(tier, [source], 1, [0], listed=ABORTS, preceding=preceding)
+    assert len(receipt.before) > 1
     for one in receipt.before:
         assert silent in read_snapshot(tier, KEY, one.segment)
+
+
+def test_from_a_source_on_its_own_snapshot_counts(tier: LocalTieredStorage) -> None:
+    dropped = ProducerEntry(
+        producer_id=9,
+        epoch=0,
+        last_sequence=4,
+        last_data_offset=101,
+        last_offset_delta=0,
+        last_timestamp_ms=5,
+        coordinator_epoch=-1,
+        current_txn_first_offset=101,
+    )
+    sources = two_sources(tier)
+    path = Path(tier.uri(address_of(KEY, sources[0]), Part.SNAPSHOT))
+    path.write_bytes(write_producer_snapshot([dropped]))
+    receipt = written(tier, sources, 1, listed=ABORTS)
+    for one in receipt.before:
+        is_behind = one.segment.end_offset >= sources[0].end_offset
+        assert (dropped in read_snapshot(tier, KEY, one.segment)) is is_behind
 
 
 def test_checkpoints_end_where_their_segment_does(tier: LocalTieredStorage) -> None:
     (source,) = [put_segment(tier, LOG, offsets=(100, 110))]
     receipt = written(tier, [source], 300, ends_in_batch=True, discardable=np.array([104]))
+    assert len(receipt.written) > 1
     lineage = read_checkpoint(tier, KEY, source)
     for one in receipt.written:
         found = read_checkpoint(tier, KEY, one.segment)
@@ -194,10 +221,7 @@ def test_a_first_try_that_is_too_large_leaves_nothing(tier: LocalTieredStorage) 
 
 def test_what_is_superseded_is_dropped_in_every_part(tier: LocalTieredStorage) -> None:
     source = put_segment(tier, LOG, offsets=(100, 110))
-    bits = np.zeros(12, np.uint8)
-    bits[[0, 5]] = SUPERSEDED
-    task = a_group_task([source], output_bytes_max=300)
-    receipt = rewrite_group(tier, task, lambda _: bits)
+    receipt = written(tier, [source], 300, [0, 5])
     assert len(receipt.written) > 1
     assert receipt.counts.superseded == 2
     offsets = [
