@@ -303,19 +303,6 @@ def test_an_upload_without_its_log_is_an_orphan(tier: AivenTier, suffixes: list[
     assert is_orphan(found, state)
 
 
-def test_nothing_but_the_manifest_of_a_foreign_segment_is_read(tier: AivenTier) -> None:
-    first, _ = uploaded(tier)
-    manifest = manifest_of(tier, first)
-    del manifest["remoteLogSegmentMetadata"]
-    rewrite_object(tier, first, Suffix.MANIFEST, json.dumps(manifest).encode())
-    (listed,) = [one for one in tier.listing(KEY) if one.segment_id == first.segment_id]
-    opened = as_found(tier)
-    before = tier.requests()
-    found = inspected(opened, KEY, listed)
-    assert (found.is_doubtful, found.checkpoint, found.segment) == (True, (), None)
-    assert tier.requests().gets - before.gets == 1
-
-
 @pytest.mark.parametrize("stops", [1, 2])
 def test_an_interrupted_deletion_looks_incomplete_and_the_next_vacuum_ends_it(
     tier: AivenTier, monkeypatch: pytest.MonkeyPatch, stops: int
