@@ -31,17 +31,17 @@ from tierfold.compaction.discovery import facts, overlaps, unknown_segments
 from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.engines import scan
 from tierfold.jobs.pipeline import check_and_commit, discovery
 from tierfold.jobs.verbs import forget as forget_job
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.segments import group_rewrite
-from tierfold.storage.segments.log_windows import whole_log
+from tierfold.storage.segments.log_windows import StoredObject, whole_log
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers import segment_names
 from tierfold.storage.tiers.local_tiered_storage import StagedFiles
-from tierfold.storage.tiers.remote_tier import Part
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier
 from tierfold.storage.tiers.s3_objects import S3Object
 
 Bug = Callable[[pytest.MonkeyPatch], None]
@@ -194,8 +194,13 @@ def overlapping_uploads_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def effective_starts_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A segment is read from its own start, so offsets that another one gives are read twice."""
+    def from_its_own_start(
+        tier: RemoteTier, key: PartitionKey, segment: Segment, _: int = 0
+    ) -> StoredObject:
+        return whole_log(tier, key, segment)
+
     for reader in (scan, group_rewrite):
-        patch.setattr(reader, "live_log", whole_log)
+        patch.setattr(reader, "live_log", from_its_own_start)
 
 
 def overlaps_are_not_compared(patch: pytest.MonkeyPatch) -> None:
