@@ -19,7 +19,7 @@ from tests.pictures.strategy_histories import histories, records_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
 from tests.storage.live_segments import EPOCHS
 from tierfold.compaction.model.outcomes import Committed
-from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.byte_progress import unheard
@@ -171,7 +171,7 @@ def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(tmp_path:
 def target(context: RunContext, state: PartitionState) -> VerifyTarget:
     listed = context.tier.listing(state.key)
     known = KnownPartition(key=state.key, state=state, refusal=None, listed=listed)
-    return target_of(context, known, INDEX_INTERVAL_BYTES)
+    return target_of(context, known, Rules(index_interval_bytes=INDEX_INTERVAL_BYTES))
 
 
 def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> HistoryChunk:
