@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.compaction.builders import a_chain, a_producer, cleaned_to
+from tests.compaction.builders import a_chain, a_producer, a_segment, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan, a_round, apart
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
@@ -171,6 +171,27 @@ def test_only_the_wanted_groups_get_a_task() -> None:
     work = a_round()
     (task,) = group_tasks(work, NO_TRANSACTIONS, wanted={1: work.groups[1]})
     assert (task.group_index, task.group) == (1, work.groups[1])
+
+
+def test_a_task_names_the_segment_before_its_group() -> None:
+    work = a_round()
+    first, second = tasks_of(work)
+    assert first.preceding is None
+    assert second.preceding == first.group.segments[-1]
+
+
+@pytest.mark.parametrize(
+    ("segment_bytes", "group_bytes", "most"),
+    [(1000, 500, 2000), (1000, 3000, 6000), (2**31 - 1, 500, 2**31 - 62)],
+)
+def test_a_new_segment_has_at_most_twice_the_size_that_was_meant(
+    segment_bytes: int, group_bytes: int, most: int
+) -> None:
+    segments = (a_segment(0, 32, size_bytes=group_bytes),)
+    rules = replace(RULES, segment_bytes=segment_bytes)
+    work = a_round(a_plan(segments, rules), a_claim(segments))
+    (task,) = tasks_of(work)
+    assert task.output_bytes_max == most
 
 
 def test_the_last_group_of_the_live_range_ends_in_a_batch() -> None:

@@ -12,12 +12,19 @@ from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
+    NoteSpared,
     NoteStrategy,
     RetireSegments,
     SegmentsAreLive,
 )
-from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.commits.receipts import (
+    GroupReceipt,
+    GroupResult,
+    VerifiedParts,
+    WrittenSegment,
+)
 from tierfold.compaction.commits.round_commit import proposal_of
+from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.planning.plan import CompactReason
 
@@ -54,6 +61,26 @@ def test_only_written_groups_are_swapped() -> None:
     assert advance == AdvanceCleanerOffset(epoch=1, offset=33)
     assert (proposal.at_ms, proposal.commit_id) == (AT_MS, "commit")
     assert SegmentsAreLive(ids=ids) in proposal.requires
+
+
+def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> None:
+    work = a_round(groups=apart(*THREE))
+    source = work.groups[0].segments[0]
+    whole = receipt(0, GroupResult.WRITTEN, work)
+    first = WrittenSegment(
+        segment=replace(source, segment_id="f" * 22, end_offset=source.start_offset, size_bytes=50),
+        staged=(),
+        verified=VerifiedParts(),
+        stored=(),
+    )
+    receipts = [replace(whole, before=(first,)), *unchanged(work)[1:]]
+    unread = UnreadSegments(spared_bytes={source.segment_id: 70})
+    updates = proposal_of(work, receipts, "commit", AT_MS, unread).updates
+    (add,) = (update for update in updates if isinstance(update, AddSegments))
+    assert add.segments == (first.segment, whole.segment)
+    (note,) = (update for update in updates if isinstance(update, NoteSpared))
+    found = {entry.segment_id: entry.superseded_bytes for entry in note.entries}
+    assert found == {"f" * 22: 50, "w" * 22: 70}
 
 
 def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset() -> None:

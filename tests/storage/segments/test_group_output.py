@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ from tests.storage.live_segments import (
 from tests.storage.stored_logs import small_windows
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.leader_epochs import epochs_in
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.group_rewrite import rewrite_group
@@ -115,7 +118,7 @@ def test_each_new_segment_is_complete_and_together_they_are_the_whole(
         assert read_and_check(tier, a_check_order(segment)).checked.corruptions == ()
         (listed,) = [e for e in tier.listing(KEY) if e.segment_id == segment.segment_id]
         found = read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
-        assert found.index_faults == ()
+        assert found.index_corruptions == ()
         assert found.segment.end_offset == segment.end_offset
         assert found.segment.leader_epochs == segment.leader_epochs
 
@@ -185,16 +188,21 @@ def test_from_a_source_on_its_own_snapshot_counts(tier: LocalTieredStorage) -> N
 
 
 def test_checkpoints_end_where_their_segment_does(tier: LocalTieredStorage) -> None:
-    (source,) = [put_segment(tier, LOG, offsets=(100, 110))]
-    receipt = written(tier, [source], 300, ends_in_batch=True, discardable=np.array([104]))
-    assert len(receipt.written) > 1
-    lineage = read_checkpoint(tier, KEY, source)
+    source = put_segment(tier, LOG, offsets=(100, 110))
+    lineage = tuple(
+        LeaderEpoch(epoch=epoch, start_offset=start)
+        for epoch, start in ((1, 40), (3, 90), (4, 103), (6, 108))
+    )
+    path = Path(tier.uri(address_of(KEY, source), Part.LEADER_EPOCH_CHECKPOINT))
+    path.write_bytes(write_leader_epoch_checkpoint(lineage))
+    source = replace(source, leader_epochs=epochs_in(lineage, 100, 110))
+    receipt = written(tier, [source], 200, [0])
+    assert len(receipt.written) > 3
     for one in receipt.written:
+        start, end = one.segment.start_offset, one.segment.end_offset
         found = read_checkpoint(tier, KEY, one.segment)
-        assert found == tuple(e for e in lineage if e.start_offset <= one.segment.end_offset)
-        assert one.segment.leader_epochs == (
-            LeaderEpoch(epoch=3, start_offset=one.segment.start_offset),
-        )
+        assert found == tuple(entry for entry in lineage if entry.start_offset <= end)
+        assert one.segment.leader_epochs == epochs_in(lineage, start, end)
 
 
 def test_legacy_messages_that_become_batches_are_cut_too(tier: LocalTieredStorage) -> None:
