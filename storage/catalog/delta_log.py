@@ -159,7 +159,7 @@ class DeltaLog:
         """
         for entry in entries:
             if entry.key.endswith(".parquet"):
-                if not entry.key.endswith(_CHECKPOINT):
+                if ".checkpoint." in entry.key and not entry.key.endswith(_CHECKPOINT):
                     self.ensure_bounded(entry.key, entry.size_bytes)
             elif why := json_violation(entry.size_bytes):
                 kind = "commit file" if entry.key.endswith(_COMMIT) else "file"

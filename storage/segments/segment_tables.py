@@ -110,7 +110,7 @@ class SegmentTables:
 
 
 def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
-    """Decode a log, all of it in memory; `path` names it, also in errors.
+    """Decode a log, all of it in memory; `path` names it, also in errors. It may have 0 bytes.
 
     Raises CorruptLog if a batch is torn or its header impossible, or if the records of a valid
     batch are not what its header promises.
@@ -120,7 +120,8 @@ def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
     turns = np.flatnonzero(np.diff(is_valid)) + 1
     parts: list[BatchHeads] = []
     records: list[pa.Table] = [RECORDS.empty_table()]
-    for first, last in pairwise([0, *turns.tolist(), len(heads)]):
+    borders = [0, *turns.tolist(), len(heads)] if len(heads) else []
+    for first, last in pairwise(borders):
         part = heads.slice(first, last)
         if is_valid[first]:
             part = with_inner_heads(log, part, limits=DecodeLimits(WINDOW_BYTES), where=path)
@@ -128,7 +129,7 @@ def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
         parts.append(part)
     return SegmentTables(
         path=path,
-        batches=_batches(joined_heads(parts), is_valid),
+        batches=_batches(joined_heads(parts) if parts else heads, is_valid),
         records=pa.concat_tables(records),
     )
 

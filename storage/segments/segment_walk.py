@@ -66,7 +66,7 @@ def walk_log(log: NDArray[np.uint8], name: str) -> Iterator[WalkedBatch]:
 
 
 def mapped(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a `.log`; raises UnreadableObject, and CorruptLog if there are none."""
+    """The bytes of a `.log`; there may be none. Raises UnreadableObject."""
     try:
         if path.stat().st_size == 0:
             return np.empty(0, np.uint8)  # A broker's cleaner has emptied it; it cannot be mapped.

@@ -176,8 +176,12 @@ def test_records_that_break_a_valid_batch_end_the_dump(tmp_path: Path) -> None:
         next(lines)
 
 
+def test_a_segment_that_a_brokers_cleaner_emptied_has_no_batch(tmp_path: Path) -> None:
+    assert list(dump_lines(str(segment(tmp_path, b"")))) == []
+
+
 @pytest.mark.parametrize(
-    ("content", "error"), [(None, UnreadableObject), (b"", CorruptLog), (b"\x00" * 9, CorruptLog)]
+    ("content", "error"), [(None, UnreadableObject), (b"\x00" * 9, CorruptLog)]
 )
 def test_what_is_no_segment_is_one_sentence_and_exit_code_3(
     tmp_path: Path,

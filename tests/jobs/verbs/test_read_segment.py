@@ -164,7 +164,13 @@ def test_sequences_wrap_to_zero(tmp_path: Path) -> None:
     assert found.records.column("sequence").to_pylist() == [2**31 - 2, 2**31 - 1, 0]
 
 
-@pytest.mark.parametrize("log", [None, b"", b"\x00" * 9], ids=["missing", "empty", "torn"])
+def test_a_segment_that_a_brokers_cleaner_emptied_has_no_rows(tmp_path: Path) -> None:
+    found = read_segment(stored(tmp_path, b""))
+    assert (found.batches.schema, found.records.schema) == (BATCHES, RECORDS)
+    assert (len(found.batches), len(found.records)) == (0, 0)
+
+
+@pytest.mark.parametrize("log", [None, b"\x00" * 9], ids=["missing", "torn"])
 def test_what_is_no_segment_is_one_sentence(tmp_path: Path, log: bytes | None) -> None:
     path = str(tmp_path / "0.log") if log is None else stored(tmp_path, log)
     with pytest.raises(UnreadableObject if log is None else CorruptLog, match=path):
