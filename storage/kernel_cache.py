@@ -23,6 +23,7 @@ from typing import Final
 
 from tierfold.storage.private_folders import (
     foreign_content,
+    foreign_file,
     foreign_hand,
     made_private,
     private_folder,
@@ -68,7 +69,7 @@ def _ensure_own_config() -> None:
         here = Path.cwd()
     except FileNotFoundError:
         return
-    if not foreign_hand(here) and not foreign_content(here, (_CONFIG,)):
+    if not foreign_hand(here) and not foreign_file(here / _CONFIG):
         return
     folder = os.open(".", os.O_RDONLY)
     try:

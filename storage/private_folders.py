@@ -58,6 +58,16 @@ def _foreign_hand(folder: Path, links: int) -> str:
     return ""
 
 
+def foreign_file(path: Path) -> str:
+    """Who else wrote a file, or could write to it, as a clause; empty: no one, or it is missing."""
+    try:
+        return _foreign_file(path, path.lstat())
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{error.filename} cannot be looked at: {error.strerror}"
+
+
 def foreign_content(folder: Path, suffixes: tuple[str, ...] = ()) -> str:
     """Who else wrote, or could write, what is in a private folder, as a clause; empty: no one.
 
@@ -72,7 +82,7 @@ def foreign_content(folder: Path, suffixes: tuple[str, ...] = ()) -> str:
                 if child.is_dir(follow_symlinks=False) and not suffixes:
                     reason = foreign_hand(Path(child.path)) or foreign_content(Path(child.path))
                 else:
-                    reason = _foreign_file(child)
+                    reason = _foreign_file(Path(child.path), child.stat(follow_symlinks=False))
                 if reason:
                     return reason
     except OSError as error:
@@ -80,13 +90,12 @@ def foreign_content(folder: Path, suffixes: tuple[str, ...] = ()) -> str:
     return ""
 
 
-def _foreign_file(entry: os.DirEntry[str]) -> str:
-    found = entry.stat(follow_symlinks=False)
+def _foreign_file(path: Path, found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
-        return f"{entry.path} is no regular file"
+        return f"{path} is no regular file"
     if found.st_uid not in {0, os.geteuid()}:
-        return f"{entry.path} belongs to {_name_of(found.st_uid)}"
-    return f"others may write to {entry.path}" if found.st_mode & _OTHERS_WRITE else ""
+        return f"{path} belongs to {_name_of(found.st_uid)}"
+    return f"others may write to {path}" if found.st_mode & _OTHERS_WRITE else ""
 
 
 def made_private(folder: Path) -> str:

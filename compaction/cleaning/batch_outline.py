@@ -63,12 +63,13 @@ _NO_BATCHES: Final = BatchOutline(
 
 def joined_outlines(pieces: Sequence[BatchOutline]) -> BatchOutline:
     """The outline of a log, of which these are stretches in order; none: it has no batch."""
-    pieces = [_NO_BATCHES, *pieces]
+    if not pieces:
+        return _NO_BATCHES
     return BatchOutline(
         size_bytes=np.concatenate([piece.size_bytes for piece in pieces]),
         records=np.concatenate([piece.records for piece in pieces]),
         last_offset=np.concatenate([piece.last_offset for piece in pieces]),
-        first_offset=pieces[min(1, len(pieces) - 1)].first_offset,
+        first_offset=pieces[0].first_offset,
         record_bytes=sum(piece.record_bytes for piece in pieces),
         has_legacy=any(piece.has_legacy for piece in pieces),
     )

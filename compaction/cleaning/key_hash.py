@@ -4,7 +4,7 @@ The hash only orders and buckets keys. The bytes themselves decide whether keys 
 (SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so the hash affects speed,
 never correctness. But anybody who may produce to a topic chooses its keys: with a hash that can be
 predicted they could be made to collide, and a hash table over them would take the square of their
-number. So each run draws its own `HashKey`, which all its workers use, and which is never stored.
+number. So each run draws its own `HashKey`, which all its workers use and no object holds.
 (J.-P. Aumasson, D. J. Bernstein: "SipHash: a fast short-input PRF"; Python, Rust and Ruby use it.)
 """
 

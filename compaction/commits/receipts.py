@@ -93,37 +93,18 @@ class GroupReceipt:
 
     group_index: int
     result: GroupResult
-    segment: Segment | None
-    """The new segment, if one was written; of several, the last one."""
     counts: Counts
     bytes_read: int
     bytes_written: int
     records_written: int = 0
     """Counted from the headers of the new segments' batches."""
-    staged: tuple[StagedPart, ...] = ()
-    """The new segment's parts."""
-    verified: VerifiedParts = VerifiedParts()
-    """How they were verified once all were written."""
-    stored: tuple[tuple[str, int], ...] = ()
-    """The new segment's objects: suffix, and stored size in bytes, as a listing shows them."""
-    index_bytes: int = 0
-    """Bytes of the new segment's Bloom filter and key index; 0: it has none."""
-    before: tuple[WrittenSegment, ...] = ()
-    """The new segments before `segment`, in offset order, if one would have been too large."""
+    written: tuple[WrittenSegment, ...] = ()
+    """The new segments, in offset order: one, or several if one would have been too large."""
 
     @property
-    def written(self) -> tuple[WrittenSegment, ...]:
-        """All new segments, in offset order."""
-        if self.segment is None:
-            return self.before
-        last = WrittenSegment(
-            segment=self.segment,
-            staged=self.staged,
-            verified=self.verified,
-            stored=self.stored,
-            index_bytes=self.index_bytes,
-        )
-        return (*self.before, last)
+    def segment(self) -> Segment | None:
+        """The last new segment; None: nothing was written."""
+        return self.written[-1].segment if self.written else None
 
 
 def result_of(reason: RewriteReason | None, bytes_kept: int) -> GroupResult:
@@ -173,13 +154,13 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> Iterator[st
         yield f"{name}: no segment was written for its offsets"
     if receipt.result is not GroupResult.WRITTEN:
         return
-    if receipt.segment is None:
+    if not receipt.written:
         yield f"{name}: written, but no segment is named"
         return
     start_offset = group.start_offset
     for written in receipt.written:
         segment = written.segment
-        is_last = segment is receipt.segment
+        is_last = written is receipt.written[-1]
         end_offset = group.end_offset if is_last else segment.end_offset
         if (segment.start_offset, segment.end_offset) != (start_offset, end_offset):
             yield f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"

@@ -50,17 +50,18 @@ def _left_in(
     group: SegmentGroup, receipt: GroupReceipt, work: Round, unread: UnreadSegments
 ) -> Iterator[SparedBytes]:
     left = [one for source in group.segments for one in _left_of(source, work, unread)]
-    written = tuple(one.segment for one in receipt.written)
+    if not left:
+        return
+    left_bytes = sum(entry.superseded_bytes for entry in left)
+    since_offset = min(entry.since_offset for entry in left)
+    written = tuple(new.segment for new in receipt.written)
     # If a group became several segments, each of them may hold all that is left.
     for live in group.segments[:1] if receipt.result in STAYING else written:
-        if left:
-            yield SparedBytes(
-                segment_id=live.segment_id,
-                superseded_bytes=min(
-                    live.size_bytes, sum(entry.superseded_bytes for entry in left)
-                ),
-                since_offset=min(entry.since_offset for entry in left),
-            )
+        yield SparedBytes(
+            segment_id=live.segment_id,
+            superseded_bytes=min(live.size_bytes, left_bytes),
+            since_offset=since_offset,
+        )
 
 
 def _left_of(source: Segment, work: Round, unread: UnreadSegments) -> Iterator[SparedBytes]:

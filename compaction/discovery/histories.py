@@ -20,6 +20,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
+from operator import not_
 from typing import Final
 
 from tierfold.compaction.discovery.checkpoint_chains import joined
@@ -188,11 +190,12 @@ def decided_history(
     fitting = [segment for segment in readable if fits(segment, decided.lineage)]
     fitting_ids = {segment.listed.segment_id for segment in fitting}
     others = [s for s in readable if s.listed.segment_id not in fitting_ids]
+    is_apart = [decided.against(segment) is not None for segment in others]
     return replace(
         decided,
         fitting=tuple(fitting),
-        apart=tuple(segment for segment in others if decided.against(segment) is not None),
-        unproven=tuple(segment for segment in others if decided.against(segment) is None),
+        apart=tuple(compress(others, is_apart)),
+        unproven=tuple(compress(others, map(not_, is_apart))),
     )
 
 

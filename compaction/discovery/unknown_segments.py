@@ -47,6 +47,7 @@ from tierfold.compaction.discovery.view import (
 )
 from tierfold.compaction.model.leader_epochs import is_within_lineage
 from tierfold.compaction.model.segments import Hole, PartitionState
+from tierfold.compaction.model.wording import counted
 
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
@@ -274,8 +275,8 @@ def _reaches_beyond(segment: InspectedSegment, live_end: int) -> bool:
 def _hole_notes(holes: Sequence[Hole]) -> Iterator[str]:
     """How many gaps are taken for holes, and the one that is most like a missing segment."""
     if holes:
-        gaps = "1 gap" if len(holes) == 1 else f"{len(holes)} gaps"
         largest = max(holes, key=lambda hole: hole.end_offset - hole.start_offset)
+        gaps = counted(len(holes), "gap")
         yield f"{gaps} between segments taken for holes, the largest at {largest}"
 
 
@@ -307,6 +308,7 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
                 f"{fitting} has a corrupt index ({'; '.join(fitting.index_corruptions)}): a"
                 " rewrite of the segment builds it again from the .log"
             )
+    why_not = missing_below(draft.facts, draft.history, draft.chain)
     for late in waiting:
         if late.obstacle:
             yield f"{late.listed} is kept, not read: {late.obstacle}"
@@ -321,7 +323,6 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
         elif late.is_without_end and late.listed.start_offset == reached + 1:
             yield f"{late} is not used yet: the next segment will show where it ends"
         elif late.segment is not None:
-            why = missing_below(draft.facts, draft.history, draft.chain)
-            yield f"{late} is not used yet: {why}"
+            yield f"{late} is not used yet: {why_not}"
         else:
             yield f"{late} lacks {late.listed.lacking}: not used until its upload is complete"

@@ -73,7 +73,7 @@ def violation_of(rewritten: RoundResult, tier: RemoteTier) -> str | None:
             f"{rewritten.round.key}: the results contradict each other, nothing was committed:"
             f" {'; '.join(violations)}. {REPORT_BUG}"
         )
-    if not any(receipt.staged for receipt in rewritten.receipts):
+    if not any(receipt.written for receipt in rewritten.receipts):
         return None
     try:
         violations = listing_violations(rewritten.receipts, tier.listing(rewritten.round.key))

@@ -205,7 +205,6 @@ def _without_unchanged(result: RoundResult) -> RoundResult:
         GroupReceipt(
             group_index=number,
             result=GroupResult.SKIPPED,
-            segment=None,
             counts=stays[group.segments[0].segment_id].counts,
             bytes_read=0,
             bytes_written=0,

@@ -129,7 +129,7 @@ def _beside_live(status: PartitionStatus) -> Iterator[str]:
     if row is not None and row.spared:
         yield f"up to {decimal(spared_sum(row.spared))} superseded, left by min.rewrite.gain"
     if row is not None and row.holes:
-        gaps = "1 gap" if len(row.holes) == 1 else f"{len(row.holes)} gaps"
+        gaps = counted(len(row.holes), "gap")
         yield f"{gaps} between segments taken for holes, the first at {row.holes[0]}"
     if row is not None and row.owner_run:
         last = timestamp_text(row.committed_at_ms)

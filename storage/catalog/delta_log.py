@@ -171,12 +171,13 @@ class DeltaLog:
         files = _versions(entries, _CHECKPOINT)
         checkpoints = sorted(files)
         is_whole = cache(partial(self._is_whole, _versions(entries, _COMMIT)))
+        is_bounded = cache(self._is_bounded)
         for older in range(version - 1, -1, -1):
             at = bisect_right(checkpoints, older)
             first = checkpoints[at - 1] + 1 if at else 0
             if not all(map(is_whole, range(first, older + 1))):
                 return
-            if at and not self._is_bounded(files[checkpoints[at - 1]]):
+            if at and not is_bounded(files[checkpoints[at - 1]]):
                 return
             yield older
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
 from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.tiers.object_store import Bytes
+
+_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +49,12 @@ def check_indexes(
     corruption in the result, not an exception.
     """
     offset_name, time_name = names
-    malformed = (
-        *_malformed(read_offset_index, offset_index, start_offset, offset_name),
-        *_malformed(read_time_index, time_index, start_offset, time_name),
-    )
-    if malformed:
+    offsets = _read(read_offset_index, offset_index, start_offset, offset_name)
+    times = _read(read_time_index, time_index, start_offset, time_name)
+    if isinstance(offsets, str) or isinstance(times, str):
+        malformed = tuple(found for found in (offsets, times) if isinstance(found, str))
         return CheckedIndexes(corruptions=malformed)
     try:
-        offsets = read_offset_index(offset_index, start_offset, offset_name)
-        times = read_time_index(time_index, start_offset, time_name)
         built = build_indexes(
             heads, start_offset=start_offset, index_interval_bytes=index_interval_bytes
         )
@@ -71,16 +71,17 @@ def check_indexes(
     return CheckedIndexes(entries=entries, corruptions=corruptions)
 
 
-def _malformed(
-    read: Callable[[Bytes, int, str], object],
+def _read(
+    read: Callable[[Bytes, int, str], _Index],
     index: NDArray[np.uint8],
     start_offset: int,
     name: str,
-) -> Iterator[str]:
+) -> _Index | str:
+    """The index, or why it cannot be read, a sentence."""
     try:
-        read(index, start_offset, name)
+        return read(index, start_offset, name)
     except CorruptLog as error:
-        yield str(error)
+        return str(error)
 
 
 def _offset_corruptions(index: OffsetIndex, heads: BatchHeads) -> Iterator[str]:

@@ -23,12 +23,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.cleaning.rounds import GroupTask
-from tierfold.compaction.commits.receipts import (
-    GroupReceipt,
-    VerifiedParts,
-    WrittenSegment,
-    result_of,
-)
+from tierfold.compaction.commits.receipts import GroupReceipt, WrittenSegment, result_of
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
@@ -123,20 +118,14 @@ class GroupOutput:
         self, reason: RewriteReason | None, counts: Counts, bytes_read: int
     ) -> GroupReceipt:
         """The outcome of the group; `reason`: for the rewrite, None: there was none."""
-        last = self.written[-1] if self.written else None
         return GroupReceipt(
             group_index=self._task.group_index,
             result=result_of(reason, self.bytes_written),
-            segment=None if last is None else last.segment,
             counts=counts,
             bytes_read=bytes_read,
             bytes_written=self.bytes_written,
             records_written=self.records_written,
-            staged=() if last is None else last.staged,
-            verified=VerifiedParts() if last is None else last.verified,
-            stored=() if last is None else last.stored,
-            index_bytes=0 if last is None else last.index_bytes,
-            before=tuple(self.written[:-1]),
+            written=tuple(self.written),
         )
 
     def _finish(self, writer: SegmentWriter, cut: Cut | None) -> None:

@@ -151,7 +151,6 @@ def rewrite_group(
         return GroupReceipt(
             group_index=task.group_index,
             result=GroupResult.NOT_READ,
-            segment=None,
             counts=task.plain.counts,
             bytes_read=0,
             bytes_written=0,
@@ -235,11 +234,12 @@ def _rewrite_pieces(
     """
     task = state.task
     records = record_bytes = 0
+    keeps_source = state.replay is not None
 
     def rewritten(piece: _Piece) -> list[_Rewritten]:
-        found = [_rewritten_window(task, segment, window, bits) for window in piece()]
-        # Records take memory, and several windows are ahead.
-        return found if state.replay is not None else [replace(one, source=None) for one in found]
+        return [
+            _rewritten_window(task, segment, window, bits, keeps_source) for window in piece()
+        ]
 
     for found in mapped_ahead(rewritten, pieces, threads=task.threads):
         for one in found:
@@ -286,9 +286,13 @@ class _Rewritten:
 
 
 def _rewritten_window(
-    task: GroupTask, segment: Segment, unchecked: UncheckedWindow, bits: NDArray[np.uint8]
+    task: GroupTask,
+    segment: Segment,
+    unchecked: UncheckedWindow,
+    bits: NDArray[np.uint8],
+    keeps_source: bool,  # noqa: FBT001 - records take memory, and several windows are ahead
 ) -> _Rewritten:
-    """`bits`: of all records of the segment that are read."""
+    """`bits`: of all records of the segment that are read. `keeps_source`: for a replay."""
     window, records = unchecked.decoded()
     heads = window.heads
     bits = bits[window.first_record : window.records_end]
@@ -324,7 +328,7 @@ def _rewritten_window(
         due_ms=due_ms,
         last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
         indexed=indexed,
-        source=(records, types),
+        source=(records, types) if keeps_source else None,
     )
 
 
@@ -375,9 +379,9 @@ def _close_group(state: _Rewrite) -> None:
         data = np.frombuffer(closing_batch(missing.offset, missing.leader_epoch), np.uint8)
         state.give_reason(RewriteReason.CLOSING_BATCH)
         state.output.write(data)
-        heads = read_heads(data, where="closing batch")
         indexed = None
         if task.fpp is not None:
+            heads = read_heads(data, where="closing batch")
             indexed = indexed_batches(data, heads, where="closing batch")
         state.output.index(indexed, None)
 

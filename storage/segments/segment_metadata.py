@@ -273,10 +273,11 @@ def _known_end(
 ) -> int:
     """The segment's end; `last_batch_end` is -1 without a batch. Raises CorruptLog."""
     recorded = storage.recorded_end(log.address)
-    if max(last_batch_end, recorded or 0) > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
+    end_offset = max(last_batch_end, recorded or 0)
+    if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
         raise log.corrupt(
-            f"the last batch ends at offset {max(last_batch_end, recorded or 0)}, further from the"
-            f" segment's start {listed.start_offset} than an index can tell"
+            f"the last batch ends at offset {end_offset}, further from the segment's start"
+            f" {listed.start_offset} than an index can tell"
         )
     if recorded is None:
         return last_batch_end if log.size_bytes else listed.start_offset - 1

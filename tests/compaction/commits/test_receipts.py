@@ -33,24 +33,26 @@ GROUPS = (PAIR, SINGLE, LAST)
 
 SIZES = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": 700, "index": 8, "timeindex": 12}
 STAGED = tuple(StagedPart(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
+NEW = WrittenSegment(
+    segment=a_segment(0, 19, segment_id="N" * 22, size_bytes=700),
+    staged=STAGED,
+    verified=VerifiedParts(by_checksum=1, by_reading_back=len(STAGED) - 1),
+    stored=tuple(SIZES.items()),
+)
 WRITTEN = GroupReceipt(
     group_index=0,
     result=GroupResult.WRITTEN,
-    segment=a_segment(0, 19, segment_id="N" * 22, size_bytes=700),
     counts=Counts(
         records_in=20, kept=15, superseded=5, record_bytes_in=90, kept_bytes=60, superseded_bytes=30
     ),
     bytes_read=2000,
     bytes_written=700,
     records_written=15,
-    staged=STAGED,
-    verified=VerifiedParts(by_checksum=1, by_reading_back=len(STAGED) - 1),
-    stored=tuple(SIZES.items()),
+    written=(NEW,),
 )
 UNCHANGED = GroupReceipt(
     group_index=1,
     result=GroupResult.UNCHANGED,
-    segment=None,
     counts=Counts(records_in=4, kept=4, record_bytes_in=40, kept_bytes=40),
     bytes_read=1000,
     bytes_written=0,
@@ -58,14 +60,19 @@ UNCHANGED = GroupReceipt(
 EMPTIED = GroupReceipt(
     group_index=2,
     result=GroupResult.WRITTEN,
-    segment=a_segment(30, 39, segment_id="E" * 22, size_bytes=61),
     counts=Counts(records_in=3, aborted=3, record_bytes_in=30, aborted_bytes=30),
     bytes_read=1000,
     bytes_written=61,
-    staged=tuple(
-        replace(entry, size_bytes=61) if entry.part == "log" else entry for entry in STAGED
+    written=(
+        WrittenSegment(
+            segment=a_segment(30, 39, segment_id="E" * 22, size_bytes=61),
+            staged=tuple(
+                replace(entry, size_bytes=61) if entry.part == "log" else entry for entry in STAGED
+            ),
+            verified=VerifiedParts(by_reading_back=len(STAGED)),
+            stored=(),
+        ),
     ),
-    verified=VerifiedParts(by_reading_back=len(STAGED)),
 )
 SOUND = (WRITTEN, UNCHANGED, EMPTIED)
 RECORDS, RECORD_BYTES = 27, 160
@@ -78,6 +85,11 @@ def violations(
         GROUPS, receipts, records_scanned=records, record_bytes_scanned=record_bytes
     )
     return "; ".join(found)
+
+
+def with_new(**changed: Any) -> GroupReceipt:
+    """`WRITTEN`, with these changes of its new segment."""
+    return replace(WRITTEN, written=(replace(NEW, **changed),))
 
 
 def with_sizes(**sizes: int) -> tuple[StagedPart, ...]:
@@ -94,10 +106,8 @@ def test_sound_receipts_violate_nothing() -> None:
 
 def in_two(first: Segment, last: Segment) -> GroupReceipt:
     """`WRITTEN`, if the group became two segments of 700 bytes."""
-    before = WrittenSegment(
-        segment=first, staged=STAGED, verified=WRITTEN.verified, stored=WRITTEN.stored
-    )
-    return replace(WRITTEN, before=(before,), segment=last, bytes_written=1400)
+    written = (replace(NEW, segment=first), replace(NEW, segment=last))
+    return replace(WRITTEN, written=written, bytes_written=1400)
 
 
 def test_several_segments_of_a_group_cover_it_together() -> None:
@@ -155,10 +165,10 @@ ALL_KEPT: Final = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=
             for written in (0, 14, 16)
         ),
         *(
-            ({"result": result, "segment": None, "counts": ALL_KEPT}, UNCHANGED_LOST)
+            ({"result": result, "written": (), "counts": ALL_KEPT}, UNCHANGED_LOST)
             for result in (GroupResult.UNCHANGED, GroupResult.NOT_READ)
         ),
-        ({"segment": None}, "written, but no segment is named"),
+        ({"written": ()}, "written, but no segment is named"),
         *(
             ({"segment": spanning(*span)}, f"the new segment covers {[*span]}")
             for span in ((1, 19), (0, 18), (0, 20))
@@ -200,7 +210,9 @@ ALL_KEPT: Final = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=
 def test_a_receipt_that_contradicts_its_group_is_a_violation(
     changed: dict[str, Any], violation: str
 ) -> None:
-    wrong = replace(WRITTEN, **changed)
+    of_segment = {name: value for name, value in changed.items() if hasattr(NEW, name)}
+    of_receipt = {name: value for name, value in changed.items() if name not in of_segment}
+    wrong = replace(with_new(**of_segment), **of_receipt)
     assert violations(wrong, UNCHANGED, EMPTIED) == f"group [0, 19]: {violation}"
 
 
@@ -221,27 +233,26 @@ def test_an_unchanged_group_lost_nothing() -> None:
 
 
 def test_no_group_is_left_without_a_segment() -> None:
-    wrong = replace(EMPTIED, result=GroupResult.EMPTY, segment=None, staged=())
+    wrong = replace(EMPTIED, result=GroupResult.EMPTY, written=())
     expected = "group [30, 39]: no segment was written for its offsets"
     assert violations(WRITTEN, UNCHANGED, wrong) == expected
 
 
 def test_a_written_group_has_objects() -> None:
     expected = "group [0, 19]: no objects were written"
-    wrong = replace(WRITTEN, staged=(), verified=VerifiedParts())
+    wrong = with_new(staged=(), verified=VerifiedParts())
     assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_transaction_index_is_written_if_the_segment_has_one(is_named: bool) -> None:
-    assert WRITTEN.segment is not None
     index = StagedPart(part="txnindex", size_bytes=34, crc32c=1)
-    named = replace(WRITTEN.segment, has_transaction_index=is_named)
+    named = replace(NEW.segment, has_transaction_index=is_named)
     right = (*STAGED, index) if is_named else STAGED
     wrong = STAGED if is_named else (*STAGED, index)
     for staged, sound in ((right, True), (wrong, False)):
         verified = VerifiedParts(by_reading_back=len(staged))
-        receipt = replace(WRITTEN, segment=named, staged=staged, verified=verified)
+        receipt = with_new(segment=named, staged=staged, verified=verified)
         assert (violations(receipt, UNCHANGED, EMPTIED) == "") == sound
 
 
@@ -265,13 +276,13 @@ ENCODED: Final = replace(
     ],
 )
 def test_stored_sizes_are_those_of_the_objects(stored: dict[str, int], expected: str) -> None:
-    receipt = replace(WRITTEN, segment=ENCODED, stored=tuple(stored.items()))
+    receipt = with_new(segment=ENCODED, stored=tuple(stored.items()))
     assert violations(receipt, UNCHANGED, EMPTIED) == expected
 
 
 def test_all_violations_are_reported_at_once() -> None:
     counts = replace(UNCHANGED.counts, kept=3)
-    found = violations(replace(WRITTEN, segment=None), replace(UNCHANGED, counts=counts), EMPTIED)
+    found = violations(replace(WRITTEN, written=()), replace(UNCHANGED, counts=counts), EMPTIED)
     assert found.count("group [") == 3
 
 
@@ -293,7 +304,7 @@ def listing_with(**sizes: int | None) -> ListedSegment:
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
 def test_every_object_that_the_layout_requires_was_written(part: str) -> None:
-    wrong = replace(WRITTEN, stored=tuple(entry for entry in SIZES.items() if entry[0] != part))
+    wrong = with_new(stored=tuple(entry for entry in SIZES.items() if entry[0] != part))
     found = listing_violations((wrong, UNCHANGED), [listing_with(**{part: None})])
     assert found == (f"{NAME}.{part} was not written",)
 

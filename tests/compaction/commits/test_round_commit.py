@@ -26,9 +26,14 @@ from tierfold.compaction.commits.receipts import (
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.plan import CompactReason
 
 AT_MS: Final = NOW_MS + 5_000
+
+
+def a_new(segment: Segment) -> WrittenSegment:
+    return WrittenSegment(segment=segment, staged=(), verified=VerifiedParts(), stored=())
 
 
 def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
@@ -37,7 +42,7 @@ def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
     return GroupReceipt(
         group_index=number,
         result=result,
-        segment=written if result is GroupResult.WRITTEN else None,
+        written=(a_new(written),) if result is GroupResult.WRITTEN else (),
         counts=Counts(),
         bytes_read=1,
         bytes_written=1,
@@ -67,13 +72,10 @@ def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> Non
     work = a_round(groups=apart(*THREE))
     source = work.groups[0].segments[0]
     whole = receipt(0, GroupResult.WRITTEN, work)
-    first = WrittenSegment(
-        segment=replace(source, segment_id="f" * 22, end_offset=source.start_offset, size_bytes=50),
-        staged=(),
-        verified=VerifiedParts(),
-        stored=(),
+    first = a_new(
+        replace(source, segment_id="f" * 22, end_offset=source.start_offset, size_bytes=50)
     )
-    receipts = [replace(whole, before=(first,)), *unchanged(work)[1:]]
+    receipts = [replace(whole, written=(first, *whole.written)), *unchanged(work)[1:]]
     unread = UnreadSegments(spared_bytes={source.segment_id: 70})
     updates = proposal_of(work, receipts, "commit", AT_MS, unread).updates
     (add,) = (update for update in updates if isinstance(update, AddSegments))

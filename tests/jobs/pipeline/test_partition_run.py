@@ -63,7 +63,6 @@ def a_result(
         GroupReceipt(
             group_index=number,
             result=GroupResult.UNCHANGED,
-            segment=None,
             counts=Counts(),
             bytes_read=1,
             bytes_written=0,

@@ -97,7 +97,7 @@ def test_each_new_segment_is_complete_and_together_they_are_the_whole(
 ) -> None:
     sources = two_sources(tier)
     whole = written(tier, sources, 10**6, listed=ABORTS)
-    assert not whole.before
+    assert len(whole.written) == 1
     receipt = written(tier, sources, most, listed=ABORTS)
     assert receipt.result is GroupResult.WRITTEN
     assert receipt.counts == whole.counts
@@ -131,7 +131,7 @@ def test_open_transactions_are_known_at_every_cut(tier: LocalTieredStorage) -> N
             entry.producer_id: entry.current_txn_first_offset
             for entry in read_snapshot(tier, KEY, one.segment)
         }
-        for one in receipt.before
+        for one in receipt.written[:-1]
     }
     assert opened == {
         101: {},
@@ -162,8 +162,8 @@ def test_the_state_before_the_group_counts_at_a_cut(tier: LocalTieredStorage) ->
     path.write_bytes(write_producer_snapshot([silent]))
     source = put_segment(tier, LOG, offsets=(100, 110), aborted=ABORTS)
     receipt = written(tier, [source], 1, [0], listed=ABORTS, preceding=preceding)
-    assert len(receipt.before) > 1
-    for one in receipt.before:
+    assert len(receipt.written) > 2
+    for one in receipt.written[:-1]:
         assert silent in read_snapshot(tier, KEY, one.segment)
 
 
@@ -182,7 +182,7 @@ def test_from_a_source_on_its_own_snapshot_counts(tier: LocalTieredStorage) -> N
     path = Path(tier.uri(address_of(KEY, sources[0]), Part.SNAPSHOT))
     path.write_bytes(write_producer_snapshot([dropped]))
     receipt = written(tier, sources, 1, listed=ABORTS)
-    for one in receipt.before:
+    for one in receipt.written[:-1]:
         is_behind = one.segment.end_offset >= sources[0].end_offset
         assert (dropped in read_snapshot(tier, KEY, one.segment)) is is_behind
 

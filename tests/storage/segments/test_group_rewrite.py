@@ -100,8 +100,9 @@ def test_the_receipt_lists_what_was_staged_and_its_records(tmp_path: Path) -> No
     assert receipt.segment is not None
     assert receipt.records_written == receipt.counts.kept == 6
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
-    assert {(staged.part, staged.size_bytes) for staged in receipt.staged} == set(found.parts)
-    assert receipt.verified.by_reading_back == len(receipt.staged) == 5
+    (new,) = receipt.written
+    assert {(staged.part, staged.size_bytes) for staged in new.staged} == set(found.parts)
+    assert new.verified.by_reading_back == len(new.staged) == 5
 
 
 def test_a_part_that_could_not_be_read_again_is_not_written(

@@ -330,7 +330,9 @@ def _rewritten(
     if new is None:
         return receipt, b""
     content = tier.read_part(address_of(KEY, new), Part.LOG).tobytes()
-    return replace(receipt, segment=replace(new, segment_id="")), content
+    (written,) = receipt.written
+    unnamed = replace(written, segment=replace(new, segment_id=""))
+    return replace(receipt, written=(unnamed,)), content
 
 
 @given(
