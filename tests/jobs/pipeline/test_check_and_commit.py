@@ -128,7 +128,7 @@ def test_if_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
     def unchanged(rewritten: RoundResult) -> RoundResult:
         work, written = rewritten.round, rewritten.receipts[0]
         group = replace(work.groups[0], segments=work.groups[0].segments[:1])
-        unstaged = replace(written, segment=None, staged=(), bytes_written=0)
+        unstaged = replace(written, written=(), bytes_written=0)
         receipt = replace(unstaged, result=GroupResult.UNCHANGED)
         compact = replace(work.compact, groups=(group,), next_offset=group.end_offset + 1)
         one = replace(work, plan=replace(work.plan, choice=compact))
