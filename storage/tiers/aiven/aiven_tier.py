@@ -22,7 +22,6 @@ from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegmen
 from tierfold.compaction.discovery.ownership import UNSAID, Ownership
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.chunk_index import CHUNKS_MAX, INT_MAX
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
@@ -124,7 +123,7 @@ class AivenTier(RemoteTier):
         )
 
     def new_segment(
-        self, key: PartitionKey, start_offset: int, sources: Sequence[SegmentAddress] = ()
+        self, address: SegmentAddress, sources: Sequence[SegmentAddress] = ()
     ) -> StagedObjects:
         """See `RemoteTier.new_segment`.
 
@@ -148,7 +147,7 @@ class AivenTier(RemoteTier):
         return StagedObjects(
             store=self.store,
             names=self.names,
-            address=SegmentAddress(key, new_segment_id(), start_offset),
+            address=address,
             chunk_bytes=chunk_bytes,
             transform=ChunkTransform(is_compressed=is_compressed, data_key=data_key),
             wrapped_key="" if data_key is None else wrapped_key(data_key.key, options.key_files),

@@ -9,6 +9,7 @@ from dataclasses import replace
 import google_crc32c
 import pytest
 
+from tests.storage.new_ids import own_address
 from tierfold.compaction.discovery.listing import corrupted_parts, stored_sizes
 from tierfold.compaction.model.errors import (
     BadSettings,
@@ -74,7 +75,7 @@ class RemoteTierContract:
         """A tier opened where there is none, but something else."""
 
     def write(self, key: PartitionKey, start_offset: int, *parts: Part) -> SegmentAddress:
-        staged = self.tier.new_segment(key, start_offset)
+        staged = self.tier.new_segment(own_address(key, start_offset))
         for part in parts or PARTS:
             staged.put(part, content(part))
         if not parts:
@@ -95,7 +96,7 @@ class RemoteTierContract:
         assert self.tier.incomplete_uploads([]) == {}
 
     def test_a_new_segment_is_complete_only_at_the_end(self) -> None:
-        staged = self.tier.new_segment(KEY, 42)
+        staged = self.tier.new_segment(own_address(KEY, 42))
         with staged.open_log() as log:
             log.write(b"bat")
             log.write(b"ches")
@@ -132,7 +133,7 @@ class RemoteTierContract:
             assert caught.value.where == stem + self.first_read
 
     def test_parts_out_of_order_are_refused(self) -> None:
-        staged = self.tier.new_segment(KEY, 42)
+        staged = self.tier.new_segment(own_address(KEY, 42))
         staged.put(Part.SNAPSHOT, b"x")
         with pytest.raises(ValueError, match=r"\.index must be written before \.snapshot"):
             staged.put(Part.OFFSET_INDEX, b"x")
@@ -145,7 +146,7 @@ class RemoteTierContract:
         assert len(self.tier.listing(KEY)) == 2
 
     def test_a_segment_whose_writer_fails_is_not_there(self) -> None:
-        staged = self.tier.new_segment(KEY, 0)
+        staged = self.tier.new_segment(own_address(KEY, 0))
         with pytest.raises(_Interrupted), staged.open_log() as log:
             log.write(b"half")
             raise _Interrupted
