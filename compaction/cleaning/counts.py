@@ -58,6 +58,11 @@ class Counts:
         return (records, sizes) == (self.records_in, self.record_bytes_in)
 
     @property
+    def has_dropped(self) -> bool:
+        """Whether a tombstone or marker is not kept."""
+        return self.tombstones_expired > 0 or self.markers_expired > 0
+
+    @property
     def removed(self) -> int:
         """The number of records that are not kept."""
         return self.records_in - self.kept

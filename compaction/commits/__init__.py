@@ -2,10 +2,12 @@
 
     receipts       what a worker reports of a group, and how that is checked
     commit         a commit as data: requirements and updates
+    row_changes    the row that a claim or a commit writes
     spared         what a round leaves of superseded records
     round_commit   the commit of a round, from its receipts
     held_partition a claimed partition: its row, its unanswered commit, what the present row says
     invariants     what must hold between a row and the row that replaces it
+    served_rows    what must also hold for brokers that serve the partition
     history        what happened to a partition, one entry per claim and commit
     restore        a return to an earlier row: what becomes live again, or a refusal
     forget         after an unclean leader election: what would be lost, and what prevents it

@@ -3,35 +3,26 @@
 A proposal can be printed, checked and refused before anything is written. `storage.catalog.catalog`
 reads a row, calls `outcome_of`, writes `applied` under a condition, and calls `outcome_of` again.
 
-    claimed(state)             -> the row under the next compaction epoch
     proposed(row, updates)     -> a change of a claimed row, under its epoch
     outcome_of(proposal, row)  -> the outcome that the row already shows; None: it may be written
-    applied(proposal, row)     -> the row that the commit writes
+
+`commits.row_changes` makes the row that a claim or a commit writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, assert_never
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
 
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
 from tierfold.compaction.model.segments import (
-    CleanerOffset,
     PartitionKey,
     PartitionState,
-    RetiredSegment,
     Segment,
     SparedBytes,
 )
-from tierfold.compaction.model.strategies import with_strategy
-
-CLEANER_OFFSETS_KEPT: Final = 64
-"""The number of newest entries that a row keeps of its cleaner offset vector.
-
-Every run that commits adds one, and every new segment stores the whole vector, so it must not grow
-without limit. Only the newest entry says what is clean, and a fence compares only the epoch.
-"""
+from tierfold.compaction.model.serving import Consent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +98,18 @@ class NoteSpared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDropped:
+    """Record that a round removed a tombstone or marker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteConsent:
+    """Record what a person agreed to."""
+
+    consent: Consent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
     """Release the claim of `run`; the epoch stays."""
 
@@ -129,6 +132,10 @@ class StartDeletion:
 
     ids: tuple[str, ...]
     at_ms: int
+    listed: frozenset[str] = frozenset()
+    """Of these, the ids that the metadata of brokers list for deletion, as read back."""
+    never_named: frozenset[str] = frozenset()
+    """Of these, the ids that brokers' metadata never named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +143,10 @@ class FinishDeletion:
     """Remove segments that have no object left (Kafka `DELETE_SEGMENT_FINISHED`)."""
 
     ids: tuple[str, ...]
+    gone: frozenset[str] = frozenset()
+    """Of these, the ids that brokers know to be gone, as read back from their metadata."""
+    never_named: frozenset[str] = frozenset()
+    """Of these, the ids that brokers' metadata never named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +181,8 @@ Update: TypeAlias = (
     | AdvanceCleanerOffset
     | NoteStrategy
     | NoteSpared
+    | NoteDropped
+    | NoteConsent
     | ReleaseClaim
     | MoveLogStart
     | StartDeletion
@@ -285,106 +298,3 @@ def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
         for segment in update.segments
     }
     return bool(added) and added <= state.named_ids
-
-
-def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
-    """The row after the proposal; the requirements are not checked.
-
-    The cleaner offset always moves first, because the added segments store the new vector.
-    """
-    after = replace(state, commit_id=proposal.commit_id, committed_at_ms=proposal.at_ms)
-    for update in sorted(proposal.updates, key=lambda u: not isinstance(u, AdvanceCleanerOffset)):
-        after = _updated(after, update)
-    return after.with_live_spared()
-
-
-def _updated(state: PartitionState, update: Update) -> PartitionState:
-    match update:
-        case AdvanceCleanerOffset(epoch=epoch, offset=offset):
-            return replace(state, cleaner_offsets=_vector(state.cleaner_offsets, epoch, offset))
-        case RetireSegments():
-            return _without(state, update)
-        case AddSegments(segments=segments):
-            vector = state.cleaner_offsets
-            stamped = (replace(segment, cleaner_offsets=vector) for segment in segments)
-            live = sorted((*state.segments, *stamped), key=lambda segment: segment.start_offset)
-            return replace(state, segments=tuple(live))
-        case NoteStrategy(name=name):
-            return replace(state, strategies=with_strategy(state.strategies, name))
-        case NoteSpared(entries=entries):
-            return replace(state, spared=entries)
-        case ReleaseClaim(run=run):
-            return replace(state, owner_run="") if state.owner_run == run else state
-        case MoveLogStart(offset=offset):
-            return replace(state, log_start_offset=offset)
-        case StartDeletion():
-            started = (_started(entry, update) for entry in state.retired)
-            return replace(state, retired=tuple(started))
-        case FinishDeletion(ids=ids):
-            left = (entry for entry in state.retired if entry.segment.segment_id not in ids)
-            return replace(state, retired=tuple(left))
-        case RestoreState():
-            return _restored(state, update)
-        case ForgetPartition(consent=consent):
-            return state.emptied(consent)
-        case _:
-            assert_never(update)
-
-
-def _vector(old: Sequence[CleanerOffset], epoch: int, offset: int) -> tuple[CleanerOffset, ...]:
-    others = (entry for entry in old if entry.epoch != epoch)
-    vector = sorted((*others, CleanerOffset(epoch=epoch, offset=offset)))
-    return tuple(vector[-CLEANER_OFFSETS_KEPT:])
-
-
-def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
-    ids = frozenset(update.ids)
-    retired = (
-        RetiredSegment(
-            segment=segment,
-            retired_at_ms=update.at_ms,
-            retired_by_epoch=state.epoch,
-            retired_by_run=update.run,
-        )
-        for segment in state.segments
-        if segment.segment_id in ids
-    )
-    return replace(
-        state,
-        segments=tuple(segment for segment in state.segments if segment.segment_id not in ids),
-        retired=(*state.retired, *retired),
-    )
-
-
-def _started(entry: RetiredSegment, update: StartDeletion) -> RetiredSegment:
-    is_named = entry.segment.segment_id in update.ids and entry.deletion_started_at_ms is None
-    return replace(entry, deletion_started_at_ms=update.at_ms) if is_named else entry
-
-
-def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
-    wanted = frozenset(update.ids)
-    leaving = tuple(s.segment_id for s in state.segments if s.segment_id not in wanted)
-    after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
-    back = [entry.segment for entry in after.retired if entry.segment.segment_id in wanted]
-    live = sorted((*after.segments, *back), key=lambda segment: segment.start_offset)
-    return replace(
-        after,
-        segments=tuple(live),
-        retired=tuple(entry for entry in after.retired if entry.segment.segment_id not in wanted),
-        cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
-        log_start_offset=update.log_start_offset,
-        strategies=update.strategies,
-        spared=update.spared,
-    )
-
-
-def claimed(state: PartitionState, *, run: str, commit_id: str, at_ms: int) -> PartitionState:
-    """The row once `run` has opened the next compaction epoch (KIP-1272).
-
-    `state` is the row as read, with newly found segments adopted, or a fresh state of epoch 0. The
-    cleaner offset vector stays: the new epoch gets an entry with its first commit.
-    """
-    after = replace(
-        state, epoch=state.epoch + 1, owner_run=run, commit_id=commit_id, committed_at_ms=at_ms
-    )
-    return after.with_live_spared()

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from tierfold.compaction.commits.commit import (
     CommitProposal,
     ReleaseClaim,
-    applied,
     lost,
     outcome_of,
     proposed,
 )
+from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionState
 

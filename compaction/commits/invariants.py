@@ -117,7 +117,7 @@ def ids_live_once(before: PartitionState, after: PartitionState) -> str:
     `vacuum` deletes the objects of retired segments by their id, so no live one may share it.
     """
     counts = Counter(segment.segment_id for segment in after.named_segments)
-    return _list("twice", {segment_id for segment_id, count in counts.items() if count > 1})
+    return with_ids("twice", {segment_id for segment_id, count in counts.items() if count > 1})
 
 
 def retired_never_return(before: PartitionState, after: PartitionState) -> str:
@@ -126,7 +126,7 @@ def retired_never_return(before: PartitionState, after: PartitionState) -> str:
     Objects are never overwritten, so a new segment has a new id. If an old id is live again, a
     listing or a zombie has brought back a segment that a commit had replaced.
     """
-    return _list("live again", before.retired_ids & after.live_ids)
+    return with_ids("live again", before.retired_ids & after.live_ids)
 
 
 def what_is_being_deleted_never_returns(before: PartitionState, after: PartitionState) -> str:
@@ -135,7 +135,7 @@ def what_is_being_deleted_never_returns(before: PartitionState, after: Partition
     Some of its objects may be gone already.
     """
     whole = after.live_ids | after.whole_retired_ids
-    return _list("whole again", before.marked_ids & whole)
+    return with_ids("whole again", before.marked_ids & whole)
 
 
 def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> str:
@@ -144,7 +144,7 @@ def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> str:
     A segment that no list names is an orphan, and is deleted without a grace period.
     """
     listed = after.named_ids | before.marked_ids
-    return _list("forgotten", before.named_ids - listed)
+    return with_ids("forgotten", before.named_ids - listed)
 
 
 def segments_are_within_the_lineage(before: PartitionState, after: PartitionState) -> str:
@@ -154,7 +154,7 @@ def segments_are_within_the_lineage(before: PartitionState, after: PartitionStat
     (Kafka `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`).
     """
     stray = {s.segment_id for s in after.segments if not is_within_lineage(s, after.lineage)}
-    return _list("outside", stray)
+    return with_ids("outside", stray)
 
 
 def segments_never_change(before: PartitionState, after: PartitionState) -> str:
@@ -164,7 +164,7 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> str:
     """
     known = {segment.segment_id: segment for segment in before.named_segments}
     changed = {s.segment_id for s in after.named_segments if known.get(s.segment_id, s) != s}
-    return _list("changed", changed)
+    return with_ids("changed", changed)
 
 
 def claims_change_only_a_hole(before: PartitionState, after: PartitionState) -> str:
@@ -249,7 +249,7 @@ def spared_are_live(before: PartitionState, after: PartitionState) -> str:
         return "a segment is listed twice"
     if any(entry.superseded_bytes <= 0 for entry in after.spared):
         return "a segment is listed in which nothing was left"
-    return _list("not live", set(ids) - after.live_ids)
+    return with_ids("not live", set(ids) - after.live_ids)
 
 
 def consent_is_of_a_forgotten_row(before: PartitionState, after: PartitionState) -> str:
@@ -353,5 +353,6 @@ def _span(state: PartitionState) -> tuple[int, int]:
     return start, state.next_offset
 
 
-def _list(what: str, ids: Collection[str]) -> str:
+def with_ids(what: str, ids: Collection[str]) -> str:
+    """The ids and what they are, as a violation; empty if there are none."""
     return f"{what}: {', '.join(sorted(ids))}" if ids else ""

@@ -9,6 +9,7 @@ from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     CommitProposal,
+    NoteDropped,
     NoteSpared,
     NoteStrategy,
     RetireSegments,
@@ -45,6 +46,8 @@ def proposal_of(
         added = tuple(one.segment for _, receipt in written for one in receipt.written)
         updates.append(RetireSegments(ids=sources, at_ms=at_ms, run=run))
         updates.append(AddSegments(segments=added))
+        if not work.state.has_dropped and any(receipt.counts.has_dropped for _, receipt in written):
+            updates.append(NoteDropped())
     spared = spared_after(work, receipts, unread)
     if spared != work.state.spared:
         updates.append(NoteSpared(entries=spared))

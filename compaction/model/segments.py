@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied, Origin, Uploaded
+from tierfold.compaction.model.serving import Consent, LocalRange, Pass, ServingCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -179,6 +181,9 @@ class SparedBytes:
     """Records from here on superseded them."""
 
 
+_Note = TypeVar("_Note", SparedBytes, LocalRange)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """A row of the catalog's `partitions` table: the state of one partition."""
@@ -207,6 +212,24 @@ class PartitionState:
     holes: tuple[Hole, ...] = ()
     """Offsets between two segments that were taken for holes: a person said that no segment is
     missing there, or a manifest did. In offset order."""
+    served_by: tuple[ServingCluster, ...] = ()
+    """The cluster whose brokers serve the partition; empty: none that the catalog knows of."""
+    passes: tuple[Pass, ...] = ()
+    """The passes that no later one has made up for, by epoch."""
+    local_ranges: tuple[LocalRange, ...] = ()
+    """Of live segments whose range a broker can have had locally, in offset order."""
+    local_retention_ms: int | None = None
+    """The topic's `local.retention.ms` when last seen; None: never seen."""
+    consents: tuple[Consent, ...] = ()
+    """In the order in which they were given."""
+    has_dropped: bool = False
+    """Whether a round removed a tombstone or marker. True of every row that an older tierfold
+    wrote, because it did not note it."""
+
+    @property
+    def cluster(self) -> ServingCluster | None:
+        """The cluster whose brokers serve the partition; None: none that the catalog knows of."""
+        return self.served_by[0] if self.served_by else None
 
     @property
     def is_forgotten(self) -> bool:
@@ -217,7 +240,10 @@ class PartitionState:
         return not (self.segments or self.lineage or self.retired or self.log_start_offset)
 
     def emptied(self, consent: Iterable[str]) -> PartitionState:
-        """The row without its log; `consent`: ids of segments whose loss a person accepted."""
+        """The row without its log; `consent`: ids of segments whose loss a person accepted.
+
+        What it says of its cluster stays: brokers serve the partition as before.
+        """
         return replace(
             self,
             segments=(),
@@ -228,15 +254,20 @@ class PartitionState:
             spared=(),
             log_start_offset=0,
             holes=(),
+            passes=(),
+            local_ranges=(),
             forgotten=tuple(sorted(consent)),
         )
 
-    def with_live_spared(self) -> PartitionState:
-        """The row without what was spared in segments that are no longer live."""
+    def with_live_notes(self) -> PartitionState:
+        """The row without what it notes of segments that are no longer live."""
         live = {segment.segment_id: place for place, segment in enumerate(self.segments)}
-        kept = [entry for entry in self.spared if entry.segment_id in live]
-        kept.sort(key=lambda entry: live[entry.segment_id])
-        return replace(self, spared=tuple(kept))
+
+        def kept(notes: Iterable[_Note]) -> tuple[_Note, ...]:
+            of_live = (note for note in notes if note.segment_id in live)
+            return tuple(sorted(of_live, key=lambda note: live[note.segment_id]))
+
+        return replace(self, spared=kept(self.spared), local_ranges=kept(self.local_ranges))
 
     @property
     def live_bytes(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.errors import TierfoldError

@@ -11,7 +11,6 @@ from tierfold.compaction.commits.commit import (
     CommitIs,
     CommitProposal,
     ForgetPartition,
-    applied,
     lost,
     outcome_of,
 )
@@ -23,6 +22,8 @@ from tierfold.compaction.commits.invariants import (
     Invariant,
     ensure,
 )
+from tierfold.compaction.commits.row_changes import applied
+from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS, deletion_invariants
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 
@@ -61,7 +62,7 @@ def claim_attempt(read: PartitionState, after: PartitionState) -> Attempt:
     def next_row(row: PartitionState | None) -> PartitionState:
         # Without a row, the claim adopts all segments.
         before = replace(read, segments=()) if row is None else row
-        ensure(before, after, CLAIM_INVARIANTS)
+        ensure(before, after, (*CLAIM_INVARIANTS, *SERVED_INVARIANTS))
         return after
 
     return Attempt(
@@ -80,7 +81,8 @@ def commit_attempt(proposal: CommitProposal) -> Attempt:
         if row is None:
             raise ValueError(f"{proposal.key} was never claimed")
         after = applied(proposal, row)
-        ensure(row, after, _invariants_of(proposal))
+        served = (*SERVED_INVARIANTS, *deletion_invariants(proposal))
+        ensure(row, after, (*_invariants_of(proposal), *served))
         return after
 
     needs = (require for require in proposal.requires if isinstance(require, CommitIs))

@@ -17,7 +17,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from tierfold.compaction.commits.commit import CommitProposal, claimed
+from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.model.errors import (
     BadSettings,
     CorruptLog,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.serving import ConsentKind
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import NO_TOPICS, TOPIC_PATTERN
 
@@ -70,6 +71,10 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "copied_upload": _KAFKA_ID_OR_NONE,
     # `header` is followed by the header's name, any text (`compaction.model.strategies`).
     "strategies": _spelled(r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", "a strategy's name"),
+    "metadata_topic_id": _KAFKA_ID,
+    "cluster_id": _spelled(r"[A-Za-z0-9_-]{1,64}", "a cluster's id"),
+    "kind": _spelled("|".join(ConsentKind), "a consent that this version knows"),
+    "run": _RUN,
     "owner_run": _RUN,
     "written_by_run": _RUN,
     "retired_by_run": _RUN,
@@ -91,6 +96,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
         "retired_by_epoch",
         "superseded_bytes",
         "since_offset",
+        "metadata_partitions",
     ),
     _Rule("not negative", _negative_at),
 )

@@ -27,21 +27,42 @@ from tierfold.compaction.model.segments import (
     Segment,
     SparedBytes,
 )
+from tierfold.compaction.model.serving import (
+    Consent,
+    LocalRange,
+    Pass,
+    ServingCluster,
+)
 from tierfold.storage.catalog.cells import Cells, impossible_cells
 from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
+    CONSENT,
     FORMAT_VERSION,
     FORMATS_READ,
     HOLE,
     LEADER_EPOCH,
+    LOCAL_RANGE,
     PARTITIONS,
+    PASS,
     RETIRED_SEGMENT,
     SEGMENT,
+    SERVING_CLUSTER,
     SPARED,
     bucket_of,
 )
 
-Model = LeaderEpoch | CleanerOffset | Segment | RetiredSegment | SparedBytes | Hole
+Model = (
+    LeaderEpoch
+    | CleanerOffset
+    | Segment
+    | RetiredSegment
+    | SparedBytes
+    | Hole
+    | ServingCluster
+    | Pass
+    | LocalRange
+    | Consent
+)
 
 _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
     tuple(field.name for field in kind): model
@@ -52,6 +73,10 @@ _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
         (RETIRED_SEGMENT, RetiredSegment),
         (SPARED, SparedBytes),
         (HOLE, Hole),
+        (SERVING_CLUSTER, ServingCluster),
+        (PASS, Pass),
+        (LOCAL_RANGE, LocalRange),
+        (CONSENT, Consent),
     )
 }
 """By a struct column's field names, which are attributes of its class."""
@@ -64,8 +89,9 @@ _WHERE_NULL: Final[Mapping[str, int | str]] = {
     "skipped_bytes": 0,
     "copy_of": "",
     "copied_upload": "",
+    "has_dropped": True,
 }
-"""Fields of segments that rows of older formats lack, and their values there."""
+"""Fields that rows of older formats lack, and their values there."""
 
 _OF_THE_KEY: Final = ("topic_id", "topic", "partition")
 _DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")

@@ -139,6 +139,31 @@ HOLE: Final = _struct(
     end_offset=_LONG("last offset without a batch, inclusive"),
 )
 
+SERVING_CLUSTER: Final = _struct(
+    cluster_id=_TEXT("the cluster's id"),
+    metadata_topic_id=_TEXT("id of its __remote_log_metadata topic, as Kafka prints it"),
+    metadata_partitions=_INT("how many partitions that topic has"),
+    place=_TEXT("where the tier was then: a folder, or the URI of a prefix"),
+)
+
+PASS: Final = _struct(
+    epoch=_LONG("compaction epoch of its rounds"),
+    horizon_ms=_LONG("latest delete horizon that it set; null: none", nullable=True),
+    published_at_ms=_LONG("when its publication was read back; null: not yet", nullable=True),
+    has_spared=_Column(pa.bool_(), "it left a record that a tombstone or marker hides"),
+)
+
+LOCAL_RANGE: Final = _struct(
+    segment_id=_TEXT("the live segment"),
+    until_ms=_LONG("until when a broker can have had a local copy of its range"),
+)
+
+CONSENT: Final = _struct(
+    kind=_TEXT("what a person agreed to"),
+    given_at_ms=_LONG("when"),
+    run=_TEXT("the run that took it"),
+)
+
 PARTITIONS: Final = pa.schema(
     _struct(
         topic_id=_TEXT("id of this incarnation of the topic, as Kafka prints it"),
@@ -173,6 +198,30 @@ PARTITIONS: Final = pa.schema(
         holes=_Column(
             _list_of(HOLE),
             "offsets between segments at which none is missing, as a person or a manifest says",
+            nullable=True,
+        ),
+        served_by=_Column(
+            _list_of(SERVING_CLUSTER),
+            "the cluster whose brokers serve the partition; none: none is known",
+            nullable=True,
+        ),
+        passes=_Column(
+            _list_of(PASS), "passes that no later one has made up for, by epoch", nullable=True
+        ),
+        local_ranges=_Column(
+            _list_of(LOCAL_RANGE),
+            "live segments of whose range brokers can have had local copies",
+            nullable=True,
+        ),
+        local_retention_ms=_LONG(
+            "the topic's local.retention.ms when last seen; null: never seen", nullable=True
+        ),
+        consents=_Column(
+            _list_of(CONSENT), "what a person agreed to, in order of time", nullable=True
+        ),
+        has_dropped=_Column(
+            pa.bool_(),
+            "a round removed a tombstone or marker; null: an older tierfold did not note it",
             nullable=True,
         ),
     )

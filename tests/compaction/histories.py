@@ -23,8 +23,6 @@ from tierfold.compaction.commits.commit import (
     RetireSegments,
     StartDeletion,
     Update,
-    applied,
-    claimed,
 )
 from tierfold.compaction.commits.invariants import (
     CLAIM_INVARIANTS,
@@ -33,6 +31,7 @@ from tierfold.compaction.commits.invariants import (
     violations,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 

@@ -16,9 +16,9 @@ from tierfold.compaction.commits.commit import (
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
-    applied,
     proposed,
 )
+from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace

@@ -17,7 +17,6 @@ from tests.compaction.builders import (
     segment_id,
 )
 from tierfold.compaction.commits.commit import (
-    CLEANER_OFFSETS_KEPT,
     AddSegments,
     AdvanceCleanerOffset,
     CommitIs,
@@ -29,13 +28,12 @@ from tierfold.compaction.commits.commit import (
     RetireSegments,
     SegmentsAreLive,
     SegmentsAreRetired,
-    applied,
-    claimed,
     failed_requirements,
     lost,
     outcome_of,
     proposed,
 )
+from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT, applied, claimed
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment

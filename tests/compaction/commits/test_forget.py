@@ -21,17 +21,11 @@ from tests.compaction.builders import (
     unknown,
 )
 from tests.compaction.elected import NEW, new, old, row
-from tierfold.compaction.commits.commit import (
-    ForgetPartition,
-    ReleaseClaim,
-    applied,
-    claimed,
-    outcome_of,
-    proposed,
-)
+from tierfold.compaction.commits.commit import ForgetPartition, ReleaseClaim, outcome_of, proposed
 from tierfold.compaction.commits.forget import Forgetting, forgetting, row_without
 from tierfold.compaction.commits.history import Event, entries
 from tierfold.compaction.commits.restore import restore_plan_of
+from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view

@@ -18,12 +18,11 @@ from tierfold.compaction.commits.commit import (
     EpochIs,
     ReleaseClaim,
     RetireSegments,
-    applied,
-    claimed,
     outcome_of,
     proposed,
 )
 from tierfold.compaction.commits.held_partition import HeldPartition
+from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionState

@@ -16,7 +16,6 @@ from tests.compaction.builders import (
     retired,
     segment_id,
 )
-from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
@@ -26,6 +25,7 @@ from tierfold.compaction.commits.invariants import (
     ensure,
     violations,
 )
+from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import pytest
+
 from tests.compaction.builders import cleaned_to
 from tests.compaction.claimed import NOW_MS, RUN, THREE, a_claim, a_plan, a_round, apart, cleaned
 from tierfold.compaction.cleaning.counts import Counts
@@ -12,6 +14,7 @@ from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
+    NoteDropped,
     NoteSpared,
     NoteStrategy,
     RetireSegments,
@@ -67,6 +70,18 @@ def test_only_written_groups_are_swapped() -> None:
     assert advance == AdvanceCleanerOffset(epoch=1, offset=33)
     assert (proposal.at_ms, proposal.commit_id) == (AT_MS, "commit")
     assert SegmentsAreLive(ids=ids) in proposal.requires
+
+
+@pytest.mark.parametrize("counted", ["tombstones_expired", "markers_expired", "superseded"])
+def test_a_removed_tombstone_or_marker_is_noted_once(counted: str) -> None:
+    work = a_round()
+    written = receipt(0, GroupResult.WRITTEN, work)
+    written = replace(written, counts=Counts(records_in=1, **{counted: 1}))
+    receipts = [written, receipt(1, GroupResult.UNCHANGED, work)]
+    updates = proposal_of(work, receipts, "commit", AT_MS).updates
+    assert (NoteDropped() in updates) is (counted != "superseded")
+    noted = replace(work, state=replace(work.state, has_dropped=True))
+    assert NoteDropped() not in proposal_of(noted, receipts, "commit", AT_MS).updates
 
 
 def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> None:

@@ -16,7 +16,8 @@ from tests.compaction.builders import (
     retired,
     segment_id,
 )
-from tierfold.compaction.commits.commit import applied, claimed, proposed
+from tierfold.compaction.commits.commit import proposed
+from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     changed_ids,

@@ -29,12 +29,11 @@ from tierfold.compaction.commits.commit import (
     ReleaseClaim,
     RetireSegments,
     StartDeletion,
-    applied,
-    claimed,
     failed_requirements,
     proposed,
 )
 from tierfold.compaction.commits.invariants import ensure
+from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.compaction.builders import a_segment, a_state, discovered, new_ids, retired, segment_id
 from tests.compaction.uploads import upload
-from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
+from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal, state_with_new
 from tierfold.compaction.model.origins import Compacted

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.compaction.builders import KEY, a_segment, a_state, agreeing, epochs, facts, segment_id
 from tests.compaction.uploads import a_row, spans, starts, upload
-from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.unknown_segments import drafted, view_of
 from tierfold.compaction.discovery.view import (

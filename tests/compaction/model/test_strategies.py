@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.compaction.builders import KEY, a_chain, a_state, cleaned_to
-from tierfold.compaction.commits.commit import CommitProposal, NoteStrategy, applied
+from tierfold.compaction.commits.commit import CommitProposal, NoteStrategy
+from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.strategies import (
     latest_strategy,

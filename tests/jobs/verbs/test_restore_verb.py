@@ -33,10 +33,10 @@ from tierfold.compaction.commits.commit import (
     SegmentsAreLive,
     SegmentsAreRetired,
     StartDeletion,
-    applied,
     proposed,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Fenced
 from tierfold.jobs.verbs.restore import restore_proposal

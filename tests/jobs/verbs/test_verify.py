@@ -22,7 +22,7 @@ from tests.storage.live_segments import (
     part_file,
     put_segment,
 )
-from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (
     CleanerOffset,

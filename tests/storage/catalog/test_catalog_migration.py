@@ -20,12 +20,22 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.schema import FORMAT_VERSION, PARTITIONS, RETIRED_SEGMENT, SEGMENT
 
-SINCE_LAYOUTS: Final = ("stored_log_bytes", "stored_indexes_bytes")
+SINCE_LAYOUTS: Final = ("stored_log_bytes", "stored_indexes_bytes", "copy_of", "copied_upload")
 NEW_OF_A_SEGMENT: Final = {
     3: ("skipped_offsets", "skipped_bytes", "agrees_with", *SINCE_LAYOUTS),
     4: SINCE_LAYOUTS,
 }
-NEW_OF_A_ROW: Final = {3: ("forgotten", "spared", "holes"), 4: ("spared", "holes")}
+SINCE_SPARED: Final = (
+    "spared",
+    "holes",
+    "served_by",
+    "passes",
+    "local_ranges",
+    "local_retention_ms",
+    "consents",
+    "has_dropped",
+)
+NEW_OF_A_ROW: Final = {3: ("forgotten", *SINCE_SPARED), 4: SINCE_SPARED}
 
 
 def old_type(kind: pa.DataType, version: int) -> pa.DataType:
@@ -74,6 +84,7 @@ def old_state(partition: int) -> PartitionState:
         segments=(merged, a_segment(30, 39)),
         retired=(retired(a_segment(0, 29)),),
         cleaner_offsets=cleaned_to(30, epoch=2),
+        has_dropped=True,  # It may have: an older tierfold did not note it.
     )
 
 
@@ -81,7 +92,8 @@ def old_state(partition: int) -> PartitionState:
 def old(uri: str, version: int) -> list[PartitionState]:
     """Two rows of one bucket and one of another, as old catalogs had them."""
     (elsewhere,) = topics(1)
-    states = [old_state(0), old_state(1), replace(fresh(elsewhere), epoch=1, commit_id="x")]
+    third = replace(fresh(elsewhere), epoch=1, commit_id="x", has_dropped=True)
+    states = [old_state(0), old_state(1), third]
     schema = OLD_PARTITIONS[version]
     DeltaTable.create(f"{uri}/partitions", schema=schema, partition_by=["bucket"])
     write_deltalake(f"{uri}/partitions", old_rows(states, version), mode="append")

@@ -15,7 +15,7 @@ from tests.compaction.builders import KEY, segment_id
 from tests.storage.call_scripts import Event, Script, at, fails
 from tests.storage.catalog_contract import claim, committed, fresh, keys, swap, topics
 from tests.storage.scripted_table import ScriptedTable
-from tierfold.compaction.commits.commit import applied
+from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog.catalog import Catalog

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,18 +22,29 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
+from tierfold.compaction.model.serving import (
+    Consent,
+    ConsentKind,
+    LocalRange,
+    Pass,
+    ServingCluster,
+)
 from tierfold.compaction.model.strategies import strategy_name
 from tierfold.storage.catalog.rows import rows_read, table_of
 from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
+    CONSENT,
     FORMAT_VERSION,
     FORMATS_READ,
     LEADER_EPOCH,
+    LOCAL_RANGE,
     PARTITIONS,
+    PASS,
     RETIRED_SEGMENT,
     RUNS,
     RUNS_RENAMED,
     SEGMENT,
+    SERVING_CLUSTER,
     RunRow,
 )
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
@@ -98,6 +109,21 @@ def has_each_id_once(state: PartitionState) -> bool:
     return len(set(ids)) == len(ids)
 
 
+SERVING_CLUSTERS = st.builds(
+    ServingCluster,
+    cluster_id=KAFKA_ID,
+    metadata_topic_id=KAFKA_ID,
+    metadata_partitions=st.integers(0, 2**31 - 1),
+    place=st.text(),
+)
+PASSES = st.builds(
+    Pass,
+    epoch=NUMBER,
+    horizon_ms=st.none() | LONG,
+    published_at_ms=st.none() | LONG,
+    has_spared=st.booleans(),
+)
+CONSENTS = st.builds(Consent, kind=st.sampled_from(ConsentKind), given_at_ms=LONG, run=RUN)
 STATES = st.builds(
     PartitionState,
     key=st.builds(
@@ -126,6 +152,12 @@ STATES = st.builds(
     committed_at_ms=LONG,
     strategies=st.lists(STRATEGY, max_size=3).map(tuple),
     forgotten=st.lists(KAFKA_ID, max_size=2).map(tuple),
+    served_by=st.lists(SERVING_CLUSTERS, max_size=1).map(tuple),
+    passes=st.lists(PASSES, max_size=2).map(tuple),
+    local_ranges=st.lists(st.builds(LocalRange, segment_id=KAFKA_ID, until_ms=LONG)).map(tuple),
+    local_retention_ms=st.none() | LONG,
+    consents=st.lists(CONSENTS, max_size=2).map(tuple),
+    has_dropped=st.booleans(),
 ).filter(has_each_id_once)
 
 
@@ -148,6 +180,10 @@ def test_rows_hold_what_the_states_hold(states: list[PartitionState]) -> None:
         (CLEANER_OFFSET, CleanerOffset),
         (SEGMENT, Segment),
         (RETIRED_SEGMENT, RetiredSegment),
+        (SERVING_CLUSTER, ServingCluster),
+        (PASS, Pass),
+        (LOCAL_RANGE, LocalRange),
+        (CONSENT, Consent),
     ],
 )
 def test_every_field_of_a_model_has_its_column(columns: Any, model: type[Any]) -> None:
@@ -240,126 +276,3 @@ def test_another_layout_is_named_before_a_missing_column(version: int, sentence:
     rows = with_column("format_version", [version]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match=sentence):
         rows_read(rows, where="the-table").trusted()
-
-
-A_SEGMENT: Final = STATE.segments[1]
-IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
-    "a topic that leaves the tier": (
-        replace(STATE, key=replace(KEY, topic="../x")),
-        "topic is '../x', which is not a name that Kafka allows",
-    ),
-    **{
-        f"topic {topic!r}": (replace(STATE, key=replace(KEY, topic=topic)), "a name that Kafka")
-        for topic in ("", ".", "..", "a/b", "a\nb", "a\n", "оrders", "a\0", "t" * 250, "a b")
-    },
-    "a topic's id": (replace(STATE, key=replace(KEY, topic_id="../../y")), "topic_id is '../../y'"),
-    "a topic's id with a line after it": (
-        replace(STATE, key=replace(KEY, topic_id=f"{KEY.topic_id}\n")),
-        "topic_id is",
-    ),
-    "a partition": (replace(STATE, key=replace(KEY, partition=-1)), "partition is -1"),
-    "the log's start": (replace(STATE, log_start_offset=-1), "log_start_offset is -1"),
-    "a run": (replace(STATE, owner_run="../run"), "owner_run is '../run'"),
-    "a run of too long a name": (replace(STATE, owner_run="r" * 250), "owner_run is 'rrr"),
-    "a run that drives a terminal": (replace(STATE, owner_run="\x1b[2J"), "owner_run is"),
-    "an id that agrees": (
-        replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, agrees_with=("../y",)))),
-        "segments.agrees_with is '../y'",
-    ),
-    **{
-        f"the origin, {origin}": (
-            replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, origin=origin))),
-            message,
-        )
-        for origin, message in (
-            (Compacted("a/b"), "segments.written_by_run is 'a/b'"),
-            (Copied(run="r", copy_of="../y", upload=""), "segments.copy_of is '../y'"),
-            (
-                Copied(run="r", copy_of=A_SEGMENT.segment_id, upload="../y"),
-                "segments.copied_upload is '../y'",
-            ),
-        )
-    },
-    "a forgotten id": (replace(STATE, forgotten=("../y",)), "forgotten is '../y'"),
-    "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
-    "a cleaner offset": (
-        replace(STATE, cleaner_offsets=cleaned_to(-1)),
-        "cleaner_offsets.offset is -1",
-    ),
-    "a leader epoch": (
-        replace(STATE, lineage=(LeaderEpoch(epoch=-1, start_offset=0),)),
-        "lineage.epoch is -1",
-    ),
-    **{
-        f"{name} {value} of a segment": (
-            replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, **{name: value}))),
-            f"segments.{name} is {value!r}",
-        )
-        for name, value in (
-            ("segment_id", "../../y"),
-            ("segment_id", A_SEGMENT.segment_id[:-1]),
-            ("start_offset", -1),
-            ("end_offset", A_SEGMENT.start_offset - 1),
-            ("offset_index_bytes", -1),
-            ("time_index_bytes", -1),
-            ("skipped_bytes", -1),
-            ("stored_log_bytes", -1),
-            ("stored_indexes_bytes", -1),
-            ("skipped_offsets", -1),
-            ("skipped_offsets", A_SEGMENT.start_offset + 1),
-        )
-    },
-    "sizes that add up, one of them negative": (
-        replace(
-            STATE,
-            segments=tuple(
-                replace(segment, size_bytes=size)
-                for segment, size in zip(STATE.segments, (-1, 2001), strict=True)
-            ),
-        ),
-        "segments.size_bytes is -1",
-    ),
-    "a retired segment": (
-        replace(STATE, retired=(retired(A_ROW), retired(replace(A_ROW, segment_id="x/../../y")))),
-        "retired.segment.segment_id is 'x/../../y'",
-    ),
-    "who retired it": (
-        replace(STATE, retired=(retired(A_ROW, retired_by_run="/"),)),
-        "retired.retired_by_run is '/'",
-    ),
-    "under which epoch it was retired": (
-        replace(STATE, retired=(retired(A_ROW, retired_by_epoch=-1),)),
-        "retired.retired_by_epoch is -1",
-    ),
-}
-SOUND: Final = tuple(
-    replace(
-        STATE,
-        key=replace(KEY, topic="t" * 249, partition=partition),
-        owner_run="r" * 249,
-        retired=(retired(A_ROW),),
-    )
-    for partition in (20, 21, 22)
-)
-
-
-@pytest.mark.parametrize("case", IMPOSSIBLE)
-def test_an_impossible_value_refuses_its_row_and_no_other(case: str) -> None:
-    wrong, found = IMPOSSIBLE[case]
-    rows = table_of([SOUND[0], SOUND[1], wrong, SOUND[2]])
-    read = rows_read(pa.concat_tables([rows.slice(0, 3), rows.slice(3)]), where="the-table")
-    assert read.states == SOUND
-    assert set(read.by_key) == {state.key for state in SOUND}
-    ((row_id, refusal),) = read.refused.items()
-    assert row_id == (wrong.key.topic_id, wrong.key.partition)
-    assert found in refusal.what
-    assert refusal.where.startswith("the-table, row ")
-    with pytest.raises(CorruptLog, match="restore"):
-        rows_read(rows.slice(1, 2), where="the-table").trusted()
-
-
-def test_two_rows_of_a_partition_are_both_refused() -> None:
-    twice = replace(STATE, key=replace(KEY, topic="renamed"))
-    read = rows_read(table_of([STATE, SOUND[0], twice]), where="the-table")
-    assert read.states == SOUND[:1]
-    assert list(read.refused) == [(KEY.topic_id, KEY.partition)]

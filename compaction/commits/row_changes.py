@@ -1,0 +1,145 @@
+"""The row that a claim or a commit writes.
+
+    claimed(state)         -> the row under the next compaction epoch
+    applied(proposal, row) -> the row with a proposal's changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, assert_never
+
+from tierfold.compaction.commits.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    CommitProposal,
+    FinishDeletion,
+    ForgetPartition,
+    MoveLogStart,
+    NoteConsent,
+    NoteDropped,
+    NoteSpared,
+    NoteStrategy,
+    ReleaseClaim,
+    RestoreState,
+    RetireSegments,
+    StartDeletion,
+    Update,
+)
+from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
+from tierfold.compaction.model.strategies import with_strategy
+
+CLEANER_OFFSETS_KEPT: Final = 64
+"""The number of newest entries that a row keeps of its cleaner offset vector.
+
+Every run that commits adds one, and every new segment stores the whole vector, so it must not grow
+without limit. Only the newest entry says what is clean, and a fence compares only the epoch.
+"""
+
+
+def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
+    """The row after the proposal; the requirements are not checked.
+
+    The cleaner offset always moves first, because the added segments store the new vector.
+    """
+    after = replace(state, commit_id=proposal.commit_id, committed_at_ms=proposal.at_ms)
+    for update in sorted(proposal.updates, key=lambda u: not isinstance(u, AdvanceCleanerOffset)):
+        after = _updated(after, update)
+    return after.with_live_notes()
+
+
+def _updated(state: PartitionState, update: Update) -> PartitionState:
+    match update:
+        case AdvanceCleanerOffset(epoch=epoch, offset=offset):
+            return replace(state, cleaner_offsets=_vector(state.cleaner_offsets, epoch, offset))
+        case RetireSegments():
+            return _without(state, update)
+        case AddSegments(segments=segments):
+            vector = state.cleaner_offsets
+            stamped = (replace(segment, cleaner_offsets=vector) for segment in segments)
+            live = sorted((*state.segments, *stamped), key=lambda segment: segment.start_offset)
+            return replace(state, segments=tuple(live))
+        case NoteStrategy(name=name):
+            return replace(state, strategies=with_strategy(state.strategies, name))
+        case NoteSpared(entries=entries):
+            return replace(state, spared=entries)
+        case NoteDropped():
+            return replace(state, has_dropped=True)
+        case NoteConsent(consent=consent):
+            return replace(state, consents=(*state.consents, consent))
+        case ReleaseClaim(run=run):
+            return replace(state, owner_run="") if state.owner_run == run else state
+        case MoveLogStart(offset=offset):
+            return replace(state, log_start_offset=offset)
+        case StartDeletion():
+            started = (_started(entry, update) for entry in state.retired)
+            return replace(state, retired=tuple(started))
+        case FinishDeletion(ids=ids):
+            left = (entry for entry in state.retired if entry.segment.segment_id not in ids)
+            return replace(state, retired=tuple(left))
+        case RestoreState():
+            return _restored(state, update)
+        case ForgetPartition(consent=accepted):
+            return state.emptied(accepted)
+        case _:
+            assert_never(update)
+
+
+def _vector(old: Sequence[CleanerOffset], epoch: int, offset: int) -> tuple[CleanerOffset, ...]:
+    others = (entry for entry in old if entry.epoch != epoch)
+    vector = sorted((*others, CleanerOffset(epoch=epoch, offset=offset)))
+    return tuple(vector[-CLEANER_OFFSETS_KEPT:])
+
+
+def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
+    ids = frozenset(update.ids)
+    retired = (
+        RetiredSegment(
+            segment=segment,
+            retired_at_ms=update.at_ms,
+            retired_by_epoch=state.epoch,
+            retired_by_run=update.run,
+        )
+        for segment in state.segments
+        if segment.segment_id in ids
+    )
+    return replace(
+        state,
+        segments=tuple(segment for segment in state.segments if segment.segment_id not in ids),
+        retired=(*state.retired, *retired),
+    )
+
+
+def _started(entry: RetiredSegment, update: StartDeletion) -> RetiredSegment:
+    is_named = entry.segment.segment_id in update.ids and entry.deletion_started_at_ms is None
+    return replace(entry, deletion_started_at_ms=update.at_ms) if is_named else entry
+
+
+def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
+    wanted = frozenset(update.ids)
+    leaving = tuple(s.segment_id for s in state.segments if s.segment_id not in wanted)
+    after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
+    back = [entry.segment for entry in after.retired if entry.segment.segment_id in wanted]
+    live = sorted((*after.segments, *back), key=lambda segment: segment.start_offset)
+    return replace(
+        after,
+        segments=tuple(live),
+        retired=tuple(entry for entry in after.retired if entry.segment.segment_id not in wanted),
+        cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
+        log_start_offset=update.log_start_offset,
+        strategies=update.strategies,
+        spared=update.spared,
+    )
+
+
+def claimed(state: PartitionState, *, run: str, commit_id: str, at_ms: int) -> PartitionState:
+    """The row once `run` has opened the next compaction epoch (KIP-1272).
+
+    `state` is the row as read, with newly found segments adopted, or a fresh state of epoch 0. The
+    cleaner offset vector stays: the new epoch gets an entry with its first commit.
+    """
+    after = replace(
+        state, epoch=state.epoch + 1, owner_run=run, commit_id=commit_id, committed_at_ms=at_ms
+    )
+    return after.with_live_notes()

@@ -1,0 +1,85 @@
+"""What must also hold between rows, for brokers that serve the partition, or may come to.
+
+A retired segment of a served row is known to brokers: they must have dropped it before its objects
+go, and they must know that it is gone before the row forgets it (docs/decisions/0013).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from tierfold.compaction.commits.commit import CommitProposal, FinishDeletion, StartDeletion
+from tierfold.compaction.commits.invariants import Invariant, with_ids
+from tierfold.compaction.model.segments import PartitionState
+
+
+def the_cluster_stays(before: PartitionState, after: PartitionState) -> str:
+    """A row names at most one cluster, and keeps it: its brokers know the row's segments."""
+    if len(after.served_by) > 1:
+        return f"{len(after.served_by)} clusters"
+    if before.served_by and after.served_by != before.served_by:
+        return f"{before.served_by} became {after.served_by}"
+    return ""
+
+
+def retired_of_served_rows_never_return(before: PartitionState, after: PartitionState) -> str:
+    """On a served row no retired id is ever live again, not even by a restore.
+
+    Its deletion is in the metadata of brokers, or will be: they never take such an id back.
+    """
+    return with_ids("live again", before.retired_ids & after.live_ids if after.served_by else ())
+
+
+def what_was_dropped_stays_noted(before: PartitionState, after: PartitionState) -> str:
+    """That a tombstone or marker was removed is never forgotten, nor is a consent."""
+    if before.has_dropped and not after.has_dropped:
+        return "has_dropped became false"
+    is_kept = after.consents[: len(before.consents)] == before.consents
+    return "" if is_kept else "a consent is lost"
+
+
+def passes_are_in_order(before: PartitionState, after: PartitionState) -> str:
+    """Passes are noted once each, by their epochs, and none of an epoch that is yet to come."""
+    epochs = [noted.epoch for noted in after.passes]
+    is_rising = all(left < right for left, right in pairwise(epochs))
+    return "" if is_rising and max(epochs, default=0) <= after.epoch else f"epochs {epochs}"
+
+
+def local_ranges_are_live(before: PartitionState, after: PartitionState) -> str:
+    """Local copies are noted once for each segment, and only for live ones."""
+    ids = [noted.segment_id for noted in after.local_ranges]
+    if len(set(ids)) < len(ids):
+        return "a segment is listed twice"
+    return with_ids("not live", set(ids) - after.live_ids)
+
+
+SERVED_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    the_cluster_stays,
+    retired_of_served_rows_never_return,
+    what_was_dropped_stays_noted,
+    passes_are_in_order,
+    local_ranges_are_live,
+)
+"""They hold after every change of a row."""
+
+
+def deletion_invariants(proposal: CommitProposal) -> tuple[Invariant, ...]:
+    """What the proposal may mark and forget on a served row, by what it says of brokers."""
+    dropped: set[str] = set()
+    done: set[str] = set()
+    for update in proposal.updates:
+        if isinstance(update, StartDeletion):
+            dropped |= update.listed | update.never_named
+        elif isinstance(update, FinishDeletion):
+            done |= update.gone | update.never_named
+
+    def brokers_dropped_what_is_marked(before: PartitionState, after: PartitionState) -> str:
+        marked = after.marked_ids - before.marked_ids if before.served_by else frozenset()
+        return with_ids("brokers may serve", marked - dropped)
+
+    def brokers_know_what_is_gone(before: PartitionState, after: PartitionState) -> str:
+        left = before.retired_ids - after.named_ids if before.served_by else frozenset()
+        return with_ids("brokers may name", left - done)
+
+    return brokers_dropped_what_is_marked, brokers_know_what_is_gone

@@ -1,0 +1,64 @@
+"""What a row says for the brokers that serve the partition (docs/decisions/0013).
+
+What brokers *have* is never stored: the replay of their metadata says it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingCluster:
+    """A cluster whose brokers serve the partition from its tier."""
+
+    cluster_id: str
+    metadata_topic_id: str
+    """The id of its `__remote_log_metadata` topic, as Kafka prints a `Uuid`."""
+    metadata_partitions: int
+    """How many partitions that topic has: they decide in which one an event stands."""
+    place: str
+    """Where the tier was when the row noted the cluster: a folder, or the URI of a prefix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Pass:
+    """The rounds that one run committed under one epoch, as consumers come to see them."""
+
+    epoch: int
+    """The compaction epoch."""
+    horizon_ms: int | None
+    """The latest delete horizon that it set, epoch milliseconds; None: it set none."""
+    published_at_ms: int | None
+    """When the publication of its last round was read back, epoch milliseconds; None: not yet."""
+    has_spared: bool
+    """Whether it left a record that a tombstone or marker hides (`min.rewrite.gain`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LocalRange:
+    """Until when a broker can have had a local copy of a live segment's range."""
+
+    segment_id: str
+    until_ms: int
+    """Epoch milliseconds, over all its sources."""
+
+
+class ConsentKind(StrEnum):
+    """What a person agreed to."""
+
+    DETACHED = "detached"
+    """The cluster that the row names is no more: no broker serves the tier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Consent:
+    """A person's agreement to what tierfold refuses otherwise."""
+
+    kind: str
+    """A `ConsentKind`."""
+    given_at_ms: int
+    """Epoch milliseconds."""
+    run: str
+    """The run that took it."""
