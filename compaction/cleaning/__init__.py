@@ -1,7 +1,8 @@
 """cleaning: which records and batches are kept.
 
     kernel_memory      words and prefetches, in numba kernels
-    key_hash           a 64-bit hash of a key, in numba kernels
+    wide_arithmetic    sums and products of 128 bits, in numba kernels
+    key_hash           a keyed 64-bit hash of a key, in numba kernels
     key_columns        the keys of many records as columns
     key_blocks         a block of keys per segment and bucket: the unit of the shuffle
     offset_map         the distributed offset map: which records are superseded

@@ -5,11 +5,23 @@ A module of its own, without numba, which would slow the start of verbs that rea
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+import hashlib
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-Words: TypeAlias = tuple[np.uint64, np.uint64]
+Words: TypeAlias = tuple[np.uint64, ...]
+"""`WORDS` of them, as kernels take them: the two words of the `HashKey`, then the secret numbers of
+128 bits by which the words of a record key are multiplied, the high half of each first."""
+
+MULTILINEAR_BYTES_MAX: Final = 128
+"""Up to this length, each 8 bytes of a record key have a secret number of their own."""
+
+WORDS: Final = 2 + 2 * (2 + MULTILINEAR_BYTES_MAX // 8)
+"""The `HashKey`, and the halves of a number that is added, of one for the length, and of those for
+the key's bytes."""
 
 
 class HashKey(NamedTuple):
@@ -23,4 +35,12 @@ class HashKey(NamedTuple):
     @property
     def words(self) -> Words:
         """As kernels take it."""
-        return np.uint64(self.first), np.uint64(self.second)
+        return _words(self)
+
+
+@lru_cache(maxsize=4)
+def _words(key: HashKey) -> Words:
+    """Expanded by SHAKE128: without the key, its output is as good as random."""
+    expanded = hashlib.shake_128(struct.pack("<2Q", *key)).digest(8 * (WORDS - len(key)))
+    numbers = np.frombuffer(expanded, "<u8").astype(np.uint64)
+    return np.uint64(key.first), np.uint64(key.second), *numbers

@@ -17,6 +17,7 @@ PURE: Final = frozenset(
         "enum",
         "fractions",
         "functools",
+        "hashlib",  # digests of bytes that it is given
         "heapq",
         "itertools",
         "llvmlite",  # numba's intrinsics are written with it
