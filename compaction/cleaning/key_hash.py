@@ -8,7 +8,7 @@ number. So each run draws its own `HashKey`, which all its workers use and no ob
 who choose keys see neither hashes nor what depends on them.
 
 Up to `MULTILINEAR_BYTES_MAX` bytes, the hash is the family MULTILINEAR (D. Lemire, O. Kaser:
-"Strongly universal string hashing is fast", 2014, theorem 1): the sum of a secret number and of a
+"Strongly universal string hashing is fast", 2014): the sum of a secret number and of a
 secret number for each word times that word, modulo 2**128, of which the upper 64 bits count. It is
 strongly universal: over all `HashKey`s, the hashes of any two different keys are two independent
 random numbers, so they are equal with a probability of 2**-64, whatever the keys are; no difference
