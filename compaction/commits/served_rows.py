@@ -28,7 +28,7 @@ def retired_of_served_rows_never_return(before: PartitionState, after: Partition
 
     Its deletion is in the metadata of brokers, or will be: they never take such an id back.
     """
-    return with_ids("live again", before.retired_ids & after.live_ids if after.served_by else ())
+    return with_ids("live again", before.retired_ids & after.live_ids if after.is_served else ())
 
 
 def what_was_dropped_stays_noted(before: PartitionState, after: PartitionState) -> str:
@@ -75,11 +75,11 @@ def deletion_invariants(proposal: CommitProposal) -> tuple[Invariant, ...]:
             done |= update.gone | update.never_named
 
     def brokers_dropped_what_is_marked(before: PartitionState, after: PartitionState) -> str:
-        marked = after.marked_ids - before.marked_ids if before.served_by else frozenset()
+        marked = after.marked_ids - before.marked_ids if after.is_served else frozenset()
         return with_ids("brokers may serve", marked - dropped)
 
     def brokers_know_what_is_gone(before: PartitionState, after: PartitionState) -> str:
-        left = before.retired_ids - after.named_ids if before.served_by else frozenset()
+        left = before.retired_ids - after.named_ids if after.is_served else frozenset()
         return with_ids("brokers may name", left - done)
 
     return brokers_dropped_what_is_marked, brokers_know_what_is_gone

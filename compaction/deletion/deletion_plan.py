@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     MoveLogStart,
+    NoteConsent,
     Requirement,
     RetireSegments,
     SegmentsAreLive,
@@ -31,8 +32,10 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.bindings import Binding, Detached
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
+from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.model.wording import counted
 
 GRACE_MS: Final = DAY_MS
@@ -79,6 +82,8 @@ class DeletionPlan:
     set_apart: tuple[ListedSegment, ...] = ()
     """Segments outside the leader epoch lineage that a person gave up."""
     incomplete_uploads: tuple[IncompleteUpload, ...] = ()
+    ends_serving: bool = False
+    """Whether the row names a cluster, and the user insists that it is no more."""
     notes: tuple[str, ...] = ()
     """What stays although it is not live, and why, a sentence each."""
 
@@ -107,6 +112,9 @@ class DeletionPlan:
     def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
         """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
         updates: list[Update] = []
+        if self.ends_serving:
+            consent = Consent(kind=ConsentKind.DETACHED, given_at_ms=at_ms, run=run)
+            updates.append(NoteConsent(consent=consent))
         if self.expired:
             updates.append(RetireSegments(ids=_ids(self.expired), at_ms=at_ms, run=run))
             updates.append(MoveLogStart(offset=self.log_start_offset))
@@ -139,6 +147,7 @@ def run_at_work(state: PartitionState | None, times: VacuumLimits) -> str:
 def deletion_plan_of(
     view: PartitionView,
     rules: Rules,
+    binding: Binding,
     times: VacuumLimits,
     *,
     incomplete_uploads: Sequence[IncompleteUpload] = (),
@@ -149,26 +158,26 @@ def deletion_plan_of(
     `is_refused`: the partition's log was truncated. Until a person acts nothing of it expires, and
     the originals of compacted segments stay, because the remedy needs them.
     """
+    is_detached = isinstance(binding, Detached)
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
-    expired = due if rules.is_detached and not is_refused else ()
+    expired = due if is_detached and not is_refused else ()
     state = view.state
     retired = () if state is None else state.retired
     past_grace = [entry for entry in retired if times.is_past_grace(entry)]
-    may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
+    may_go = tuple(entry for entry in past_grace if is_detached or _is_ours(entry))
     needs_originals = is_refused and not all(s.is_upload for s in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
-    orphans = _old(view.orphans, times) if rules.is_detached else ()
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
-    set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
+    set_apart = _old(given_up, times) if is_detached and times.takes_set_apart else ()
     uploads = () if state is None else _old(incomplete_uploads, times)
     doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
-    ended = tuple(upload for upload in uploads if rules.is_detached or upload.is_own)
+    ended = tuple(upload for upload in uploads if is_detached or upload.is_own)
     stay = {
         "expired": 0 if is_refused else len(due) - len(expired),
         "retired": len(past_grace) - len(may_go),
-        "orphaned": 0 if rules.is_detached else len(view.orphans),
+        "orphaned": 0 if is_detached else len(view.orphans),
         "in upload": len(uploads) - len(ended),
-        "set apart": 0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
+        "set apart": 0 if is_detached or not times.takes_set_apart else len(view.set_apart),
     }
     return DeletionPlan(
         key=view.key,
@@ -176,9 +185,10 @@ def deletion_plan_of(
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
         going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
-        orphans=orphans,
+        orphans=_old(view.orphans, times) if is_detached else (),
         set_apart=set_apart,
         incomplete_uploads=ended,
+        ends_serving=is_detached and state is not None and state.is_served,
         notes=(
             *_on_view(view, expired, set_apart),
             *_on_kept(len(may_go) - len(starting), len(doubted), stay),
@@ -187,12 +197,13 @@ def deletion_plan_of(
 
 
 def waits_until(
-    view: PartitionView, rules: Rules, times: VacuumLimits
+    view: PartitionView, binding: Binding, times: VacuumLimits
 ) -> dict[str, tuple[int, ...]]:
     """What is not due yet, by its name, with the due time of each, epoch milliseconds."""
+    is_detached = isinstance(binding, Detached)
     retired = () if view.state is None else view.state.whole_retired
-    orphans = view.orphans if rules.is_detached else ()
-    set_apart = view.set_apart if rules.is_detached and times.takes_set_apart else ()
+    orphans = view.orphans if is_detached else ()
+    set_apart = view.set_apart if is_detached and times.takes_set_apart else ()
     ends_ms = {
         "retired segment": [entry.retired_at_ms + times.grace_ms for entry in retired],
         "orphan": [orphan.modified_ms + times.orphan_age_ms for orphan in orphans],

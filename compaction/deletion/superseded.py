@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tierfold.compaction.model.bindings import Binding, Detached
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.wording import duration, spaced
@@ -60,10 +61,10 @@ class SupersededBytes:
 
 
 def superseded_bytes(
-    retired: Iterable[RetiredSegment], rules: Rules
+    retired: Iterable[RetiredSegment], rules: Rules, binding: Binding
 ) -> tuple[SupersededBytes, ...]:
     """When a partition's replaced segments will be gone, joined as by `joined`."""
-    return joined(_of_one(entry, rules) for entry in retired)
+    return joined(_of_one(entry, rules, binding) for entry in retired)
 
 
 def joined(parts: Iterable[SupersededBytes]) -> tuple[SupersededBytes, ...]:
@@ -91,9 +92,9 @@ def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
     return max(known_ms, default=None) if len(known_ms) == len(times_ms) else None
 
 
-def _of_one(entry: RetiredSegment, rules: Rules) -> SupersededBytes:
+def _of_one(entry: RetiredSegment, rules: Rules, binding: Binding) -> SupersededBytes:
     segment = entry.segment
-    is_deleted_by_vacuum = rules.is_detached or not segment.is_named_by_brokers
+    is_deleted_by_vacuum = isinstance(binding, Detached) or not segment.is_named_by_brokers
     if is_deleted_by_vacuum or entry.deletion_started_at_ms is not None:
         removal, gone_at_ms, why_kept = Removal.VACUUM, entry.retired_at_ms + GRACE_MS, ""
     elif why_kept := _why_kept(segment, rules):

@@ -2,6 +2,7 @@
 
     listing            the names and sizes in a partition's folder
     view               one partition as planning sees it, or why it is refused
+    served             a row that names a cluster is changed only with that cluster
     checkpoint_chains  the lineage that checkpoints make together
     ownership          whose the objects of an unknown segment are
     histories          which history of the log an unknown segment belongs to, by its leader epochs

@@ -41,6 +41,8 @@ class RefusalReason(StrEnum):
     """Leader epochs do not fit, and nothing proves that a log was truncated."""
     FIRST_DIRTY_OUT_OF_RANGE = "first dirty offset out of range"
     NOT_RESTORABLE = "not restorable"
+    SERVED = "served"
+    """The catalog names a cluster that serves it, which the run does not know."""
     UNREADABLE = "unreadable"
     """An object is missing, forbidden or corrupt."""
 

@@ -4,6 +4,7 @@
     hash_key               the secret with which a run hashes record keys
     segments               partition, segment, and the catalog's row of a partition
     origins                who wrote a segment, whose bytes it has, who names it
+    bindings               who serves the tier, as a run knows it
     serving                what a row says for the brokers that serve the partition
     spared_bytes           superseded bytes that rounds left in live segments
     rules                  the effective settings of one topic

@@ -13,15 +13,6 @@ LONG_MAX: Final = 2**63 - 1
 """Java's largest long: Kafka's way to write "never"."""
 
 
-class TierBinding(StrEnum):
-    """Whether brokers serve the topics of a tier (tierfold's own setting)."""
-
-    BOUND = "bound"
-    """Brokers serve them, and still name the objects that they uploaded."""
-    DETACHED = "detached"
-    """No broker does: the tier is a copy or an archive."""
-
-
 class CompactionStrategy(StrEnum):
     """Which record of a key stays (KIP-280 `compaction.strategy`); on a tie, the last one."""
 
@@ -75,8 +66,6 @@ class Rules:
     """How many bytes a rewrite of a clean segment must save at least (tierfold's own setting)."""
     bloom_filter_fpp: Fraction = Fraction(1, 100)
     """How often the Bloom filter of a segment may claim a key that it lacks (KIP-1272)."""
-    tier_binding: TierBinding | None = None
-    """None: not set; then brokers may still name the objects that they uploaded."""
 
     @property
     def is_compacted(self) -> bool:
@@ -87,11 +76,6 @@ class Rules:
     def is_deleted(self) -> bool:
         """Whether the policy includes `delete`."""
         return "delete" in self.cleanup_policy
-
-    @property
-    def is_detached(self) -> bool:
-        """Whether no broker can still name an object of the tier."""
-        return self.tier_binding is TierBinding.DETACHED
 
 
 def outlasting(rules: Rules) -> tuple[str, ...]:

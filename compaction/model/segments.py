@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied, Origin, Uploaded
-from tierfold.compaction.model.serving import Consent, LocalRange, Pass, ServingCluster
+from tierfold.compaction.model.serving import (
+    Consent,
+    ConsentKind,
+    LocalRange,
+    Pass,
+    ServingCluster,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -230,6 +236,12 @@ class PartitionState:
     def cluster(self) -> ServingCluster | None:
         """The cluster whose brokers serve the partition; None: none that the catalog knows of."""
         return self.served_by[0] if self.served_by else None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether brokers serve it, as far as the row knows, and no person has said otherwise."""
+        is_abandoned = any(consent.kind == ConsentKind.DETACHED for consent in self.consents)
+        return bool(self.served_by) and not is_abandoned
 
     @property
     def is_forgotten(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.bindings import UNDECLARED, Binding
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
@@ -42,6 +43,8 @@ class PartitionPlan:
     """The compaction epoch in the catalog's row; 0: no row."""
     retired: tuple[RetiredSegment, ...] = field(default=(), repr=False)
     """The replaced segments that the row lists."""
+    binding: Binding = UNDECLARED
+    """The run's."""
 
     @property
     def spared_bytes(self) -> int:

@@ -162,10 +162,11 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 def planned_report(partition: PartitionPlan) -> PartitionReport:
     """Report the plan; the report is final unless the partition is then compacted."""
     is_refused = isinstance(partition.choice, Refusal)
+    superseded = superseded_bytes(partition.retired, partition.rules, partition.binding)
     return replace(
         _planned(partition),
         epoch=partition.epoch,
-        superseded=None if is_refused else superseded_bytes(partition.retired, partition.rules),
+        superseded=None if is_refused else superseded,
         ratio=partition.ratio,
         spared_bytes=partition.spared_bytes,
         should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
@@ -210,12 +211,8 @@ def with_sources_superseded(
         )
         for source in partition.compact.sources
     )
-    return replace(
-        planned,
-        superseded=joined(
-            (*(planned.superseded or ()), *superseded_bytes(sources, partition.rules))
-        ),
-    )
+    superseded = superseded_bytes(sources, partition.rules, partition.binding)
+    return replace(planned, superseded=joined((*(planned.superseded or ()), *superseded)))
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:

@@ -66,7 +66,7 @@ class PartitionRun:
             report = left_report(planned_report(self.plan), self.left)
         if self.state is None:
             return report
-        superseded = superseded_bytes(self.state.retired, self.plan.rules)
+        superseded = superseded_bytes(self.state.retired, self.plan.rules, self.plan.binding)
         epoch = report.epoch if self.chunks else self.state.epoch
         spared_bytes = spared_sum(self.state.spared)
         return replace(report, epoch=epoch, superseded=superseded, spared_bytes=spared_bytes)

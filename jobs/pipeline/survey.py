@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tierfold.compaction.discovery.served import served_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.bindings import Binding
 from tierfold.compaction.model.errors import TierfoldError, unexpected
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -69,10 +71,17 @@ def survey_of(
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
-        return _surveyed(context, partition, rules[partition.key.topic], first_dirty)
+        partition = checked_binding(partition, settings.binding)
+        plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
+        return replace(plan, binding=settings.binding)
 
     with ThreadPoolExecutor(READERS) as pool:
         return list(pool.map(surveyed, known))
+
+
+def checked_binding(known: KnownPartition, binding: Binding) -> KnownPartition:
+    """Return the partition, refused if its row contradicts the run's binding."""
+    return replace(known, refusal=known.refusal or served_refusal(binding, known.state))
 
 
 def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:

@@ -14,7 +14,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, TierBinding
+from tierfold.compaction.model.bindings import TierBinding
+from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy
 from tierfold.jobs.settings.kinds import (
     FALSE_POSITIVE_RATE,
     HEADER_NAME,
@@ -247,7 +248,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         is_for_topics=False,
         source=TIERFOLD,
         doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded. "
-        "bound or not set: brokers may still refer to what they uploaded.",
+        "bound or not set: brokers may still refer to what they uploaded. abandoned: detached, "
+        "although the catalog names a cluster that served it.",
     ),
 )
 

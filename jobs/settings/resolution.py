@@ -21,6 +21,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from tierfold.compaction.model.bindings import Detached, Undeclared, binding_of
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
@@ -44,6 +45,8 @@ JSON_INTEGER_MAX: Final = 2**53 - 1
 """The largest integer that every JSON reader keeps (RFC 8259, section 6)."""
 
 _POLICY: Final = "cleanup_policy"
+_BINDING: Final = "tier_binding"
+"""A fact of the run, and no rule of a topic."""
 _EXACT: Final = Context(prec=250)
 """More digits than a ratio's text can have, including its exponent."""
 
@@ -99,6 +102,12 @@ class Settings:
     """The options of the object store, from `[store]` of the user's file."""
     layout: GivenLayout = UNSPECIFIED
     """The tier's layout, from `[layout]` of the user's file."""
+
+    @property
+    def binding(self) -> Detached | Undeclared:
+        """Who serves the tier, as the user says."""
+        given = self.broker.get(_BINDING)
+        return binding_of(None if given is None else given.value)
 
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.
@@ -174,7 +183,8 @@ def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rules(layer: Layer) -> Rules:
-    return Rules(**{field: setting.value for field, setting in layer.items()})
+    values = {field: setting.value for field, setting in layer.items() if field != _BINDING}
+    return Rules(**values)
 
 
 def _effective(layer: Layer) -> list[EffectiveSetting]:

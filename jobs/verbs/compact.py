@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.compaction.model.rules import TierBinding
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.jobs.context.byte_progress import Listener, unheard
@@ -106,14 +106,11 @@ def _why_ended(error: BaseException) -> str:
 
 def broker_warnings(settings: Settings, reports: Sequence[PartitionReport]) -> tuple[str, ...]:
     """Return a warning if segments were replaced and brokers may serve the tier."""
-    swapped = [report.key.topic for report in reports if report.objects_written]
-    if not swapped:
+    if not any(report.objects_written for report in reports):
         return ()
-    rules = settings.rules_for(swapped[0])  # The tier's binding is the same for all topics.
-    if rules.is_detached:
+    if isinstance(settings.binding, Detached):
         return ()
-    declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
     return (
-        f"This tier {declared} served by brokers. They keep serving the segments that they"
+        "This tier may be served by brokers. They keep serving the segments that they"
         " uploaded, which stay in the tier. If no broker serves it, set tier.binding=detached.",
     )

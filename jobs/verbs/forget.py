@@ -24,6 +24,7 @@ from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import chain_of
 from tierfold.compaction.discovery.unknown_segments import divergence, drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
+from tierfold.compaction.model.bindings import UNDECLARED
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
@@ -39,7 +40,7 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
+from tierfold.jobs.pipeline.survey import checked_binding, known_by_name, refusal_of
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.row_change import changed_row, refused
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -85,6 +86,7 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
 
 def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
+    known = checked_binding(known, UNDECLARED)
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     found = _inspected(context, known.key, known.state, known.listed)

@@ -26,6 +26,7 @@ from tierfold.compaction.discovery.view import (
     never_claimed,
     state_with_new,
 )
+from tierfold.compaction.model.bindings import Binding
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.wording import counted
@@ -34,7 +35,13 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, REFUSED
-from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_among, refusal_of
+from tierfold.jobs.pipeline.survey import (
+    READERS,
+    KnownPartition,
+    checked_binding,
+    known_among,
+    refusal_of,
+)
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 from tierfold.storage.catalog.rows import RowsRead
@@ -49,13 +56,15 @@ def inspect(
     """
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
-    known = known_among(context, everywhere, keys, rows)
+    found = known_among(context, everywhere, keys, rows)
+    known = [checked_binding(partition, settings.binding) for partition in found]
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     topics = [rules[partition.key.topic] for partition in known]
     uploads = context.tier.incomplete_uploads(keys)
     unfinished = [uploads[partition.key] for partition in known]
+    inspect_one = partial(_inspect, context, settings.binding, times)
     with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(partial(_inspect, context, times), known, topics, unfinished))
+        return list(pool.map(inspect_one, known, topics, unfinished))
 
 
 def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
@@ -68,6 +77,7 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
 
 def _inspect(
     context: RunContext,
+    binding: Binding,
     times: VacuumLimits,
     known: KnownPartition,
     rules: Rules,
@@ -92,9 +102,14 @@ def _inspect(
     if isinstance(incomplete_uploads, Exception):
         return _refused(row, refusal_of(incomplete_uploads, str(known.key)))
     deletion = deletion_plan_of(
-        view, rules, times, incomplete_uploads=incomplete_uploads, is_refused=refusal is not None
+        view,
+        rules,
+        binding,
+        times,
+        incomplete_uploads=incomplete_uploads,
+        is_refused=refusal is not None,
     )
-    waits = _waits(view, rules, times)
+    waits = _waits(view, binding, times)
     if refusal is not None and deletion.is_nothing:
         return _refused(row, refusal, waits)
     found = PartitionVacuum(
@@ -102,11 +117,21 @@ def _inspect(
         row=state_with_new(view),
         candidates=tuple(_candidates(context, view, deletion)),
     )
-    if deletion.is_nothing:
+    return _unless_at_work(found, known.state, times, waits)
+
+
+def _unless_at_work(
+    found: PartitionVacuum,
+    state: PartitionState | None,
+    times: VacuumLimits,
+    waits: Sequence[str],
+) -> PartitionVacuum:
+    """End the partition if nothing is due, or a run may be at work on it."""
+    if found.deletion.is_nothing:
         # If retired segments must stay, the notes say why.
         reason = "; ".join(waits) or ("" if found.row.whole_retired else "nothing is due")
         return replace(found, outcome=NOTHING_TO_DO, reason=reason)
-    if deletion.needs_claim and (run := run_at_work(known.state, times)):
+    if found.deletion.needs_claim and (run := run_at_work(state, times)):
         reason = (
             f"run {run} holds it, and its last commit was at"
             f" {timestamp_text(found.row.committed_at_ms)}: `vacuum` takes over once no commit came"
@@ -124,12 +149,12 @@ def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -
     )
 
 
-def _waits(view: PartitionView, rules: Rules, times: VacuumLimits) -> list[str]:
+def _waits(view: PartitionView, binding: Binding, times: VacuumLimits) -> list[str]:
     """What is not due yet, and until when; clauses."""
     return [
         f"{counted(len(ends_ms), what)} {'waits' if len(ends_ms) == 1 else 'wait, the first'}"
         f" until {timestamp_text(min(ends_ms))}"
-        for what, ends_ms in waits_until(view, rules, times).items()
+        for what, ends_ms in waits_until(view, binding, times).items()
     ]
 
 

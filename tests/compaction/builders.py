@@ -18,6 +18,7 @@ from tierfold.compaction.discovery.unknown_segments import (
     view_of,
 )
 from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.bindings import UNDECLARED, Detached, ServedBy
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -27,10 +28,19 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
+from tierfold.compaction.model.serving import ServingCluster
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 21 + "A")
 LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)
+
+CLUSTER: Final = ServingCluster(
+    cluster_id="5L6g3nShT-eMCtK--X86sw",
+    metadata_topic_id="m" * 21 + "A",
+    metadata_partitions=50,
+    place="s3://bucket/tier",
+)
+BINDINGS: Final = (Detached(), Detached(is_insisted=True), UNDECLARED, ServedBy(CLUSTER))
 
 
 def segment_id(name: object) -> str:

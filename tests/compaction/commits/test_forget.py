@@ -30,9 +30,10 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_pl
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
+from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced
-from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
+from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 NOW_MS: Final = 100 * DAY_MS
@@ -244,9 +245,9 @@ def test_the_originals_stay_while_the_remedy_needs_them(
     found = facts(state, [new(60, 79)] if is_cut_off else [])
     refusal = divergence(found)
     view = seen(state) if refusal is None else row_view(found, refusal)
-    rules = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
+    rules = Rules(retention_ms=-1)
     times = VacuumLimits(now_ms=NOW_MS)
-    vacuumed = deletion_plan_of(view, rules, times, is_refused=refusal is not None)
+    vacuumed = deletion_plan_of(view, rules, Detached(), times, is_refused=refusal is not None)
     stays = is_cut_off and is_ours_live
     going = [retired_segment.segment.segment_id for retired_segment in vacuumed.starting]
     assert going == [*([] if stays else [other.segment_id]), earlier.segment_id]

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
+from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_state, retired, segment_id
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     ForgetPartition,
@@ -25,15 +25,8 @@ from tierfold.compaction.model.serving import (
     ConsentKind,
     LocalRange,
     Pass,
-    ServingCluster,
 )
 
-CLUSTER: Final = ServingCluster(
-    cluster_id="5L6g3nShT-eMCtK--X86sw",
-    metadata_topic_id=segment_id("metadata"),
-    metadata_partitions=50,
-    place="s3://bucket/tier",
-)
 OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
 GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
 CONSENT: Final = Consent(kind=ConsentKind.DETACHED, given_at_ms=5, run="mine")
@@ -49,7 +42,6 @@ SERVED: Final = a_state(
     served_by=(CLUSTER,),
     passes=(replace(PASS, epoch=2), PASS),
     local_ranges=(LOCAL,),
-    consents=(CONSENT,),
     has_dropped=True,
 )
 NOT_SERVED: Final = replace(SERVED, served_by=())
@@ -67,7 +59,6 @@ def test_a_row_that_changes_nothing_keeps_all() -> None:
         (replace(SERVED, served_by=(CLUSTER, CLUSTER)), "the_cluster_stays"),
         (replace(SERVED, segments=(OLD, SECOND)), "retired_of_served_rows_never_return"),
         (replace(SERVED, has_dropped=False), "what_was_dropped_stays_noted"),
-        (replace(SERVED, consents=()), "what_was_dropped_stays_noted"),
         (replace(SERVED, passes=(PASS, PASS)), "passes_are_in_order"),
         (replace(SERVED, passes=(replace(PASS, epoch=4),)), "passes_are_in_order"),
         (replace(SERVED, local_ranges=(LOCAL, LOCAL)), "local_ranges_are_live"),
@@ -79,6 +70,15 @@ def test_a_row_that_changes_nothing_keeps_all() -> None:
 )
 def test_each_broken_rule_is_named(after: PartitionState, rule: str) -> None:
     assert rule in violations(SERVED, after, SERVED_INVARIANTS)
+
+
+def test_a_consent_stays_and_ends_serving() -> None:
+    agreed = replace(SERVED, consents=(CONSENT,))
+    assert violations(SERVED, agreed, SERVED_INVARIANTS) == {}
+    assert "what_was_dropped_stays_noted" in violations(agreed, SERVED, SERVED_INVARIANTS)
+    assert (SERVED.is_served, agreed.is_served, NOT_SERVED.is_served) == (True, False, False)
+    update = FinishDeletion(ids=GOING_IDS)
+    assert broken(agreed, update) == []
 
 
 def test_a_row_without_a_cluster_may_get_one_and_restore() -> None:
@@ -120,6 +120,6 @@ def test_served_rows_wait_for_their_brokers(update: Update, rules: Sequence[str]
 def test_a_forgotten_row_is_served_as_before() -> None:
     row = SERVED.emptied(())
     assert row.is_forgotten
-    assert (row.cluster, row.consents, row.has_dropped) == (CLUSTER, (CONSENT,), True)
+    assert (row.cluster, row.has_dropped) == (CLUSTER, True)
     assert (row.passes, row.local_ranges) == ((), ())
     assert broken(SERVED, ForgetPartition(consent=())) == [FORGOTTEN]

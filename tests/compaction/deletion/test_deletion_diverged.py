@@ -7,33 +7,32 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_segment, a_view, listed, segment_id
+from tests.compaction.builders import BINDINGS, a_chain, a_segment, a_view, listed, segment_id
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
-from tierfold.compaction.model.rules import Rules, TierBinding
+from tierfold.compaction.model.bindings import Binding, Detached
+from tierfold.compaction.model.rules import Rules
 
 NOW_MS: Final = 100 * 86_400_000
 ORDER: Final = VacuumLimits(now_ms=NOW_MS, takes_set_apart=True)
 CHAIN: Final = a_chain(10, 10, 10)
 
 
-def rules(binding: TierBinding | None) -> Rules:
-    """Everything is old enough to be deleted."""
-    policy = frozenset({"delete"})
-    return Rules(cleanup_policy=policy, tier_binding=binding, retention_ms=1)
+RULES: Final = Rules(cleanup_policy=frozenset({"delete"}), retention_ms=1)
+"""Everything is old enough to be deleted."""
 
 
-@pytest.mark.parametrize("binding", [None, *TierBinding])
-def test_nothing_of_a_log_that_was_cut_off_expires(binding: TierBinding | None) -> None:
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_nothing_of_a_log_that_was_cut_off_expires(binding: Binding) -> None:
     view = a_view(CHAIN)
-    vacuumed = deletion_plan_of(view, rules(binding), ORDER, is_refused=True)
+    vacuumed = deletion_plan_of(view, RULES, binding, ORDER, is_refused=True)
     assert (vacuumed.is_nothing, vacuumed.log_start_offset, vacuumed.notes) == (True, 0, ())
-    usual = deletion_plan_of(view, rules(binding), ORDER)
-    assert bool(usual.expired) is (binding is TierBinding.DETACHED)
+    usual = deletion_plan_of(view, RULES, binding, ORDER)
+    assert bool(usual.expired) is (isinstance(binding, Detached))
     assert usual.notes
 
 
 def test_segments_that_are_set_apart_go_there_too() -> None:
     apart = listed(a_segment(25, 35, segment_id=segment_id("apart")))
     view = replace(a_view(CHAIN), set_apart=(apart,))
-    vacuumed = deletion_plan_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
+    vacuumed = deletion_plan_of(view, RULES, Detached(), ORDER, is_refused=True)
     assert vacuumed.set_apart == (apart,)

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import (
+    BINDINGS,
+    CLUSTER,
     KEY,
     a_chain,
     a_segment,
@@ -45,16 +47,18 @@ from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
 from tierfold.compaction.model.origins import UPLOADED, Compacted
-from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
+from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = VacuumLimits(now_ms=NOW_MS)
-DETACHED: Final = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
+DETACHED: Final = Detached()
+KEEP: Final = Rules(retention_ms=-1)
 DELETE: Final = replace(
-    DETACHED, cleanup_policy=frozenset({"delete"}), retention_ms=DAY_MS, retention_bytes=-1
+    KEEP, cleanup_policy=frozenset({"delete"}), retention_ms=DAY_MS, retention_bytes=-1
 )
 CHAIN: Final = a_chain(10, 10, 10, max_timestamp_ms=NOW_MS)
 INCOMPLETE: Final = IncompleteUpload(
@@ -84,12 +88,15 @@ def stray(
 
 def deletion(
     view: PartitionView,
-    rules: Rules = DETACHED,
+    rules: Rules = KEEP,
+    binding: Binding = DETACHED,
     *,
     order: VacuumLimits = TIMES,
     incomplete_uploads: Sequence[IncompleteUpload] = (),
 ) -> DeletionPlan:
-    return deletion_plan_of(view, rules, order, incomplete_uploads=incomplete_uploads)
+    return deletion_plan_of(
+        view, rules, binding, order, incomplete_uploads=incomplete_uploads
+    )
 
 
 def ids(vacuumed: DeletionPlan) -> tuple[list[str], ...]:
@@ -115,20 +122,19 @@ def test_a_retired_segment_stays_for_the_grace_period(for_ms: int, is_due: bool)
 
 def test_a_started_deletion_continues_whatever_its_age_and_the_binding() -> None:
     started = replace(gone(CHAIN[0], for_ms=0), deletion_started_at_ms=NOW_MS)
-    vacuumed = deletion(seen(a_state(CHAIN[1:], retired=(started,))), Rules())
+    vacuumed = deletion(seen(a_state(CHAIN[1:], retired=(started,))), Rules(), UNDECLARED)
     assert ids(vacuumed) == ([], [], [A], [])
     assert vacuumed.marked_ids == (A,)
     assert vacuumed.updates(at_ms=NOW_MS, run="r") == ()
     assert vacuumed.needs_claim
 
 
-@pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
-def test_only_our_segments_go_if_a_broker_may_name_the_others(binding: TierBinding | None) -> None:
+@pytest.mark.parametrize("binding", [UNDECLARED, ServedBy(CLUSTER)])
+def test_only_our_segments_go_if_a_broker_may_name_the_others(binding: Binding) -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
-    rules = replace(DELETE, tier_binding=binding)
-    vacuumed = deletion(view, rules, incomplete_uploads=[INCOMPLETE])
+    vacuumed = deletion(view, DELETE, binding, incomplete_uploads=[INCOMPLETE])
     assert ids(vacuumed) == ([], [B], [], [])
     assert vacuumed.incomplete_uploads == (INCOMPLETE,)
     assert vacuumed.log_start_offset == 20
@@ -150,13 +156,13 @@ def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_work(
     assert vacuumed.notes == ()
 
 
-@pytest.mark.parametrize("binding", TierBinding)
-def test_a_brokers_upload_ends_only_where_no_broker_serves(binding: TierBinding) -> None:
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_brokers_upload_ends_only_where_no_broker_serves(binding: Binding) -> None:
     uploads = [INCOMPLETE, replace(INCOMPLETE, is_own=False)]
-    rules = replace(DETACHED, tier_binding=binding)
-    vacuumed = deletion(seen(a_state(CHAIN)), rules, incomplete_uploads=uploads)
-    assert len(vacuumed.incomplete_uploads) == (2 if rules.is_detached else 1)
-    assert any("1 in upload" in note for note in vacuumed.notes) is not rules.is_detached
+    vacuumed = deletion(seen(a_state(CHAIN)), KEEP, binding, incomplete_uploads=uploads)
+    assert len(vacuumed.incomplete_uploads) == (2 if isinstance(binding, Detached) else 1)
+    is_noted = any("1 in upload" in note for note in vacuumed.notes)
+    assert is_noted is not isinstance(binding, Detached)
 
 
 @pytest.mark.parametrize("lacking", ["", *REQUIRED_PARTS[1:]])
@@ -213,16 +219,16 @@ TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
 @pytest.mark.parametrize(
     ("binding", "order", "age_ms", "goes"),
     [
-        (TierBinding.DETACHED, TAKES_APART, DAY_MS, True),
-        (TierBinding.DETACHED, TAKES_APART, DAY_MS - 1, False),
-        (TierBinding.DETACHED, TIMES, DAY_MS, False),
-        (TierBinding.BOUND, TAKES_APART, DAY_MS, False),
-        (TierBinding.BOUND, TIMES, DAY_MS, False),
-        (None, TAKES_APART, DAY_MS, False),
+        (DETACHED, TAKES_APART, DAY_MS, True),
+        (DETACHED, TAKES_APART, DAY_MS - 1, False),
+        (DETACHED, TIMES, DAY_MS, False),
+        (ServedBy(CLUSTER), TAKES_APART, DAY_MS, False),
+        (ServedBy(CLUSTER), TIMES, DAY_MS, False),
+        (UNDECLARED, TAKES_APART, DAY_MS, False),
     ],
 )
 def test_a_segment_set_apart_is_deleted_only_if_a_person_gave_it_up(
-    binding: TierBinding | None, order: VacuumLimits, age_ms: int, goes: bool
+    binding: Binding, order: VacuumLimits, age_ms: int, goes: bool
 ) -> None:
     # Epoch 2 began at 20; a deposed leader of epoch 1 still uploaded 20-22.
     lineage = epochs((0, 0), (2, 20))
@@ -230,15 +236,15 @@ def test_a_segment_set_apart_is_deleted_only_if_a_person_gave_it_up(
     late = stray(20, 22, age_ms=age_ms, epoch=1)
     view = seen(a_state(live, lineage=lineage), [late])
     assert view.set_apart == (late.listed,)
-    vacuumed = deletion(view, replace(DETACHED, tier_binding=binding), order=order)
+    vacuumed = deletion(view, KEEP, binding, order=order)
     assert vacuumed.set_apart == ((late.listed,) if goes else ())
     assert vacuumed.needs_claim is goes
     needed = replace(view, needed=(late.listed.segment_id,))
-    assert deletion(needed, DETACHED, order=order).set_apart == ()
+    assert deletion(needed, order=order).set_apart == ()
     assert ids(vacuumed) == ([], [], [], [])
     kept = [note for note in vacuumed.notes if "set apart, outside the leader epoch" in note]
     assert len(kept) is not goes
-    is_reported = binding is not TierBinding.DETACHED and order.takes_set_apart
+    is_reported = not isinstance(binding, Detached) and order.takes_set_apart
     assert any("1 set apart." in note for note in vacuumed.notes) is is_reported
 
 
@@ -353,15 +359,14 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
         cleanup_policy=frozenset(draw(st.sets(st.sampled_from(["compact", "delete"])))),
         retention_ms=draw(st.sampled_from([-1, 0, DAY_MS])),
         retention_bytes=draw(st.sampled_from([-1, 0, 2000])),
-        tier_binding=draw(st.sampled_from([None, *TierBinding])),
     )
-    return seen(row, strays), rules
+    return seen(row, strays), rules, draw(st.sampled_from(BINDINGS))
 
 
 @given(partitions())
-def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Rules]) -> None:
-    view, rules = found
-    vacuumed = deletion(view, rules, order=TAKES_APART)
+def test_no_live_segment_is_ever_deleted(found: tuple[PartitionView, Rules, Binding]) -> None:
+    view, rules, binding = found
+    vacuumed = deletion(view, rules, binding, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(vacuumed))
     assert view.state is not None
     live = view.state.live_ids
@@ -371,7 +376,7 @@ def test_no_segment_of_a_live_row_is_ever_deleted(found: tuple[PartitionView, Ru
     assert not apart & (live | orphans)
     assert not (apart | orphans) & set(new_ids(view))
     assert len(expired | starting | going | orphans) == sum(map(len, ids(vacuumed)))
-    if not rules.is_detached:
+    if not isinstance(binding, Detached):
         assert not expired | orphans
     # As the catalog writes it: every invariant holds before objects are deleted.
     row = claimed(state_with_new(view), run="vacuum", commit_id="1", at_ms=NOW_MS)

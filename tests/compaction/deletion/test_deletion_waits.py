@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_segment, a_view, listed, retired
+from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_view, listed, retired
 from tierfold.compaction.deletion.deletion_plan import (
     VacuumLimits,
     deletion_plan_of,
@@ -15,13 +15,14 @@ from tierfold.compaction.deletion.deletion_plan import (
 )
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
 from tierfold.compaction.model.origins import Compacted
-from tierfold.compaction.model.rules import Rules, TierBinding
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import RetiredSegment
 
 NOW_MS: Final = 1000
 TIMES: Final = VacuumLimits(now_ms=NOW_MS, grace_ms=10, orphan_age_ms=7, takes_set_apart=True)
-DETACHED: Final = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
+RULES: Final = Rules(retention_ms=-1)
 RETIRED, *LIVE = a_chain(10, 10, 10)
 
 
@@ -47,16 +48,15 @@ def view(
 @pytest.mark.parametrize(
     ("binding", "takes_set_apart", "waiting"),
     [
-        (TierBinding.DETACHED, True, ["retired segment", "orphan", "segment set apart"]),
-        (TierBinding.DETACHED, False, ["retired segment", "orphan"]),
-        (TierBinding.BOUND, True, ["retired segment"]),
-        (None, True, ["retired segment"]),
+        (Detached(), True, ["retired segment", "orphan", "segment set apart"]),
+        (Detached(), False, ["retired segment", "orphan"]),
+        (ServedBy(CLUSTER), True, ["retired segment"]),
+        (UNDECLARED, True, ["retired segment"]),
     ],
 )
 def test_a_waiting_segment_is_deleted_once_it_is_due_and_not_before(
-    binding: TierBinding | None, takes_set_apart: bool, waiting: list[str]
+    binding: Binding, takes_set_apart: bool, waiting: list[str]
 ) -> None:
-    rules = replace(DETACHED, tier_binding=binding)
     seen = view(
         gone(for_ms=0), orphans=(found(21, age_ms=0),), set_apart=(found(22, age_ms=0),)
     )
@@ -64,8 +64,8 @@ def test_a_waiting_segment_is_deleted_once_it_is_due_and_not_before(
     for after_ms in range(12):
         times = replace(TIMES, now_ms=NOW_MS + after_ms, takes_set_apart=takes_set_apart)
         due_ms = {what: (NOW_MS + stays_ms[what],) for what in waiting if after_ms < stays_ms[what]}
-        assert waits_until(seen, rules, times) == due_ms
-        plan = deletion_plan_of(seen, rules, times)
+        assert waits_until(seen, binding, times) == due_ms
+        plan = deletion_plan_of(seen, RULES, binding, times)
         going = {
             "retired segment": plan.starting,
             "orphan": plan.orphans,
@@ -80,7 +80,7 @@ def test_waiting_segments_are_listed_and_started_deletions_are_not() -> None:
     started = replace(gone(for_ms=0), deletion_started_at_ms=NOW_MS)
     ages_ms = (2, 3, 7)
     orphans = tuple(found(20 + age_ms, age_ms=age_ms) for age_ms in ages_ms)
-    assert waits_until(view(started, orphans=orphans), DETACHED, TIMES) == {
+    assert waits_until(view(started, orphans=orphans), Detached(), TIMES) == {
         "orphan": (NOW_MS + 5, NOW_MS + 4)
     }
-    assert waits_until(replace(view(), state=None), DETACHED, TIMES) == {}
+    assert waits_until(replace(view(), state=None), Detached(), TIMES) == {}

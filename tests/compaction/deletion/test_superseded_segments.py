@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_segment, a_state, retired, seen
+from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_state, retired, seen
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
 from tierfold.compaction.deletion.superseded import (
     Removal,
@@ -17,11 +17,12 @@ from tierfold.compaction.deletion.superseded import (
     joined,
     superseded_bytes,
 )
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
 from tierfold.compaction.model.origins import origin_of
-from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
+from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import RetiredSegment
 
-DETACHED, BOUND, UNSET = TierBinding.DETACHED, TierBinding.BOUND, None
+DETACHED, BOUND, UNSET = Detached(), ServedBy(CLUSTER), UNDECLARED
 COMPACT: Final = frozenset({"compact"})
 BOTH: Final = frozenset({"compact", "delete"})
 BROKER, OURS = "", "earlier"
@@ -60,28 +61,28 @@ def entry(writer: str, newest_ms: int = NEWEST_MS) -> RetiredSegment:
     ],
 )
 def test_what_removes_a_superseded_segment_and_when(
-    binding: TierBinding | None,
+    binding: Binding,
     writer: str,
     policy: frozenset[str],
     retention_ms: int,
     newest_ms: int,
     expected: tuple[Removal, int | None, str],
 ) -> None:
-    rules = Rules(cleanup_policy=policy, tier_binding=binding, retention_ms=retention_ms)
-    (found,) = superseded_bytes([entry(writer, newest_ms)], rules)
+    rules = Rules(cleanup_policy=policy, retention_ms=retention_ms)
+    (found,) = superseded_bytes([entry(writer, newest_ms)], rules, binding)
     assert (found.removal, found.gone_at_ms, found.why_kept) == expected
     assert found.size_bytes == 1000
 
 
 def test_a_segment_whose_deletion_started_goes_on_every_tier() -> None:
     going = replace(entry(BROKER), deletion_started_at_ms=RETIRED_MS + 2 * DAY_MS)
-    (found,) = superseded_bytes([going], Rules(cleanup_policy=COMPACT))
+    (found,) = superseded_bytes([going], Rules(cleanup_policy=COMPACT), UNSET)
     assert (found.removal, found.gone_at_ms, found.why_kept) == VACUUM
 
 
 def test_the_whole_log_of_an_overlapping_upload_goes() -> None:
     upload = replace(entry(BROKER), segment=a_segment(5, 9, skipped_offsets=5, skipped_bytes=300))
-    (found,) = superseded_bytes([upload], Rules(tier_binding=DETACHED))
+    (found,) = superseded_bytes([upload], Rules(), DETACHED)
     assert found.size_bytes == 1300
 
 
@@ -89,13 +90,13 @@ def test_the_whole_log_of_an_overlapping_upload_goes() -> None:
 @pytest.mark.parametrize("writer", [BROKER, OURS])
 @pytest.mark.parametrize("late_ms", [-1, 0])
 def test_vacuum_deletes_at_the_promised_time_and_not_before(
-    binding: TierBinding | None, writer: str, late_ms: int
+    binding: Binding, writer: str, late_ms: int
 ) -> None:
-    rules = Rules(cleanup_policy=COMPACT, tier_binding=binding)
-    (promised,) = superseded_bytes([entry(writer)], rules)
+    rules = Rules(cleanup_policy=COMPACT)
+    (promised,) = superseded_bytes([entry(writer)], rules, binding)
     now_ms = (promised.gone_at_ms or 10 * WEEK_MS) + late_ms
     view = seen(a_state(a_chain(10, start_offset=10), retired=(entry(writer),)))
-    plan = deletion_plan_of(view, rules, VacuumLimits(now_ms=now_ms))
+    plan = deletion_plan_of(view, rules, binding, VacuumLimits(now_ms=now_ms))
     is_deleted = promised.removal is Removal.VACUUM and late_ms == 0
     assert bool(plan.starting) is is_deleted
 
@@ -132,7 +133,7 @@ def test_all_are_gone_when_the_last_is(
 
 def test_the_sentences() -> None:
     rules = Rules(cleanup_policy=COMPACT)
-    by_vacuum, kept = superseded_bytes([entry(BROKER), entry(OURS)], rules)
+    by_vacuum, kept = superseded_bytes([entry(BROKER), entry(OURS)], rules, UNSET)
     assert by_vacuum.sentence("1970-01-02") == (
         "1 000 bytes of replaced segments stay until the first `tierfold vacuum` after 1970-01-02"
         " (the grace period is 1 d)"
@@ -142,7 +143,7 @@ def test_the_sentences() -> None:
         " them, and brokers never expire them (the cleanup.policy set here has no delete). If no"
         " broker serves this tier, set tier.binding=detached"
     )
-    (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH))
+    (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH), UNSET)
     assert expired.sentence("1970-01-08") == (
         "1 000 bytes of replaced segments stay until brokers expire them by retention.ms, after"
         " 1970-01-08"

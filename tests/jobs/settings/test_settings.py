@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tierfold.compaction.model.bindings import UNDECLARED, Detached, Undeclared
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, Rules, TierBinding
+from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, Rules
 from tierfold.jobs.settings.definitions import SETTINGS, Setting, default_texts
 from tierfold.jobs.settings.resolution import resolve
 
@@ -35,7 +36,7 @@ def test_defaults_are_kafkas_without_a_policy() -> None:
 
 
 def test_every_setting_is_a_field_of_the_rules_and_every_field_has_a_setting() -> None:
-    assert {setting.field for setting in SETTINGS} == set(Rules.__slots__)
+    assert {setting.field for setting in SETTINGS} == {*Rules.__slots__, "tier_binding"}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -82,8 +83,6 @@ def test_the_shipped_file_gives_each_setting_its_unit_and_a_reason(setting: Sett
         ("log.retention.hours=2147483647", 2147483647 * 3_600_000),
         ("retention.bytes=0", 0),
         ("retention.bytes=-5", -1),
-        ("tier.binding=detached", TierBinding.DETACHED),
-        ("tier.binding=bound", TierBinding.BOUND),
         ("segment.bytes=1", 1),
         (" segment.bytes = 2147483647 ", 2**31 - 1),
         ("segment.index.bytes=4", 4),
@@ -94,6 +93,21 @@ def test_a_value_within_kafkas_bounds_is_accepted(override: str, value: object) 
     name = override.partition("=")[0].strip()
     field = "retention_ms" if name.startswith("log.retention") else name.replace(".", "_")
     assert getattr(rules_of(override), field) == value
+
+
+@pytest.mark.parametrize(
+    ("overrides", "binding"),
+    [
+        ([], UNDECLARED),
+        (["tier.binding=bound"], UNDECLARED),
+        (["tier.binding=detached"], Detached()),
+        (["tier.binding=abandoned"], Detached(is_insisted=True)),
+    ],
+)
+def test_the_binding_is_one_for_all_topics(
+    overrides: list[str], binding: Detached | Undeclared
+) -> None:
+    assert resolve(overrides).binding == binding
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: str(case.get("set", case.get("file"))))

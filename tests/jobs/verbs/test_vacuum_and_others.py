@@ -135,7 +135,7 @@ def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None
     ("declared", "words"),
     [
         ((), ("may be served", "tier.binding=detached")),
-        (("--set", "tier.binding=bound"), ("is served by brokers",)),
+        (("--set", "tier.binding=bound"), ("may be served",)),
         (DETACHED, ()),
     ],
 )

@@ -1,0 +1,51 @@
+"""A user who insists that the cluster is no more leaves a consent, in the commit that deletes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import CLUSTER, a_chain, a_state, retired, seen
+from tierfold.compaction.commits.commit import NoteConsent, StartDeletion, proposed
+from tierfold.compaction.commits.invariants import COMMIT_INVARIANTS, violations
+from tierfold.compaction.commits.row_changes import applied, claimed
+from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS, deletion_invariants
+from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits, deletion_plan_of
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached
+from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import Consent, ConsentKind
+
+GONE, *LIVE = a_chain(10, 10)
+ROW: Final = a_state(LIVE, retired=(retired(GONE, retired_at_ms=0),))
+SERVED: Final = replace(ROW, served_by=(CLUSTER,))
+CONSENT: Final = Consent(kind=ConsentKind.DETACHED, given_at_ms=5, run="r")
+INSISTED: Final = Detached(is_insisted=True)
+
+
+def deletion(row: PartitionState, binding: Binding = INSISTED) -> DeletionPlan:
+    times = VacuumLimits(now_ms=2 * DAY_MS)
+    return deletion_plan_of(seen(row), Rules(retention_ms=-1), binding, times)
+
+
+def test_the_consent_is_in_the_commit_that_starts_the_deletion() -> None:
+    updates = deletion(SERVED).updates(at_ms=5, run="r")
+    start = StartDeletion(ids=(GONE.segment_id,), at_ms=5)
+    assert updates == (NoteConsent(consent=CONSENT), start)
+    held = claimed(SERVED, run="r", commit_id="1", at_ms=5)
+    proposal = proposed(held, *updates, commit_id="2", at_ms=5)
+    after = applied(proposal, held)
+    rules = (*COMMIT_INVARIANTS, *SERVED_INVARIANTS, *deletion_invariants(proposal))
+    assert violations(held, after, rules) == {}
+    assert (after.is_served, after.consents) == (False, (CONSENT,))
+
+
+@pytest.mark.parametrize("row", [ROW, replace(SERVED, consents=(CONSENT,))])
+def test_there_is_none_where_no_cluster_serves(row: PartitionState) -> None:
+    assert not deletion(row).ends_serving
+
+
+def test_there_is_none_of_a_user_who_does_not_insist() -> None:
+    assert not deletion(SERVED, UNDECLARED).ends_serving
