@@ -96,12 +96,16 @@ def test_a_checkpoint_that_its_batches_contradict_is_not_trusted(tmp_path: Path)
     old_history(tier)
     known(tier)
     forged = upload(tier, 6, 9)
-    part_of(tier, forged, Part.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n3 0\n4 6\n")
+    checkpoint = part_of(tier, forged, Part.LEADER_EPOCH_CHECKPOINT)
+    backup = checkpoint.read_bytes()
+    checkpoint.write_text("0\n2\n3 0\n4 6\n")
     assert tierfold("plan", tier, *COMPACT).code == 3
     ran = tierfold("forget", tier, "orders-0", "--json", "--dry-run")
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
     assert not told(entry["reason"], forged.segment_id, "have other leader epochs", "a backup")
+    checkpoint.write_bytes(backup)
+    assert tierfold("plan", tier, *COMPACT).code == 0
 
 
 @pytest.mark.parametrize("verb", ["forget", "restore", "vacuum"])

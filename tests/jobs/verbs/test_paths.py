@@ -59,6 +59,13 @@ def test_a_catalog_that_would_be_misread_is_refused_before_anything_is_made(
     assert files_below(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", MISREAD)
+def test_once_its_folder_is_renamed_the_tier_is_compacted(tmp_path: Path, name: str) -> None:
+    tier = updated_tier(tmp_path / name, [key_of("orders")], 3)
+    compact(tier).refuses("Rename the folder")
+    works(tier.rename(tmp_path / "renamed"))
+
+
 def test_a_neighbours_catalog_is_not_opened(tmp_path: Path) -> None:
     neighbour = updated_tier(tmp_path / "a b", [key_of("orders")], 3)
     assert compact(neighbour).code == 0
@@ -71,7 +78,8 @@ def test_a_neighbours_catalog_is_not_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["compact", "status"])
 def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path, verb: str) -> None:
     (folder := tmp_path / "\udcff").mkdir()
-    tierfold(verb, folder).refuses("the path is not UTF-8")
+    tierfold(verb, folder).refuses("the path is not UTF-8", "Rename the folder")
     tier = updated_tier(tmp_path / "tier", [key_of("orders")], 3)
     tierfold(verb, tier, "--catalog", folder).refuses("the path is not UTF-8")
     assert not any(folder.iterdir())
+    works(tier, "--catalog", folder.rename(tmp_path / "renamed"))
