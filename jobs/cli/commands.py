@@ -164,7 +164,14 @@ def history_verb(output: Output, **given: Any) -> None:
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
 @encryption_key_option
-def dump_verb(segment: str, encryption_keys: tuple[str, ...]) -> None:
+@click.option(
+    "--decompressed-batch-max-bytes",
+    "batch_bytes_max",
+    type=click.IntRange(1, 2**31 - 1),
+    metavar="BYTES",
+    help="How much a compressed batch may take. Default: 128 MiB, or 256 times its size.",
+)
+def dump_verb(segment: str, encryption_keys: tuple[str, ...], batch_bytes_max: int | None) -> None:
     """Print the batches and records of a segment's .log as JSON lines.
 
     A .log of Aiven's plugin is decoded, if its manifest is beside it.
@@ -177,7 +184,7 @@ def dump_verb(segment: str, encryption_keys: tuple[str, ...]) -> None:
     from tierfold.jobs.verbs.dump import dump_lines
 
     keys = GivenLayout.of({}, encryption_keys, {"encryption.key": "--encryption-key"})
-    print_lines(dump_lines(segment, keys.options()))
+    print_lines(dump_lines(segment, keys.options(), batch_bytes_max or 0))
 
 
 @tierfold.command("config")

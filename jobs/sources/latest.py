@@ -1,9 +1,10 @@
 """The records of a tier as a DataFrame, for `tierfold.read`: all of them, or the newest per key.
 
-Each topic is read by its own `compaction.strategy`. Spark's window ranks the records of a key as
-the cleaner does (`compaction.cleaning`, KIP-280): by version, a record without one last, then by
-offset. A filter on the rank lets Spark drop a task's older records before the shuffle
-(`InferWindowGroupLimit`), so only the newest of each key and task cross it.
+Each topic is read by its own `compaction.strategy` and `decompressed.batch.max.bytes`. Spark's
+window ranks the records of a key as the cleaner does (`compaction.cleaning`, KIP-280): by version,
+a record without one last, then by offset. A filter on the rank lets Spark drop a task's older
+records before the shuffle (`InferWindowGroupLimit`), so only the newest of each key and task cross
+it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -26,6 +28,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.sources.segment_columns import USUAL_COLUMNS
 from tierfold.jobs.sources.segment_options import (
+    BATCH_BYTES_MAX,
     FORMAT,
     LIVE,
     holes_as_options,
@@ -38,6 +41,34 @@ from tierfold.storage.kafka.record_versions import VersionSource
 
 _KEY: Final = ("topic", "partition", "key")
 _RANK: Final = "rank"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the records of a topic are read."""
+
+    versions: VersionSource
+    """The source of the column `version`."""
+    batch_bytes_max: int
+    """The rules' `decompressed_batch_max_bytes`; 0: not set."""
+
+    @classmethod
+    def by(cls, rules: Rules) -> Reading:
+        """The reading of a topic; only the strategy `header` uses a header."""
+        strategy, header = named_strategy(strategy_name(rules))
+        return cls(
+            versions=VersionSource(strategy=strategy, header=header),
+            batch_bytes_max=rules.decompressed_batch_max_bytes or 0,
+        )
+
+    def as_options(self) -> dict[str, str]:
+        """The options of the format that say so."""
+        options = {
+            "compaction.strategy": self.versions.strategy.value,
+            "compaction.strategy.header": self.versions.header,
+            BATCH_BYTES_MAX: str(self.batch_bytes_max or ""),
+        }
+        return {name: text for name, text in options.items() if text}
 
 
 def records(
@@ -101,31 +132,30 @@ def _read(
     keys: Sequence[PartitionKey],
     columns: Sequence[str],
 ) -> DataFrame:
-    """The records of these partitions, read by their topics' strategies."""
+    """The records of these partitions, read by their topics' rules."""
     register(spark)
-    versions = [(key, _versions(settings.rules_for(key.topic))) for key in keys]
-    return read_by_strategy(spark, context, versions, columns)
+    readings = [(key, Reading.by(settings.rules_for(key.topic))) for key in keys]
+    return read_by_topic(spark, context, readings, columns)
 
 
-def read_by_strategy(
+def read_by_topic(
     spark: SparkSession,
     context: RunContext,
-    versions: Iterable[tuple[PartitionKey, VersionSource]],
+    readings: Iterable[tuple[PartitionKey, Reading]],
     columns: Sequence[str],
     segments: str = LIVE,
 ) -> DataFrame:
-    """Return the records of these partitions; one reader for all topics of the same strategy.
+    """Return the records of these partitions; one reader for all topics that are read alike.
 
-    `versions`: the source of the column `version` in each. `segments`: `LIVE` or `ORIGINAL`. The
-    format must be registered.
+    `segments`: `LIVE` or `ORIGINAL`. The format must be registered.
     """
     schema = schema_of(tuple(columns))
-    assigned: dict[VersionSource, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for key, source in versions:
-        assigned[source][key.topic].append(key.partition)
+    assigned: dict[Reading, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for key, reading in readings:
+        assigned[reading][key.topic].append(key.partition)
     frames = [
         spark.read.format(FORMAT)
-        .options(**_options(source), **layout_as_options(context.layout_options))
+        .options(**reading.as_options(), **layout_as_options(context.layout_options))
         .options(**holes_as_options(context.holes_are_holes))
         .options(**store_as_options(context.catalog_options))
         .option("catalog", context.catalog_uri)
@@ -133,21 +163,9 @@ def read_by_strategy(
         .option("segments", segments)
         .option("columns", ",".join(schema.names))
         .load(context.tier_uri)
-        for source, numbers in assigned.items()
+        for reading, numbers in assigned.items()
     ]
     return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
-
-
-def _options(source: VersionSource) -> dict[str, str]:
-    """The options that name the strategy."""
-    by_header = {"compaction.strategy.header": source.header} if source.header else {}
-    return {"compaction.strategy": source.strategy.value} | by_header
-
-
-def _versions(rules: Rules) -> VersionSource:
-    """What decides between the records of a key; only the strategy `header` uses a header."""
-    strategy, header = named_strategy(strategy_name(rules))
-    return VersionSource(strategy=strategy, header=header)
 
 
 def _refuse_namesakes(keys: Sequence[PartitionKey]) -> None:

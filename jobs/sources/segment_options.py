@@ -33,6 +33,8 @@ READ_UNCOMMITTED: Final = "read_uncommitted"
 LIVE: Final = "live"
 ORIGINAL: Final = "original"
 
+BATCH_BYTES_MAX: Final = "decompressed.batch.max.bytes"
+
 _EVERY_OFFSET: Final = OffsetSpan(start=0, end=LONG_MAX)
 _SPAN: Final = re.compile(r"\s*([0-9]{0,18})\s*:\s*([0-9]{0,18})\s*", re.ASCII)
 
@@ -96,7 +98,7 @@ OPTIONS: Final = {
         f"The source of the column `version`: {', '.join(_STRATEGIES)}.",
     ),
     "compaction.strategy.header": ("", "The header's name, for the strategy `header`."),
-    "decompressed.batch.max.bytes": (
+    BATCH_BYTES_MAX: (
         "128 MiB, or 256 times a batch's size",
         "How many bytes a compressed batch may take in any case, as the"
         " [setting](settings.md) of that name.",
@@ -281,15 +283,15 @@ def _typed(text: str, kind: type) -> object:
 
 def _batch_bytes_max(given: Mapping[str, str]) -> int:
     """What a batch may expand to; raises BadSettings if that is no number of bytes."""
-    name = "decompressed.batch.max.bytes"
-    if name not in given:
+    if BATCH_BYTES_MAX not in given:
         return 0
-    kind = BY_TOPIC_NAME[name].kind
+    kind = BY_TOPIC_NAME[BATCH_BYTES_MAX].kind
+    text = given[BATCH_BYTES_MAX]
     try:
-        most: int = kind.parse(given[name])
+        most: int = kind.parse(text)
     except ValueError as error:
         raise BadSettings(
-            f"{name} is {given[name]!r}", where=FORMAT, remedy=f"Give {kind.allowed}."
+            f"{BATCH_BYTES_MAX} is {text!r}", where=FORMAT, remedy=f"Give {kind.allowed}."
         ) from error
     return most
 

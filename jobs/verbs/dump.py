@@ -43,11 +43,14 @@ _SEQUENCES: Final = 2**31
 """Sequence numbers wrap to 0 (Kafka `DefaultRecordBatch.incrementSequence`)."""
 
 
-def dump_lines(segment_path: str, layout: LayoutOptions = AS_FOUND) -> Iterator[str]:
+def dump_lines(
+    segment_path: str, layout: LayoutOptions = AS_FOUND, batch_bytes_max: int = 0
+) -> Iterator[str]:
     """Yield a line per batch, followed by a line per record of it, without reading ahead.
 
     A batch with a bad CRC has `isvalid` false and no records, and the dump continues. A `.log` with
-    a manifest beside it is decoded, for which `layout` may have key files.
+    a manifest beside it is decoded, for which `layout` may have key files. `batch_bytes_max`: what
+    a batch may expand to, as `decompressed.batch.max.bytes`.
 
     Raises:
         UnreadableObject: The file is missing or cannot be read.
@@ -58,7 +61,7 @@ def dump_lines(segment_path: str, layout: LayoutOptions = AS_FOUND) -> Iterator[
     batches = 0
     for batch in _walked(Path(segment_path), layout):
         # Decoded first: a legacy wrapper's base offset follows from its records.
-        records, broken = _records(batch)
+        records, broken = _records(batch, batch_bytes_max)
         yield _line(_batch_entry(batch, records))
         batches += 1
         if not batch.is_valid:
@@ -76,15 +79,23 @@ def dump_lines(segment_path: str, layout: LayoutOptions = AS_FOUND) -> Iterator[
         )
 
 
-def read_segment(segment_path: str, layout: LayoutOptions = AS_FOUND) -> SegmentTables:
+def read_segment(
+    segment_path: str, layout: LayoutOptions = AS_FOUND, batch_bytes_max: int = 0
+) -> SegmentTables:
     """Return the batches and records of a `.log` as two Arrow tables.
 
     A `.log` with Aiven's manifest beside it is decoded, for which `layout` may have key files. A
-    batch with a bad CRC has `is_valid` false and no records. Raises as `dump_lines`, at once.
+    batch with a bad CRC has `is_valid` false and no records. `batch_bytes_max`, and what is raised,
+    at once: as of `dump_lines`.
     """
     path = Path(segment_path)
     log = _stored(path, layout)
-    return segment_tables(mapped(path) if log is None else log, segment_path)
+    try:
+        return segment_tables(
+            mapped(path) if log is None else log, segment_path, batch_bytes_max
+        )
+    except CorruptLog as error:
+        raise _with_setting(error, "decompressed_batch_max_bytes") from error
 
 
 def _walked(path: Path, layout: LayoutOptions) -> Iterator[WalkedBatch]:
@@ -121,14 +132,22 @@ def _topic_in(manifest: Path) -> str | None:
         raise unreadable(error, str(manifest)) from error
 
 
-def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]:
+def _records(
+    batch: WalkedBatch, batch_bytes_max: int
+) -> tuple[tuple[Record, ...], CorruptLog | None]:
     """The records of a valid batch, or the error in a batch whose checksum is correct."""
     if not batch.is_valid:
         return (), None
     try:
-        return batch.records(), None
+        return batch.records(batch_bytes_max), None
     except CorruptLog as error:
-        return (), error
+        return (), _with_setting(error, "--decompressed-batch-max-bytes")
+
+
+def _with_setting(error: CorruptLog, name: str) -> CorruptLog:
+    """The error; if its remedy is the setting of a topic, with what has that effect here."""
+    remedy = error.remedy.replace("decompressed.batch.max.bytes", name)
+    return CorruptLog(error.what, where=error.where, remedy=remedy)
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import last_stable_in
-from tierfold.jobs.sources.latest import newest, read_by_strategy
+from tierfold.jobs.sources.latest import Reading, newest, read_by_topic
 from tierfold.jobs.sources.segment_options import LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
@@ -103,9 +103,15 @@ def _bound(context: RunContext, target: VerifyTarget) -> tuple[str, int, int, li
 def _side(
     spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], segments: str
 ) -> DataFrame:
-    """The records of the original or live segments of all targets, read by their strategies."""
-    versions = [(target.key, target.versions) for target in targets]
-    return read_by_strategy(spark, context, versions, _COLUMNS, segments)
+    """The records of the original or live segments of all targets, read as `verify` does."""
+    readings = [
+        (
+            target.key,
+            Reading(versions=target.versions, batch_bytes_max=target.batch_bytes_max),
+        )
+        for target in targets
+    ]
+    return read_by_topic(spark, context, readings, _COLUMNS, segments)
 
 
 def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame:

@@ -86,12 +86,17 @@ class SegmentContent:
     """The segment's bytes."""
     where: str
     """The object or file, for errors."""
+    batch_bytes_max: int = 0
+    """See `kafka.compression.plain_bytes_max`."""
 
     def batches(self) -> Iterator[Batch]:
         """The batches in offset order, decoded a window at a time; raises CorruptLog."""
-        for first, last in windows(self.heads, window_bytes=WINDOW_BYTES):
+        most = self.batch_bytes_max
+        for first, last in windows(
+            self.heads, window_bytes=WINDOW_BYTES, batch_bytes_max=most
+        ):
             heads = self.heads.slice(first, last)
-            records = decode_any(self.log, heads, where=self.where)
+            records = decode_any(self.log, heads, where=self.where, batch_bytes_max=most)
             for i in range(len(heads)):
                 yield _batch(heads, records, i)
 

@@ -109,13 +109,18 @@ class SegmentTables:
         return f"<SegmentTables of {self.path}: {counts}>"
 
 
-def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
+def segment_tables(
+    log: NDArray[np.uint8], path: str, batch_bytes_max: int = 0
+) -> SegmentTables:
     """Decode a log, all of it in memory; `path` names it, also in errors. It may have 0 bytes.
+
+    `batch_bytes_max`: see `kafka.compression.plain_bytes_max`.
 
     Raises CorruptLog if a batch is torn or its header impossible, or if the records of a valid
     batch are not what its header promises.
     """
     heads = read_heads(log, where=path, check_crc=False)
+    limits = DecodeLimits(WINDOW_BYTES, batch_bytes_max)
     is_valid = _checked(log, heads)
     turns = np.flatnonzero(np.diff(is_valid)) + 1
     parts: list[BatchHeads] = []
@@ -124,8 +129,8 @@ def segment_tables(log: NDArray[np.uint8], path: str) -> SegmentTables:
     for first, last in pairwise(borders):
         part = heads.slice(first, last)
         if is_valid[first]:
-            part = with_inner_heads(log, part, limits=DecodeLimits(WINDOW_BYTES), where=path)
-            records += _records(log, part, first, path)
+            part = with_inner_heads(log, part, limits=limits, where=path)
+            records += _records(log, part, first, path, limits)
         parts.append(part)
     return SegmentTables(
         path=path,
@@ -158,12 +163,13 @@ def _batches(heads: BatchHeads, is_valid: NDArray[np.bool_]) -> pa.Table:
 
 
 def _records(
-    log: NDArray[np.uint8], heads: BatchHeads, first_batch: int, path: str
+    log: NDArray[np.uint8], heads: BatchHeads, first_batch: int, path: str, limits: DecodeLimits
 ) -> Iterator[pa.Table]:
     """The records of these valid batches; the first is the segment's batch `first_batch`."""
-    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
+    most = limits.batch_bytes_max
+    for first, last in windows(heads, window_bytes=limits.window_bytes, batch_bytes_max=most):
         window = heads.slice(first, last)
-        records = decode_any(log, window, where=path)
+        records = decode_any(log, window, where=path, batch_bytes_max=most)
         chosen = ChosenRecords(heads=window, records=records, rows=np.arange(len(records)))
         content = pa.Table.from_batches(content_batches(chosen, _CONTENT), _CONTENT)
         kinds = control_types(records, window, where=path)[records.batch]

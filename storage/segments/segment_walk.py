@@ -33,9 +33,14 @@ class WalkedBatch:
     """Its checksum is right; if not, its fields cannot be trusted."""
     where: str
 
-    def records(self) -> tuple[Record, ...]:
-        """Its records; raises CorruptLog if they are not what the header promises."""
-        content = SegmentContent(heads=self.heads, log=self.data, where=self.where)
+    def records(self, batch_bytes_max: int = 0) -> tuple[Record, ...]:
+        """Its records; raises CorruptLog if they are not what the header promises.
+
+        `batch_bytes_max`: see `kafka.compression.plain_bytes_max`.
+        """
+        content = SegmentContent(
+            heads=self.heads, log=self.data, where=self.where, batch_bytes_max=batch_bytes_max
+        )
         return tuple(record for batch in content.batches() for record in batch.records)
 
 

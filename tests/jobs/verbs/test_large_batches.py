@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from tests.jobs.commands import ALWAYS, Ran, tierfold, told
+import tierfold as api
+from tests.jobs.commands import ALWAYS, ON_SPARK, Ran, in_own_process, script, tierfold, told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment, put_updates
+from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import data
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.jobs.sources.segment_options import request_of
+from tierfold.jobs.verbs.dump import dump_lines
 from tierfold.storage.kafka.compression import PLAIN_BYTES_TRUSTED, Codec
 
 LARGE, SMALL = key_of("large"), key_of("small")
-TO_ALLOW = ("--set", f"decompressed.batch.max.bytes={PLAIN_BYTES_TRUSTED + 2**10}")
+SETTING = "decompressed.batch.max.bytes"
+ALLOWED_BYTES = PLAIN_BYTES_TRUSTED + 2**10
+TO_ALLOW = ("--set", f"{SETTING}={ALLOWED_BYTES}")
+FORMAT = "kafka-segments"
 
 
 @pytest.fixture(scope="module")
-def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two topics; one has a batch of zeros, 128 MiB, in some kilobytes of zstd."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics; one has a batch of 128 MiB of one letter, in some kilobytes of zstd."""
     tier = made_tier(tmp_path_factory.mktemp("large batches"))
-    zeros = bytes(PLAIN_BYTES_TRUSTED)
-    first = replace(data(0, (b"a", b"old"), (b"b", zeros)), codec=Codec.ZSTD)
+    large = b"v" * PLAIN_BYTES_TRUSTED
+    first = replace(data(0, (b"a", b"old"), (b"b", large)), codec=Codec.ZSTD)
     put_segment(tier, LARGE, [first], start_offset=0)
     put_segment(tier, LARGE, [data(2, (b"a", b"new"))], start_offset=2)
     put_updates(tier, SMALL, 0)
     put_updates(tier, SMALL, 1)
     return tier
+
+
+@pytest.fixture
+def tier(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "tier"))
 
 
 def verified(tier: Path, *options: str) -> Ran:
@@ -56,6 +71,81 @@ def test_the_setting_that_the_message_names_lets_the_batch_in(tier: Path) -> Non
     (found,) = (line for line in lines if line["event"] == "found")
     restored = tierfold("restore", tier, "large-0", "--to", found["committed_at"], "--json")
     assert (restored.code, restored.outcomes["large", 0]) == (0, "restored")
+
+
+def large_log(tier: Path) -> Path:
+    return min(folder_of(tier, LARGE).glob("*.log"))
+
+
+def keys_in(frame: DataFrame) -> list[tuple[str, bytes]]:
+    return sorted((row["topic"], bytes(row["key"])) for row in frame.collect())
+
+
+def test_read_honours_the_setting_of_each_topic(
+    spark: SparkSession, tier: Path, tmp_path: Path
+) -> None:
+    config, columns = tmp_path / "tierfold.toml", ("topic", "key")
+    config.write_text(f'[topics."small"]\n"{SETTING}" = {ALLOWED_BYTES}\n')
+    with pytest.raises(PySparkException, match=f"set {SETTING} to the most"):
+        api.read(tier, columns, spark=spark, config=config).collect()
+    config.write_text(config.read_text().replace("small", "large"))
+    for latest, times in ((False, 2), (True, 1)):
+        found = keys_in(api.read(tier, columns, latest=latest, spark=spark, config=config))
+        assert found.count(("large", b"a")) == times
+        assert found.count(("large", b"b")) == 1
+        assert ("small", b"k0") in found
+
+
+def test_the_format_has_an_option_of_that_name(spark: SparkSession, tier: Path) -> None:
+    api.register(spark)
+    reader = spark.read.format(FORMAT).option("columns", "topic,key").option("topics", "large")
+    with pytest.raises(PySparkException, match=f"set {SETTING} to the most"):
+        reader.load(str(tier)).collect()
+    allowed = reader.option(SETTING, ALLOWED_BYTES)
+    assert [key for _, key in keys_in(allowed.load(str(tier)))] == [b"a", b"a", b"b"]
+
+
+def test_a_second_opinion_honours_it(spark: SparkSession, tier: Path) -> None:
+    assert spark.version
+    assert tierfold("compact", tier, *ALWAYS, *TO_ALLOW, "--json").code == 0
+    found = verified(tier, *TO_ALLOW, "--second-opinion", *ON_SPARK)
+    assert (found.code, found.partitions["large", 0]["second_opinion"]["keys"]) == (0, 2)
+
+
+def test_dump_has_an_option_that_its_message_names(tier: Path) -> None:
+    log = large_log(tier)
+    refused = tierfold("dump", log)
+    assert refused.code == 3
+    assert not told(refused.stderr, "set --decompressed-batch-max-bytes to the most"), refused
+    dump = (script("tierfold"), "dump", "--decompressed-batch-max-bytes", str(ALLOWED_BYTES))
+    dumped = in_own_process(*dump, log)
+    assert dumped.code == 0, dumped.stderr
+    batch, first, second = dumped.stdout.splitlines()
+    assert json.loads(batch)["count"] == 2
+    assert json.loads(first)["value"] == "old"
+    assert f'"valueSize": {PLAIN_BYTES_TRUSTED}' in second
+    tierfold("dump", "--decompressed-batch-max-bytes", "0", log).refuses("range")
+
+
+def test_read_segment_has_a_keyword_that_its_message_names(tier: Path) -> None:
+    log = large_log(tier)
+    with pytest.raises(CorruptLog, match="set decompressed_batch_max_bytes to the most"):
+        api.read_segment(log)
+    found = api.read_segment(log, decompressed_batch_max_bytes=ALLOWED_BYTES)
+    assert found.records.column("key").to_pylist() == [b"a", b"b"]
+
+
+def test_large_wrappers_are_read_alike(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_bytes(wrapper(0, message(0, b"v" * PLAIN_BYTES_TRUSTED)))
+    with pytest.raises(CorruptLog, match="set decompressed_batch_max_bytes to the most"):
+        api.read_segment(log)
+    found = api.read_segment(log, decompressed_batch_max_bytes=ALLOWED_BYTES)
+    assert found.records.column("key").to_pylist() == [b"k"]
+    with pytest.raises(CorruptLog, match="set --decompressed-batch-max-bytes to the most"):
+        list(dump_lines(str(log)))
+    _, record = dump_lines(str(log), batch_bytes_max=ALLOWED_BYTES)
+    assert f'"valueSize": {PLAIN_BYTES_TRUSTED}' in record
 
 
 def test_a_reader_has_the_option_of_the_same_name() -> None:
