@@ -23,7 +23,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
-from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.compression import Codec, PlainLimits
 from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
 from tierfold.storage.segments.segment_reader import Record, unreadable
 from tierfold.storage.segments.segment_tables import SegmentTables, segment_tables
@@ -61,7 +61,7 @@ def dump_lines(
     batches = 0
     for batch in _walked(Path(segment_path), layout):
         # Decoded first: a legacy wrapper's base offset follows from its records.
-        records, broken = _records(batch, batch_bytes_max)
+        records, broken = _records(batch, PlainLimits(batch_bytes_max))
         yield _line(_batch_entry(batch, records))
         batches += 1
         if not batch.is_valid:
@@ -92,7 +92,7 @@ def read_segment(
     log = _stored(path, layout)
     try:
         return segment_tables(
-            mapped(path) if log is None else log, segment_path, batch_bytes_max
+            mapped(path) if log is None else log, segment_path, PlainLimits(batch_bytes_max)
         )
     except CorruptLog as error:
         raise _with_setting(error, "decompressed_batch_max_bytes") from error
@@ -133,13 +133,13 @@ def _topic_in(manifest: Path) -> str | None:
 
 
 def _records(
-    batch: WalkedBatch, batch_bytes_max: int
+    batch: WalkedBatch, limits: PlainLimits
 ) -> tuple[tuple[Record, ...], CorruptLog | None]:
     """The records of a valid batch, or the error in a batch whose checksum is correct."""
     if not batch.is_valid:
         return (), None
     try:
-        return batch.records(batch_bytes_max), None
+        return batch.records(limits), None
     except CorruptLog as error:
         return (), _with_setting(error, "--decompressed-batch-max-bytes")
 

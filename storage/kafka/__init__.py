@@ -5,6 +5,7 @@
     checksums          CRC32C and CRC32 of batches, CRC32C of objects
     compression        the five codecs of a batch
     gzip_members       gzip as Java reads it, and any stream within a limit
+    payloads           the payloads of a window in one buffer, decompressed
     native_codecs      lz4 and zstd for all batches of a window at once
     native_calls       C functions of packages, for kernels
     memory_copy        `memcpy` for kernels

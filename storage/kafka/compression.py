@@ -13,7 +13,8 @@ member is ignored, and up to three bytes behind a xerial frame. One exception: a
 cut is refused, which Kafka finds or not, as its read buffers happen to end.
 
 No frame's claim about its size is trusted: a few bytes may expand to gigabytes. `plain_bytes_max`
-bounds what a payload may expand to, and a decoder stops there.
+bounds what a payload may expand to, and a decoder stops there. `PlainLimits.together_bytes` bounds
+what is decoded at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import lz4.frame
 import numpy as np
@@ -54,10 +55,24 @@ TRUSTED_RATIO: Final = 256
 PLAIN_BYTES_TRUSTED: Final = 128 * 2**20
 """Accepted for the smallest payload: a hundred times the largest request that a producer sends by
 default (`max.request.size`, 1 MiB, which counts uncompressed bytes)."""
-WINDOW_BYTES_TRUSTED: Final = 2**30
-"""Accepted for payloads that are decoded together, even the smallest."""
 PLAIN_BYTES_MAX: Final = 2**31 - 1
 """No record and no array in Kafka is larger: its sizes are int32."""
+
+
+class PlainLimits(NamedTuple):
+    """How many bytes compressed payloads may expand to."""
+
+    batch_bytes: int = 0
+    """Any payload may, even the smallest; see `plain_bytes_max`."""
+    together_bytes: int = 2**30
+    """Several that are decoded at once. One payload alone may always expand to its own limit."""
+
+    def budget_bytes(self, left_bytes: int) -> int:
+        """What a payload may expand to if those before it left so much of `together_bytes`."""
+        return PLAIN_BYTES_MAX if left_bytes == self.together_bytes else left_bytes
+
+
+USUAL_LIMITS: Final = PlainLimits()
 
 GZIP_LEVEL: Final = 6  # The levels are Kafka's defaults (`CompressionType`).
 ZSTD_LEVEL: Final = 3
@@ -117,12 +132,6 @@ def plain_bytes_max(stored_bytes: int, batch_bytes_max: int = 0) -> int:
     return min(max(trusted_bytes, batch_bytes_max), PLAIN_BYTES_MAX)
 
 
-def window_bytes_max(stored_bytes: int, batch_bytes_max: int = 0) -> int:
-    """The most that payloads of so many stored bytes, decoded together, may expand to in all."""
-    trusted_bytes = max(TRUSTED_RATIO * stored_bytes, WINDOW_BYTES_TRUSTED)
-    return min(max(trusted_bytes, batch_bytes_max), PLAIN_BYTES_MAX)
-
-
 def decompress(
     codec: int,
     payload: Buffer,
@@ -135,10 +144,10 @@ def decompress(
     """Decompress a batch's records, or a legacy wrapper's value.
 
     `mend_lz4_header` is for magic 0, whose lz4 header checksum is always wrong. `budget_bytes` is
-    what `window_bytes_max` leaves for this payload; `batch_bytes_max` as in `plain_bytes_max`.
+    what other payloads leave for this one; `batch_bytes_max` as in `plain_bytes_max`.
 
     Raises CorruptLog if Kafka has no such codec, if the bytes are not of that codec, and if they
-    expand to more than `budget_bytes` or `plain_bytes_max` allows.
+    expand to more than `plain_bytes_max` allows; TooMuch if `budget_bytes`, a lower limit, ends.
     """
     stored = _view(payload)
     if codec == Codec.NONE:
@@ -150,12 +159,14 @@ def decompress(
             where=where,
             remedy="Take the segment from a backup; if a newer Kafka wrote it, update tierfold.",
         )
-    limit_bytes = min(plain_bytes_max(len(stored), batch_bytes_max), budget_bytes)
+    limit_bytes = plain_bytes_max(len(stored), batch_bytes_max)
     try:
         if codec == Codec.LZ4 and mend_lz4_header:
             stored = memoryview(_with_true_lz4_checksum(stored))
-        return decoder(stored, limit_bytes)
+        return decoder(stored, min(limit_bytes, budget_bytes))
     except TooMuch as error:
+        if budget_bytes < limit_bytes:
+            raise
         raise _bomb(codec, len(stored), limit_bytes, where) from error
     except _DECODER_ERRORS as error:
         raise corrupt_batch(
@@ -167,7 +178,7 @@ def decompress(
 def _bomb(codec: int, stored_bytes: int, limit_bytes: int, where: str) -> CorruptLog:
     return CorruptLog(
         f"the {Codec(codec).name.lower()} payload of {stored_bytes} bytes holds more than "
-        f"{limit_bytes} when decompressed, beyond what is accepted of it and of its neighbours",
+        f"{limit_bytes} when decompressed, beyond what is accepted of it",
         where=where,
         remedy="Take the segment from a backup. If the data is meant to be like that, set "
         "decompressed.batch.max.bytes to the most that a batch may take, and have several times "

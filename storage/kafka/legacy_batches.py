@@ -9,6 +9,7 @@ whose own checksums are not compared.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -25,7 +26,9 @@ from tierfold.storage.kafka.batch_layout import (
     corrupt_batch,
     disordered_batch,
 )
-from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
+from tierfold.storage.kafka.compression import USUAL_LIMITS, Codec, PlainLimits, decompress
+from tierfold.storage.kafka.gzip_members import TooMuch
+from tierfold.storage.kafka.payloads import TooMuchTogether
 from tierfold.storage.kafka.records import (
     RecordColumns,
     Records,
@@ -52,8 +55,7 @@ class DecodeLimits(NamedTuple):
 
     window_bytes: int
     """Stored bytes, as `records.windows` counts them."""
-    batch_bytes_max: int = 0
-    """See `compression.plain_bytes_max`."""
+    plain: PlainLimits = USUAL_LIMITS
 
 
 class _Spans(NamedTuple):
@@ -75,11 +77,46 @@ def decode_any(
     *,
     where: str,
     origin: int = 0,
-    batch_bytes_max: int = 0,
+    check_crc: bool = False,
+    limits: PlainLimits = USUAL_LIMITS,
 ) -> Records:
-    """The records of a range of `records.windows`, legacy or not; raises CorruptLog."""
-    reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
-    return reader(log, heads, where=where, origin=origin, batch_bytes_max=batch_bytes_max)
+    """The records of a range of `records.windows`, legacy or not.
+
+    With `check_crc` the checksums of batches of magic 2 are compared, see `decode`. Raises
+    CorruptLog, and TooMuchTogether.
+    """
+    if len(heads) and heads.is_legacy[0]:
+        return decode_legacy(log, heads, where=where, origin=origin, limits=limits)
+    return decode(log, heads, where=where, origin=origin, check_crc=check_crc, limits=limits)
+
+
+def decoded_runs(
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    *,
+    where: str,
+    origin: int = 0,
+    check_crc: bool = False,
+    limits: PlainLimits = USUAL_LIMITS,
+) -> Iterator[tuple[int, int, Records]]:
+    """The runs `[first, last)` of `heads` that are decoded together, each with its records.
+
+    That is one run, unless its payloads expand to more than `limits.together_bytes`. Then it ends
+    before the one that did not fit, and is decoded again. The parameters are those of `decode_any`;
+    raises CorruptLog.
+    """
+    first, last = 0, len(heads)
+    while first < last:
+        run = heads.slice(first, last)
+        try:
+            records = decode_any(
+                log, run, where=where, origin=origin, check_crc=check_crc, limits=limits
+            )
+        except TooMuchTogether as beyond:
+            last = first + beyond.batch
+            continue
+        yield first, last, records
+        first, last = last, len(heads)
 
 
 def with_inner_heads(
@@ -101,15 +138,16 @@ def with_inner_heads(
     if not (heads.count == UNKNOWN_COUNT).any():
         return heads
     base_offset, count = heads.base_offset.copy(), heads.count.copy()
-    most = limits.batch_bytes_max
-    for first, last in windows(heads, window_bytes=limits.window_bytes, batch_bytes_max=most):
-        window = heads.slice(first, last)
-        if (window.count == UNKNOWN_COUNT).any():
-            records = decode_legacy(
-                log, window, where=where, origin=origin, batch_bytes_max=most
-            )
-            base_offset[first:last] = records.offset[records.first_record[:-1]]
-            count[first:last] = np.diff(records.first_record)
+    most = limits.plain.batch_bytes
+    for start, end in windows(heads, window_bytes=limits.window_bytes, batch_bytes_max=most):
+        window = heads.slice(start, end)
+        if not (window.count == UNKNOWN_COUNT).any():
+            continue
+        runs = decoded_runs(log, window, where=where, origin=origin, limits=limits.plain)
+        for first, last, records in runs:
+            run = slice(start + first, start + last)
+            base_offset[run] = records.offset[records.first_record[:-1]]
+            count[run] = np.diff(records.first_record)
     previous = np.append(after, heads.last_offset[:-1])
     back = np.flatnonzero(base_offset <= previous)
     if back.size:
@@ -128,16 +166,17 @@ def decode_legacy(
     *,
     where: str,
     origin: int = 0,
-    batch_bytes_max: int = 0,
+    limits: PlainLimits = USUAL_LIMITS,
 ) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 0 and 1.
 
     A record's span is its message. It has no headers. Its timestamp is −1 in magic 0, and the
-    wrapper's under LogAppendTime. `batch_bytes_max`: see `compression.plain_bytes_max`.
+    wrapper's under LogAppendTime.
 
-    Raises CorruptLog if a payload cannot be decompressed, or is no run of messages of that magic.
+    Raises CorruptLog if a payload cannot be decompressed, or is no run of messages of that magic;
+    and TooMuchTogether.
     """
-    body, spans = _unwrapped(as_kernel_input(log), heads, where, origin, batch_bytes_max)
+    body, spans = _unwrapped(as_kernel_input(log), heads, where, origin, limits)
     code, batch, at = _count(body, spans)
     if code == _OK:
         columns = empty_records(int(spans.first_record[-1]))
@@ -157,7 +196,7 @@ def _batch_at(heads: BatchHeads, i: int, origin: int) -> str:
 
 
 def _unwrapped(
-    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int, batch_bytes_max: int
+    log: NDArray[np.uint8], heads: BatchHeads, where: str, origin: int, limits: PlainLimits
 ) -> tuple[NDArray[np.uint8], _Spans]:
     """All messages in one buffer: single ones as they are, wrappers decompressed.
 
@@ -166,7 +205,7 @@ def _unwrapped(
     codec, ends_at = heads.codec, heads.position + heads.size_bytes
     is_wrapper = codec != Codec.NONE
     sizes = heads.size_bytes.copy()
-    budget_bytes = window_bytes_max(int(sizes.sum()), batch_bytes_max)
+    left_bytes = limits.together_bytes
     parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
     edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
     cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
@@ -175,17 +214,20 @@ def _unwrapped(
         if is_wrapper[first]:
             here = f"{where}: {_batch_at(heads, first, origin)}"
             value = _wrapper_value(part, int(heads.magic[first]), here)
-            plain = decompress(
-                int(codec[first]),
-                value,
-                where=here,
-                mend_lz4_header=bool(heads.magic[first] == 0),
-                budget_bytes=budget_bytes,
-                batch_bytes_max=batch_bytes_max,
-            )
+            try:
+                plain = decompress(
+                    int(codec[first]),
+                    value,
+                    where=here,
+                    mend_lz4_header=bool(heads.magic[first] == 0),
+                    budget_bytes=limits.budget_bytes(left_bytes),
+                    batch_bytes_max=limits.batch_bytes,
+                )
+            except TooMuch as error:
+                raise TooMuchTogether(first) from error
             part = np.frombuffer(plain, np.uint8)
             sizes[first] = part.size
-            budget_bytes -= part.size
+            left_bytes = max(left_bytes - part.size, 0)
         parts.append(part)
     ends = np.cumsum(sizes)
     return as_kernel_input(np.concatenate(parts)), _Spans(

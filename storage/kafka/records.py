@@ -16,18 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.kernel_memory import CACHE_LINE_BYTES, prefetch
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.storage.kafka.batch_headers import RECORD_BYTES_MIN, BatchHeads, compare_checksums
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.checksums import CRC32C_EXTEND, crc32c_of
 from tierfold.storage.kafka.columns import empty_columns
-from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
-from tierfold.storage.kafka.native_codecs import Payloads, Progress, decompress_run
+from tierfold.storage.kafka.compression import USUAL_LIMITS, Codec, PlainLimits
+from tierfold.storage.kafka.payloads import Place, batch_at, plain_payloads
 from tierfold.storage.kafka.wire import as_kernel_input, kernel, read_varint, read_varlong
-
-BODY_GUESS: Final = 4
-"""Uncompressed to stored bytes, to start with: untouched memory is free, and a body may grow."""
 
 _OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE, _CRC = range(7)
 _CORRUPTIONS: Final = (
@@ -104,14 +99,6 @@ class _Payloads(NamedTuple):
     is_log_append_time: NDArray[np.bool_]
 
 
-class _Place(NamedTuple):
-    """The arguments of `decode` that are passed on."""
-
-    where: str
-    origin: int
-    batch_bytes_max: int
-
-
 def empty_records(records: int) -> dict[str, NDArray[Any]]:
     """Unfilled arrays for so many records: the fields of `RecordColumns`."""
     return empty_columns(Records, records, but=_NOT_PER_RECORD)
@@ -130,22 +117,21 @@ def decode(
     where: str,
     origin: int = 0,
     check_crc: bool = False,
-    batch_bytes_max: int = 0,
+    limits: PlainLimits = USUAL_LIMITS,
 ) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 2.
 
     If no batch is compressed, the body is the log itself, else one new buffer with all payloads.
     For errors: `where` is the object or file, `origin` the position of `log[0]` in it. With
     `check_crc` the checksum of each batch is compared first: right before it is decoded, so that it
-    is read from memory once. `batch_bytes_max`: see `compression.plain_bytes_max`. Raises
-    CorruptLog if a checksum differs, or if a payload cannot be decompressed, or is not the records
-    that its header announces.
+    is read from memory once. Raises CorruptLog if a checksum differs, or if a payload cannot be
+    decompressed, or is not the records that its header announces; and TooMuchTogether.
     """
     is_compressed = bool(heads.codec.any())
     if check_crc and is_compressed:
         compare_checksums(log, heads, where=where, origin=origin)
-    place = _Place(where, origin, batch_bytes_max)
-    body, start, end = _payloads(as_kernel_input(log), heads, place)
+    place = Place(where, origin, limits)
+    body, start, end = plain_payloads(as_kernel_input(log), heads, place)
     _refuse_crowded(heads, end - start, where, origin)
     first_record = np.zeros(len(heads) + 1, np.int64)
     np.cumsum(heads.count, out=first_record[1:])
@@ -168,7 +154,7 @@ def decode(
         compare_checksums(log, heads.slice(0, batch + 1), where=where, origin=origin)
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
-        named = _batch_at(heads, batch, origin)
+        named = batch_at(heads, batch, origin)
         raise corrupt_batch(f"{named} is broken at {nth}: {_CORRUPTIONS[code]}", where)
     return Records(body=body, first_record=first_record, **columns)
 
@@ -236,10 +222,6 @@ def _read_bytes(body: NDArray[np.uint8], at: int, end: int) -> tuple[bytes | Non
     return body[at : at + size_bytes].tobytes(), at + size_bytes
 
 
-def _batch_at(heads: BatchHeads, i: int, origin: int) -> str:
-    return f"the batch at byte {origin + heads.position[i]} (base offset {heads.base_offset[i]})"
-
-
 def _refuse_crowded(
     heads: BatchHeads, payload_bytes: NDArray[np.int64], where: str, origin: int
 ) -> None:
@@ -247,65 +229,9 @@ def _refuse_crowded(
     crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > payload_bytes)
     if crowded.size:
         i = int(crowded[0])
-        place = _batch_at(heads, i, origin)
+        place = batch_at(heads, i, origin)
         what = f"claims {heads.count[i]} records in {payload_bytes[i]} bytes of payload"
         raise corrupt_batch(f"{place} {what}", where)
-
-
-def _payloads(
-    log: NDArray[np.uint8], heads: BatchHeads, place: _Place
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """The body, and where in it each batch's uncompressed payload starts and ends."""
-    start = heads.position + BATCH_HEADER_BYTES
-    end = heads.position + heads.size_bytes
-    if not heads.codec.any():
-        return log, start, end
-    body = np.empty(BODY_GUESS * int(heads.size_bytes.sum()), np.uint8)
-    payloads = Payloads(
-        start=start,
-        end=end,
-        codec=heads.codec,
-        records=heads.count,
-        out_bytes=np.zeros(len(heads), np.int64),
-    )
-    budget_bytes = window_bytes_max(int(heads.size_bytes.sum()), place.batch_bytes_max)
-    done = Progress(batch=0, at=0, budget_bytes=budget_bytes)
-    while True:
-        done = decompress_run(log, payloads, body, done)
-        if done.batch == len(heads):
-            break
-        plain = _plain_payload(log, heads, done, place)
-        beyond = done.at + len(plain)
-        if beyond > body.size:
-            grown = np.empty(2 * beyond, np.uint8)
-            grown[: done.at] = body[: done.at]
-            body = grown
-        body.data[done.at : beyond] = plain
-        payloads.out_bytes[done.batch] = len(plain)
-        spent_bytes = len(plain) if payloads.codec[done.batch] != Codec.NONE else 0
-        done = Progress(done.batch + 1, beyond, done.budget_bytes - spent_bytes)
-    end = np.cumsum(payloads.out_bytes)
-    return as_kernel_input(body[: done.at]), end - payloads.out_bytes, end
-
-
-def _plain_payload(
-    log: NDArray[np.uint8], heads: BatchHeads, done: Progress, place: _Place
-) -> bytes | memoryview:
-    """The next payload, decompressed alone; raises CorruptLog."""
-    i = done.batch
-    end = int(heads.position[i] + heads.size_bytes[i])
-    stored = log.data[int(heads.position[i]) + BATCH_HEADER_BYTES : end]
-    try:
-        return decompress(
-            int(heads.codec[i]),
-            stored,
-            where=place.where,
-            budget_bytes=done.budget_bytes,
-            batch_bytes_max=place.batch_bytes_max,
-        )
-    except CorruptLog as error:
-        here = f"{place.where}: {_batch_at(heads, i, place.origin)}"
-        raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
 
 
 @kernel

@@ -81,7 +81,7 @@ class Stretch:
             raise changed(log.where, self.origin)
         first_record = self.first_record
         for first, last in windows(
-            heads, window_bytes=log.window_bytes, batch_bytes_max=log.batch_bytes_max
+            heads, window_bytes=log.window_bytes, batch_bytes_max=log.limits.batch_bytes
         ):
             window = LogWindow(
                 data=data,
@@ -89,7 +89,7 @@ class Stretch:
                 origin=self.origin,
                 first_record=first_record,
                 where=log.where,
-                batch_bytes_max=log.batch_bytes_max,
+                limits=log.limits,
             )
             yield UncheckedWindow(window)
             first_record = window.records_end

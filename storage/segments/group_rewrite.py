@@ -66,7 +66,7 @@ from tierfold.storage.segments.segment_metadata import (
     read_snapshot,
 )
 from tierfold.storage.segments.segment_scan import is_aborted_in
-from tierfold.storage.segments.window import LogWindow, UncheckedWindow
+from tierfold.storage.segments.window import LogWindow, UncheckedWindow, decoded_windows
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 _NOTHING: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
@@ -238,7 +238,8 @@ def _rewrite_pieces(
 
     def rewritten(piece: _Piece) -> list[_Rewritten]:
         return [
-            _rewritten_window(task, segment, window, bits, keeps_source) for window in piece()
+            _rewritten_window(task, segment, *decoded, bits, keeps_source)
+            for decoded in decoded_windows(piece())
         ]
 
     for found in mapped_ahead(rewritten, pieces, threads=task.threads):
@@ -257,8 +258,7 @@ def _within(segment: Segment, log: StoredObject) -> Iterator[UncheckedWindow]:
     first: int | None = None
     for window in sized_windows(log):
         first = int(window.heads.base_offset[0]) if first is None else first
-        last = int(window.heads.last_offset[-1])
-        if violation := offset_violation(first, last, segment):
+        if violation := offset_violation(first, int(window.heads.last_offset[-1]), segment):
             window.checked()  # A bad checksum explains an odd offset, so it is reported first.
             raise corrupt_batch(violation, log.where)
         yield window
@@ -288,12 +288,12 @@ class _Rewritten:
 def _rewritten_window(
     task: GroupTask,
     segment: Segment,
-    unchecked: UncheckedWindow,
+    window: LogWindow,
+    records: Records,
     bits: NDArray[np.uint8],
     keeps_source: bool,  # noqa: FBT001 - records take memory, and several windows are ahead
 ) -> _Rewritten:
     """`bits`: of all records of the segment that are read. `keeps_source`: for a replay."""
-    window, records = unchecked.decoded()
     heads = window.heads
     bits = bits[window.first_record : window.records_end]
     if len(bits) < len(records):

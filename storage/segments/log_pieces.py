@@ -19,6 +19,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.storage.indexes.offset_index import usable_offset_index
 from tierfold.storage.kafka.batch_headers import NO_OFFSET, BatchHeads
+from tierfold.storage.kafka.compression import PlainLimits
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.log_windows import StoredObject, log_windows, stored_object
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, counted_from
@@ -119,11 +120,10 @@ def read_piece(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
         first = int(np.searchsorted(heads.last_offset, wanted.start))
         last = int(np.searchsorted(heads.base_offset, wanted.end))
         if first < last:
-            chosen = window.between(first, last)
-            records = chosen.records()
-            rows = _rows(piece, chosen.heads, records)
-            if rows.size:
-                yield ChosenRecords(heads=chosen.heads, records=records, rows=rows)
+            for chosen, records in window.between(first, last).decoded():
+                rows = _rows(piece, chosen.heads, records)
+                if rows.size:
+                    yield ChosenRecords(heads=chosen.heads, records=records, rows=rows)
     if first_offset is not None and is_cut_behind and last_offset < wanted.end - 1:
         raise _misled(wanted, (first_offset, last_offset), log.where)
 
@@ -148,7 +148,7 @@ def _stored(tier: RemoteTier, piece: LogPiece) -> StoredObject:
         read=read,
         start=piece.start,
         where=counted_from(log.where, piece.start),
-        batch_bytes_max=piece.batch_bytes_max,
+        limits=PlainLimits(piece.batch_bytes_max),
     )
 
 

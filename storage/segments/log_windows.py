@@ -33,6 +33,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.batch_headers import NO_OFFSET, read_heads, unchecked_heads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.batch_lengths import HEAD_BYTES_MIN, torn_batch, whole_batches_bytes
+from tierfold.storage.kafka.compression import USUAL_LIMITS, PlainLimits
 from tierfold.storage.kafka.legacy_batches import DecodeLimits, with_inner_heads
 from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.lookahead import mapped_ahead
@@ -83,8 +84,8 @@ class StoredObject:
     access: Callable[[], Access] = Access
     """() → how it is best read; raises UnreadableObject and CorruptLog."""
     window_bytes: int = WINDOW_BYTES
-    batch_bytes_max: int = 0
-    """What its batches may expand to, see `kafka.compression.plain_bytes_max`."""
+    limits: PlainLimits = USUAL_LIMITS
+    """What its batches may expand to."""
 
     def ranges(self) -> Iterator[NDArray[np.uint8]]:
         """The bytes from `start` to where the object really ends, in order.
@@ -137,7 +138,7 @@ def live_log(
     log = stored_object(tier, address_of(key, segment), Part.LOG, segment.log_bytes)
     start = segment.skipped_bytes
     where = counted_from(log.where, start)
-    return replace(log, start=start, where=where, batch_bytes_max=batch_bytes_max)
+    return replace(log, start=start, where=where, limits=PlainLimits(batch_bytes_max))
 
 
 def whole_log(
@@ -177,14 +178,14 @@ def log_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
         heads = with_inner_heads(
             data,
             unchecked_heads(data, where=log.where, origin=origin, after=after),
-            limits=DecodeLimits(log.window_bytes, log.batch_bytes_max),
+            limits=DecodeLimits(log.window_bytes, log.limits),
             where=log.where,
             origin=origin,
             after=after,
         )
         after = int(heads.last_offset[-1])
         for first, last in windows(
-            heads, window_bytes=log.window_bytes, batch_bytes_max=log.batch_bytes_max
+            heads, window_bytes=log.window_bytes, batch_bytes_max=log.limits.batch_bytes
         ):
             window = LogWindow(
                 data=data,
@@ -192,7 +193,7 @@ def log_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
                 origin=origin,
                 first_record=records,
                 where=log.where,
-                batch_bytes_max=log.batch_bytes_max,
+                limits=log.limits,
             )
             yield UncheckedWindow(window)
             records = window.records_end

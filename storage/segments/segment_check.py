@@ -27,12 +27,13 @@ from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads
 from tierfold.storage.kafka.batch_layout import NO_EPOCH
+from tierfold.storage.kafka.compression import PlainLimits
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.segments.log_windows import StoredObject, log_windows, whole_log
 from tierfold.storage.segments.segment_latest import LatestCollector
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_scan import transaction_batches_of
-from tierfold.storage.segments.window import LogWindow
+from tierfold.storage.segments.window import LogWindow, decoded_windows
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 
@@ -112,7 +113,7 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
     ]
     wanted = [collector for collector in collectors if collector is not None]
     stored = whole_log(tier, order.key, order.segment)
-    stored = replace(stored, batch_bytes_max=order.batch_bytes_max)
+    stored = replace(stored, limits=PlainLimits(order.batch_bytes_max))
     log = _decoded(stored, order.segment, wanted)
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     corruptions = _corruptions(tier, order, log) if order.is_live else ()
@@ -137,9 +138,8 @@ def _decoded(
     heads: list[BatchHeads] = []
     txn_batches: list[TransactionBatches] = []
     size_bytes = first_batch = records_in_all = 0
-    for unchecked in log_windows(log):
-        window, records = unchecked.decoded()
-        types = window.control_types(records)
+    for window, decoded in decoded_windows(log_windows(log)):
+        types = window.control_types(decoded)
         heads.append(window.heads)
         size_bytes += window.size_bytes
         skipped = _skipped_batches(window, segment.skipped_bytes)
@@ -147,8 +147,8 @@ def _decoded(
         counted = window.between(skipped, len(window.heads))
         if not len(counted.heads):
             continue
-        if skipped:
-            records, types = counted.records(), types[skipped:]
+        records = counted.records() if skipped else decoded
+        types = types[skipped:]
         txn_batches.append(transaction_batches_of(counted.heads, types)[0])
         for collector in collectors:
             collector.add(counted.heads, records, types)

@@ -23,9 +23,9 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
-from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.compression import USUAL_LIMITS, Codec, PlainLimits
 from tierfold.storage.kafka.control_records import ControlType, control_type
-from tierfold.storage.kafka.legacy_batches import decode_any
+from tierfold.storage.kafka.legacy_batches import decoded_runs
 from tierfold.storage.kafka.records import Records, headers_of, windows
 
 WINDOW_BYTES: Final = 16 * 2**20
@@ -86,19 +86,20 @@ class SegmentContent:
     """The segment's bytes."""
     where: str
     """The object or file, for errors."""
-    batch_bytes_max: int = 0
-    """See `kafka.compression.plain_bytes_max`."""
+    limits: PlainLimits = USUAL_LIMITS
 
     def batches(self) -> Iterator[Batch]:
         """The batches in offset order, decoded a window at a time; raises CorruptLog."""
-        most = self.batch_bytes_max
-        for first, last in windows(
+        most = self.limits.batch_bytes
+        for start, end in windows(
             self.heads, window_bytes=WINDOW_BYTES, batch_bytes_max=most
         ):
-            heads = self.heads.slice(first, last)
-            records = decode_any(self.log, heads, where=self.where, batch_bytes_max=most)
-            for i in range(len(heads)):
-                yield _batch(heads, records, i)
+            window = self.heads.slice(start, end)
+            runs = decoded_runs(self.log, window, where=self.where, limits=self.limits)
+            for first, last, records in runs:
+                heads = window.slice(first, last)
+                for i in range(len(heads)):
+                    yield _batch(heads, records, i)
 
 
 def read_segment(source: Path | str | bytes) -> SegmentContent:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -38,7 +39,7 @@ from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing, indexed_window
 from tierfold.storage.segments.log_windows import StoredObject, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
-from tierfold.storage.segments.window import UncheckedWindow
+from tierfold.storage.segments.window import LogWindow, UncheckedWindow, decoded_windows
 
 KEYS_MAX: Final = 8_000_000
 """Keys held at a time; a segment with more emits its blocks in several stretches."""
@@ -138,8 +139,7 @@ def is_aborted_in(
 def scan_transactions(log: StoredObject) -> TransactionBatches:
     """Read only the transaction batches of a log; raises CorruptLog, and UnreadableObject."""
     txn_batches: list[TransactionBatches] = []
-    for unchecked in sized_windows(log):
-        window, records = unchecked.decoded()
+    for window, records in decoded_windows(sized_windows(log)):
         types = window.control_types(records)
         txn_batches.append(transaction_batches_of(window.heads, types)[0])
     return joined_batches(txn_batches)
@@ -150,8 +150,8 @@ def scan_segment(
 ) -> ScannedSegment:
     """Read the log of a segment of a round; raises CorruptLog, and UnreadableObject."""
 
-    def scanned(window: UncheckedWindow) -> _ScannedWindow:
-        return _scanned_window(window, aborted, order)
+    def scanned(window: UncheckedWindow) -> list[_ScannedWindow]:
+        return [_scanned_window(*decoded, aborted, order) for decoded in window.decoded()]
 
     keys = _Keys(order)
     indexing = KeyIndexing()
@@ -160,7 +160,8 @@ def scan_segment(
     outlines: list[BatchOutline] = []
     malformed = without_key = records = 0
     is_plain_so_far = True
-    for found in mapped_ahead(scanned, sized_windows(log), threads=order.threads):
+    ahead = mapped_ahead(scanned, sized_windows(log), threads=order.threads)
+    for found in chain.from_iterable(ahead):
         txn_batches.append(found.txn_batches)
         malformed += found.malformed_versions
         without_key += found.without_key
@@ -217,9 +218,11 @@ class _ScannedWindow:
 
 
 def _scanned_window(
-    unchecked: UncheckedWindow, aborted: Sequence[AbortedTransaction], order: ScanOrder
+    window: LogWindow,
+    records: Records,
+    aborted: Sequence[AbortedTransaction],
+    order: ScanOrder,
 ) -> _ScannedWindow:
-    window, records = unchecked.decoded()
     heads = window.heads
     types = window.control_types(records)
     is_aborted, txn_batches = is_aborted_in(heads, types, aborted)

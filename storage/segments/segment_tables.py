@@ -20,9 +20,9 @@ from tierfold.storage.kafka.batch_headers import (
 )
 from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.checksums import checksums
-from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.compression import USUAL_LIMITS, Codec, PlainLimits
 from tierfold.storage.kafka.control_records import ControlType, control_types
-from tierfold.storage.kafka.legacy_batches import DecodeLimits, decode_any, with_inner_heads
+from tierfold.storage.kafka.legacy_batches import DecodeLimits, decoded_runs, with_inner_heads
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.arrow_records import content_batches
 from tierfold.storage.segments.log_pieces import ChosenRecords
@@ -110,17 +110,14 @@ class SegmentTables:
 
 
 def segment_tables(
-    log: NDArray[np.uint8], path: str, batch_bytes_max: int = 0
+    log: NDArray[np.uint8], path: str, limits: PlainLimits = USUAL_LIMITS
 ) -> SegmentTables:
     """Decode a log, all of it in memory; `path` names it, also in errors. It may have 0 bytes.
-
-    `batch_bytes_max`: see `kafka.compression.plain_bytes_max`.
 
     Raises CorruptLog if a batch is torn or its header impossible, or if the records of a valid
     batch are not what its header promises.
     """
     heads = read_heads(log, where=path, check_crc=False)
-    limits = DecodeLimits(WINDOW_BYTES, batch_bytes_max)
     is_valid = _checked(log, heads)
     turns = np.flatnonzero(np.diff(is_valid)) + 1
     parts: list[BatchHeads] = []
@@ -129,7 +126,8 @@ def segment_tables(
     for first, last in pairwise(borders):
         part = heads.slice(first, last)
         if is_valid[first]:
-            part = with_inner_heads(log, part, limits=limits, where=path)
+            in_all = DecodeLimits(WINDOW_BYTES, limits)
+            part = with_inner_heads(log, part, limits=in_all, where=path)
             records += _records(log, part, first, path, limits)
         parts.append(part)
     return SegmentTables(
@@ -163,13 +161,10 @@ def _batches(heads: BatchHeads, is_valid: NDArray[np.bool_]) -> pa.Table:
 
 
 def _records(
-    log: NDArray[np.uint8], heads: BatchHeads, first_batch: int, path: str, limits: DecodeLimits
+    log: NDArray[np.uint8], heads: BatchHeads, first_batch: int, path: str, limits: PlainLimits
 ) -> Iterator[pa.Table]:
     """The records of these valid batches; the first is the segment's batch `first_batch`."""
-    most = limits.batch_bytes_max
-    for first, last in windows(heads, window_bytes=limits.window_bytes, batch_bytes_max=most):
-        window = heads.slice(first, last)
-        records = decode_any(log, window, where=path, batch_bytes_max=most)
+    for first, window, records in _decoded(log, heads, path, limits):
         chosen = ChosenRecords(heads=window, records=records, rows=np.arange(len(records)))
         content = pa.Table.from_batches(content_batches(chosen, _CONTENT), _CONTENT)
         kinds = control_types(records, window, where=path)[records.batch]
@@ -183,6 +178,17 @@ def _records(
             ),
         }
         yield pa.table([columns[name] for name in RECORDS.names], schema=RECORDS)
+
+
+def _decoded(
+    log: NDArray[np.uint8], heads: BatchHeads, path: str, limits: PlainLimits
+) -> Iterator[tuple[int, BatchHeads, Records]]:
+    """The batches that are decoded together: the index of the first, their heads and records."""
+    most = limits.batch_bytes
+    for start, end in windows(heads, window_bytes=WINDOW_BYTES, batch_bytes_max=most):
+        window = heads.slice(start, end)
+        for first, last, records in decoded_runs(log, window, where=path, limits=limits):
+            yield start + first, window.slice(first, last), records
 
 
 def _sequences(records: Records, heads: BatchHeads) -> NDArray[np.int64]:

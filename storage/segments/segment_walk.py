@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import claimed_bytes
 from tierfold.storage.kafka.checksums import checksum
+from tierfold.storage.kafka.compression import USUAL_LIMITS, PlainLimits
 from tierfold.storage.segments.segment_reader import Record, SegmentContent, unreadable
 
 
@@ -33,13 +34,10 @@ class WalkedBatch:
     """Its checksum is right; if not, its fields cannot be trusted."""
     where: str
 
-    def records(self, batch_bytes_max: int = 0) -> tuple[Record, ...]:
-        """Its records; raises CorruptLog if they are not what the header promises.
-
-        `batch_bytes_max`: see `kafka.compression.plain_bytes_max`.
-        """
+    def records(self, limits: PlainLimits = USUAL_LIMITS) -> tuple[Record, ...]:
+        """Its records; raises CorruptLog if they are not what the header promises."""
         content = SegmentContent(
-            heads=self.heads, log=self.data, where=self.where, batch_bytes_max=batch_bytes_max
+            heads=self.heads, log=self.data, where=self.where, limits=limits
         )
         return tuple(record for batch in content.batches() for record in batch.records)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.storage.kafka.batch_headers import BatchHeads, compare_checksums
+from tierfold.storage.kafka.compression import USUAL_LIMITS, PlainLimits
 from tierfold.storage.kafka.control_records import control_types
-from tierfold.storage.kafka.legacy_batches import decode_any
-from tierfold.storage.kafka.records import Records, decode
+from tierfold.storage.kafka.legacy_batches import decode_any, decoded_runs
+from tierfold.storage.kafka.records import Records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +31,7 @@ class LogWindow:
     first_record: int
     """How many records of the log precede the window, not counting batches that are left out."""
     where: str
-    batch_bytes_max: int = 0
-    """See `compression.plain_bytes_max`."""
+    limits: PlainLimits = USUAL_LIMITS
 
     @property
     def position(self) -> int:
@@ -60,14 +61,26 @@ class LogWindow:
         return self.first_record + int(self.heads.count.sum(dtype=np.int64))
 
     def records(self) -> Records:
-        """The records of the batches; raises CorruptLog."""
+        """The records of batches of which `decoded` returned a whole; raises CorruptLog."""
         return decode_any(
+            self.data, self.heads, where=self.where, origin=self.origin, limits=self.limits
+        )
+
+    def decoded(self, *, check_crc: bool = False) -> Iterator[tuple[LogWindow, Records]]:
+        """The window and its records: in several, if they expand to too much for one.
+
+        `check_crc`: see `decode_any`. Raises CorruptLog.
+        """
+        for first, last, records in decoded_runs(
             self.data,
             self.heads,
             where=self.where,
             origin=self.origin,
-            batch_bytes_max=self.batch_bytes_max,
-        )
+            check_crc=check_crc,
+            limits=self.limits,
+        ):
+            is_whole = last - first == len(self.heads)
+            yield self if is_whole else self.between(first, last), records
 
     def control_types(self, records: Records) -> NDArray[np.int16]:
         """See `control_records.control_types`; `records` are the window's."""
@@ -104,20 +117,15 @@ class UncheckedWindow:
             compare_checksums(window.data, window.heads, where=window.where, origin=window.origin)
         return window
 
-    def decoded(self) -> tuple[LogWindow, Records]:
-        """The window and its records, each batch decoded right after its checksum was compared.
+    def decoded(self) -> Iterator[tuple[LogWindow, Records]]:
+        """As `LogWindow.decoded`, each batch decoded right after its checksum was compared."""
+        # Those of legacy batches were compared by `unchecked_heads`.
+        return self._window.decoded(check_crc=True)
 
-        Raises CorruptLog.
-        """
-        window = self._window
-        if window.heads.is_legacy[0]:
-            return self.checked(), window.records()
-        records = decode(
-            window.data,
-            window.heads,
-            where=window.where,
-            origin=window.origin,
-            check_crc=True,
-            batch_bytes_max=window.batch_bytes_max,
-        )
-        return window, records
+
+def decoded_windows(
+    windows: Iterable[UncheckedWindow],
+) -> Iterator[tuple[LogWindow, Records]]:
+    """The windows and their records, see `UncheckedWindow.decoded`; raises CorruptLog."""
+    for window in windows:
+        yield from window.decoded()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tierfold.storage.kafka.compression import PlainLimits
 from tierfold.storage.segments.log_windows import StoredObject
 from tierfold.storage.tiers.object_store import MapRange, Spans
 from tierfold.storage.tiers.remote_tier import Access
@@ -41,10 +42,15 @@ def mapped_log(log: bytes, **fields: Any) -> StoredObject:
 
 
 def small_windows(
-    patch: pytest.MonkeyPatch, window_bytes: int, range_bytes: int | None = None
+    patch: pytest.MonkeyPatch,
+    window_bytes: int,
+    range_bytes: int | None = None,
+    limits: PlainLimits | None = None,
 ) -> None:
-    """Read every log in windows, and in ranges if given, of so many bytes."""
-    replaced = {"window_bytes": window_bytes}
+    """Read every log in windows, and in ranges if given, of so many bytes, within limits."""
+    replaced: dict[str, Any] = {"window_bytes": window_bytes}
+    if limits is not None:
+        replaced["limits"] = limits
     if range_bytes is not None:
         replaced |= {"range_bytes": range_bytes, "access": Access}
     begin = StoredObject.__init__

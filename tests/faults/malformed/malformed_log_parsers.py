@@ -57,6 +57,7 @@ from tierfold.storage.segments.log_pieces import ChosenRecords
 from tierfold.storage.segments.log_windows import log_windows
 from tierfold.storage.segments.segment_reader import Batch, SegmentContent
 from tierfold.storage.segments.segment_walk import walk
+from tierfold.storage.segments.window import decoded_windows
 
 _WINDOW_BYTES: Final = 300
 """Small, so that a small log has several windows."""
@@ -103,8 +104,8 @@ def _checked_columns(log: bytes) -> Outcome:
         heads: list[BatchHeads] = []
         rows: list[dict[str, Any]] = []
         versions: list[tuple[int | None, int]] = []
-        for unchecked in log_windows(stored(log, window_bytes=_WINDOW_BYTES)):
-            window, records = unchecked.decoded()
+        windows = log_windows(stored(log, window_bytes=_WINDOW_BYTES))
+        for window, records in decoded_windows(windows):
             heads.append(window.heads)
             every = np.arange(len(records))
             chosen = ChosenRecords(heads=window.heads, records=records, rows=every)

@@ -12,14 +12,35 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import tierfold as api
-from tests.jobs.commands import ALWAYS, ON_SPARK, Ran, in_own_process, script, tierfold, told
-from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment, put_updates
+from tests.jobs.commands import (
+    ALWAYS,
+    ON_SPARK,
+    Ran,
+    in_own_process,
+    script,
+    status_of,
+    tierfold,
+    told,
+)
+from tests.jobs.tiers import (
+    files_below,
+    folder_of,
+    key_of,
+    made_tier,
+    put_segment,
+    put_updates,
+    records_in,
+)
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import data
+from tests.storage.stored_logs import small_windows
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.jobs.sources.segment_options import request_of
 from tierfold.jobs.verbs.dump import dump_lines
-from tierfold.storage.kafka.compression import PLAIN_BYTES_TRUSTED, Codec
+from tierfold.storage.kafka.compression import PLAIN_BYTES_TRUSTED, Codec, PlainLimits
+from tierfold.storage.segments.log_windows import WINDOW_BYTES
+from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.segments.segment_tables import segment_tables
 
 LARGE, SMALL = key_of("large"), key_of("small")
 SETTING = "decompressed.batch.max.bytes"
@@ -146,6 +167,27 @@ def test_large_wrappers_are_read_alike(tmp_path: Path) -> None:
         list(dump_lines(str(log)))
     _, record = dump_lines(str(log), batch_bytes_max=ALLOWED_BYTES)
     assert f'"valueSize": {PLAIN_BYTES_TRUSTED}' in record
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_batches_that_are_each_allowed_stop_no_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    tier, value, batches = made_tier(tmp_path / "tier"), bytes(300_000), 20
+    drafts = [data(i, (b"k%d" % (i % 7), value)) for i in range(batches)]
+    log = put_segment(
+        tier, LARGE, [replace(draft, codec=codec) for draft in drafts], start_offset=0
+    )
+    small_windows(monkeypatch, WINDOW_BYTES, limits=PlainLimits(together_bytes=10**6))
+    content = read_segment(log)
+    few = replace(content, limits=PlainLimits(together_bytes=10**6))
+    assert list(few.batches()) == list(content.batches())
+    tables = segment_tables(content.log, str(log), PlainLimits(together_bytes=10**6))
+    assert tables.records == segment_tables(content.log, str(log)).records
+    assert tierfold("compact", tier, *ALWAYS, "--json").outcomes == {("large", 0): "compacted"}
+    assert verified(tier).code == 0
+    kept = records_in([segment["log"] for segment in status_of(tier)["large", 0]["segments"]])
+    assert [offset for offset, _, _ in kept] == [*range(batches - 7, batches)]
 
 
 def test_a_reader_has_the_option_of_the_same_name() -> None:

@@ -24,8 +24,8 @@ from tierfold.storage.kafka.compression import (
     compress,
     decompress,
     plain_bytes_max,
-    window_bytes_max,
 )
+from tierfold.storage.kafka.gzip_members import TooMuch
 
 TEXT = b'{"name":"value","other":12345}' * 3000
 PACKED = [codec for codec in Codec if codec != Codec.NONE]
@@ -147,7 +147,7 @@ def test_all_members_together_keep_to_the_limit() -> None:
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
         twice = 2 * compress(codec, TEXT)
         assert decompress(codec, twice, where="here", budget_bytes=2 * len(TEXT)) == 2 * TEXT
-        with pytest.raises(CorruptLog, match=f"holds more than {2 * len(TEXT) - 1} when"):
+        with pytest.raises(TooMuch):
             decompress(codec, twice, where="here", budget_bytes=2 * len(TEXT) - 1)
 
 
@@ -206,32 +206,33 @@ def test_decompression_of_a_bomb_stops_at_the_limit(
     stored = bomb()
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptLog, match=r"holds more than 16777216 when decompressed") as it:
+        with pytest.raises(TooMuch):
             decompress(codec, stored, where="a log", budget_bytes=16 * MIB)
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
     finally:
         tracemalloc.stop()
-    assert "backup" in it.value.remedy
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 def test_a_small_bomb_has_its_own_bound(codec: Codec) -> None:
-    with pytest.raises(CorruptLog, match=f"holds more than {plain_bytes_max(len(BOMBS[codec]()))}"):
+    bound = plain_bytes_max(len(BOMBS[codec]()))
+    with pytest.raises(CorruptLog, match=f"holds more than {bound} when") as caught:
         decompress(codec, BOMBS[codec](), where="a log")
+    assert "backup" in caught.value.remedy
 
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_payload_of_exactly_the_limit_is_read(codec: Codec) -> None:
     stored = compress(codec, TEXT)
     assert decompress(codec, stored, where="here", budget_bytes=len(TEXT)) == TEXT
-    with pytest.raises(CorruptLog, match=f"holds more than {len(TEXT) - 1} when"):
+    with pytest.raises(TooMuch):
         decompress(codec, stored, where="here", budget_bytes=len(TEXT) - 1)
 
 
 def test_the_bounds_accept_every_lz4_payload_that_kafka_accepts() -> None:
     for stored_bytes in (0, 100, MIB, 100 * MIB, PLAIN_BYTES_MAX):
         bound = plain_bytes_max(stored_bytes)
-        assert PLAIN_BYTES_TRUSTED <= bound <= window_bytes_max(stored_bytes) <= PLAIN_BYTES_MAX
+        assert PLAIN_BYTES_TRUSTED <= bound <= PLAIN_BYTES_MAX
         assert bound >= min(LZ4_RATIO_MAX * stored_bytes, PLAIN_BYTES_MAX)
 
 

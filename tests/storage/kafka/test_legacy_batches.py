@@ -9,9 +9,14 @@ from tests.storage.decoded_logs import WHERE, array, heads_of
 from tests.storage.kafka_dumps import kafka_reads, log_bytes
 from tests.storage.legacy_messages import message, wrapper
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.kafka import compression
-from tierfold.storage.kafka.compression import Codec
-from tierfold.storage.kafka.legacy_batches import decode_any, decode_legacy
+from tierfold.storage.kafka.compression import Codec, PlainLimits
+from tierfold.storage.kafka.legacy_batches import (
+    DecodeLimits,
+    decode_any,
+    decode_legacy,
+    decoded_runs,
+    with_inner_heads,
+)
 from tierfold.storage.kafka.records import Records
 
 
@@ -42,15 +47,29 @@ def test_the_wrappers_log_append_time_is_its_messages_time() -> None:
     assert decoded(wrapper(1, inner, attributes=8)).timestamp_ms.tolist() == [9000, 9000]
 
 
-def test_the_wrappers_of_one_window_are_bounded_together(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((300_000,) * 3, [(0, 3)]),
+        ((300_000,) * 7, [(0, 3), (3, 6), (6, 7)]),
+        # One alone may be larger than several together.
+        ((1, 1_200_000, 1, 1), [(0, 1), (1, 2), (2, 4)]),
+    ],
+)
+def test_wrappers_that_are_too_large_together_are_decoded_in_several_runs(
+    sizes: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
-    log = b"".join(wrapper(i, message(0, bytes(300_000))) for i in range(4))
-    assert len(decoded(log[: 3 * len(log) // 4])) == 3
-    with pytest.raises(CorruptLog, match=r"holds more than .* of its neighbours") as caught:
-        decoded(log)
-    assert caught.value.where.endswith("(offset 3)")
+    log = b"".join(wrapper(i, message(0, bytes(size))) for i, size in enumerate(sizes))
+    limits = PlainLimits(together_bytes=1_000_000)
+    heads = heads_of(log, check_crc=False)
+    runs = list(decoded_runs(array(log), heads, where=WHERE, limits=limits))
+    assert [(first, last) for first, last, _ in runs] == expected
+    assert [n for _, _, records in runs for n in records.offset.tolist()] == [*range(len(sizes))]
+    inner = with_inner_heads(
+        array(log), heads, limits=DecodeLimits(2**30, limits), where=WHERE
+    )
+    assert inner.count.tolist() == [1] * len(sizes)
+    assert inner.base_offset.tolist() == [*range(len(sizes))]
 
 
 def test_a_records_span_is_its_message() -> None:

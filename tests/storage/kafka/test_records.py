@@ -15,10 +15,11 @@ from tests.storage.decoded_logs import WHERE, array, decoded, heads_of, one_reco
 from tests.storage.drafts import logs
 from tests.storage.kafka_dumps import log_bytes
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.kafka import compression
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.batch_headers import unchecked_heads
-from tierfold.storage.kafka.compression import Codec, compress
+from tierfold.storage.kafka.compression import PLAIN_BYTES_TRUSTED, Codec, PlainLimits, compress
+from tierfold.storage.kafka.legacy_batches import decoded_runs
+from tierfold.storage.kafka.payloads import TooMuchTogether
 from tierfold.storage.kafka.records import Records, columns_of, decode, headers_of, windows
 
 RECORD = bytes.fromhex("0e 00 02 04 02 6b 01 00")  # 7 bytes: +1 ms, +2, key "k", null, none
@@ -214,17 +215,55 @@ def test_compressed_batches_that_may_take_more_have_windows_of_their_own() -> No
     assert found == [(0, 2), (2, 3), (3, 4), (4, 6)]
 
 
-def test_the_payloads_of_one_window_are_bounded_together(
-    monkeypatch: pytest.MonkeyPatch,
+LIMITS = PlainLimits(together_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((300_000,) * 3, [(0, 3)]),
+        ((300_000,) * 7, [(0, 3), (3, 6), (6, 7)]),
+        # One alone may be larger than several together.
+        ((1, 1_200_000, 1, 1), [(0, 1), (1, 2), (2, 4)]),
+        ((1_200_000, 1_200_000), [(0, 1), (1, 2)]),
+    ],
+)
+def test_payloads_that_are_too_large_together_are_decoded_in_several_runs(
+    codec: Codec, sizes: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
-    zeros = [replace(one_record(i, value=bytes(300_000)), codec=Codec.ZSTD) for i in range(4)]
-    log = written(zeros)
+    drafts = [one_record(i, value=bytes(size)) for i, size in enumerate(sizes)]
+    log = written([replace(draft, codec=codec) for draft in drafts])
+    runs = list(decoded_runs(array(log), heads_of(log), where=WHERE, limits=LIMITS))
+    assert [(first, last) for first, last, _ in runs] == expected
+    assert [n for _, _, records in runs for n in records.offset.tolist()] == [*range(len(sizes))]
+    for first, last, records in runs:
+        assert last - first == 1 or len(records.body) <= LIMITS.together_bytes
+
+
+def test_the_first_batch_of_a_run_always_fits() -> None:
+    with pytest.raises(ValueError, match="not the first batch"):
+        TooMuchTogether(0)
+
+
+def test_what_is_not_compressed_counts_for_nothing() -> None:
+    codecs = [Codec.NONE, Codec.ZSTD, Codec.NONE, Codec.LZ4]
+    drafts = [one_record(i, value=bytes(490_000)) for i in range(4)]
+    log = written([replace(draft, codec=codecs[i]) for i, draft in enumerate(drafts)])
+    ((first, last, records),) = decoded_runs(
+        array(log), heads_of(log), where=WHERE, limits=LIMITS
+    )
+    assert (first, last, len(records)) == (0, 4, 4)
+
+
+def test_a_payload_beyond_its_own_limit_is_refused_wherever_it_is() -> None:
+    large = bytes(PLAIN_BYTES_TRUSTED)
+    drafts = [one_record(i, value=large if i == 1 else b"v") for i in range(3)]
+    log = written([replace(draft, codec=Codec.ZSTD) for draft in drafts])
     heads = heads_of(log)
-    assert len(decode(array(log), heads.slice(0, 3), where=WHERE)) == 3
-    with pytest.raises(CorruptLog, match=r"holds more than .* of its neighbours") as caught:
-        decode(array(log), heads, where=WHERE)
-    assert caught.value.where == f"{WHERE}: the batch at byte {heads.position[3]} (base offset 3)"
+    with pytest.raises(CorruptLog, match=f"holds more than {PLAIN_BYTES_TRUSTED} when") as caught:
+        list(decoded_runs(array(log), heads, where=WHERE, limits=LIMITS))
+    assert caught.value.where == f"{WHERE}: the batch at byte {heads.position[1]} (base offset 1)"
 
 
 def test_no_batches_have_no_windows() -> None:

@@ -57,7 +57,7 @@ def window_of(*batches: BatchDraft | bytes | str) -> IndexedWindow | None:
     """What the index needs of these batches, which words may draw, in one window."""
     found = [draft_of(one, 0) if isinstance(one, str) else one for one in batches]
     (unchecked,) = sized_windows(stored(log_of(found)))
-    window, records = unchecked.decoded()
+    ((window, records),) = unchecked.decoded()
     indexed = indexed_window(window.heads, records, window.control_types(records))
     if not window.heads.is_legacy.any():
         again = indexed_batches(window.data, window.heads, where="a log")

@@ -27,7 +27,7 @@ from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
-from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.compression import Codec, PlainLimits
 from tierfold.storage.kafka.control_records import ControlType, control_types
 from tierfold.storage.kafka.legacy_batches import DecodeLimits, decode_any, with_inner_heads
 from tierfold.storage.kafka.records import Records, windows
@@ -40,7 +40,7 @@ from tierfold.storage.segments.log_windows import (
     sized_windows,
 )
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment
-from tierfold.storage.segments.window import LogWindow
+from tierfold.storage.segments.window import LogWindow, decoded_windows
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
@@ -99,13 +99,12 @@ def in_windows(log: StoredObject) -> Content:
     """The content by windows; checks that they follow each other and hold what they may."""
     heads, types, records = [], [], []
     position = first_record = 0
-    for unchecked in log_windows(log):
-        window, decoded = unchecked.decoded()
+    for window, decoded in decoded_windows(log_windows(log)):
         assert (window.position, window.first_record) == (position, first_record)
         assert len(window.heads) == 1 or window.size_bytes <= log.window_bytes
         assert len(window.data) <= 2 * log.window_bytes or len(window.data) == window.size_bytes
         assert len(set(window.heads.is_legacy.tolist())) == 1
-        assert _rows(decoded) == _rows(unchecked.checked().records())
+        assert _rows(decoded) == _rows(window.records())
         position += window.size_bytes
         first_record += len(decoded)
         assert (len(window.stored), window.records_end) == (window.size_bytes, first_record)
@@ -185,13 +184,18 @@ def logs(draw: st.DrawFn, kinds: Sequence[str] = KINDS) -> bytes:
 SIZES = st.sampled_from([1, 7, 17, 61, 100, 250, 700, 2**20])
 
 
-@given(log=logs(), window_bytes=SIZES, range_bytes=SIZES)
+LIMITS = st.builds(PlainLimits, together_bytes=st.sampled_from([1, 100, 700, 2**20]))
+"""Lower than the usual ones: decoded, a window then becomes several."""
+
+
+@given(log=logs(), window_bytes=SIZES, range_bytes=SIZES, limits=LIMITS)
 def test_windows_of_any_size_hold_what_the_whole_log_holds(
-    log: bytes, window_bytes: int, range_bytes: int
+    log: bytes, window_bytes: int, range_bytes: int, limits: PlainLimits
 ) -> None:
     content = whole(log)
-    assert in_windows(stored(log, window_bytes=window_bytes, range_bytes=range_bytes)) == content
-    mapped = mapped_log(log, window_bytes=window_bytes)
+    sizes: dict[str, Any] = {"window_bytes": window_bytes, "limits": limits}
+    assert in_windows(stored(log, range_bytes=range_bytes, **sizes)) == content
+    mapped = mapped_log(log, **sizes)
     assert in_windows(mapped) == content
 
 
@@ -338,14 +342,12 @@ def _rewritten(
 @given(
     log=logs(),
     superseded=st.frozensets(st.integers(0, 25), max_size=3),
-    window_bytes=SIZES,
-    range_bytes=SIZES,
+    sizes=st.tuples(SIZES, SIZES, LIMITS),
 )
 def test_scan_and_rewrite_do_not_depend_on_windows_and_ranges(
     log: bytes,
     superseded: frozenset[int],
-    window_bytes: int,
-    range_bytes: int,
+    sizes: tuple[int, int, PlainLimits],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     tier = a_tier(Path(tmp_path_factory.mktemp("tier")))
@@ -358,7 +360,7 @@ def test_scan_and_rewrite_do_not_depend_on_windows_and_ranges(
     scanned = scan_segment(live_log(tier, KEY, segment), (), order)
     receipt = _rewritten(tier, segment, superseded)
     with pytest.MonkeyPatch.context() as small:
-        small_windows(small, window_bytes, range_bytes)
+        small_windows(small, *sizes)
         again = scan_segment(live_log(tier, KEY, segment), (), order)
         assert _rewritten(tier, segment, superseded) == receipt
     assert again.own_bits.tolist() == scanned.own_bits.tolist()

@@ -18,6 +18,7 @@ from tierfold.storage.segments.segment_metadata import (
     read_segment_metadata,
     read_snapshot,
 )
+from tierfold.storage.segments.window import decoded_windows
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
@@ -26,8 +27,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 def replayed(before: tuple[ProducerEntry, ...], log: StoredObject) -> tuple[ProducerEntry, ...]:
     replay = ProducerReplay(before)
-    for unchecked in sized_windows(log):
-        window, records = unchecked.decoded()
+    for window, records in decoded_windows(sized_windows(log)):
         replay.add(window.heads, records, window.control_types(records))
     return replay.entries
 
