@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.jobs.claims import catalog_of
-from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment
+from tests.storage.call_scripts import fails
 from tests.storage.legacy_messages import message
 from tests.storage.stored_logs import small_windows
 from tierfold.storage.segments.segment_reader import read_segment
@@ -33,14 +36,20 @@ def live_logs(tier: Path) -> list[bytes]:
     ]
 
 
+def two_segments(tier: Path) -> dict[str, str]:
+    """Make the tier; return every file of the partition, and its digest."""
+    made_tier(tier)
+    put_segment(tier, KEY, legacy(0, range(MESSAGES)), start_offset=0)
+    put_segment(tier, KEY, legacy(MESSAGES, range(10, 10 + MESSAGES)), start_offset=MESSAGES)
+    return files_below(folder_of(tier, KEY))
+
+
 def test_nothing_is_lost_and_the_next_run_leaves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_windows(monkeypatch, 1000)
-    tier = made_tier(tmp_path)
-    put_segment(tier, KEY, legacy(0, range(MESSAGES)), start_offset=0)
-    put_segment(tier, KEY, legacy(MESSAGES, range(10, 10 + MESSAGES)), start_offset=MESSAGES)
-    originals = files_below(folder_of(tier, KEY))
+    tier = tmp_path
+    originals = two_segments(tier)
     ran = tierfold("compact", tier, *DO)
     assert (ran.code, ran.outcomes) == (0, {("legacy", 0): "compacted"})
     report = ran.partitions["legacy", 0]
@@ -66,3 +75,33 @@ def test_nothing_is_lost_and_the_next_run_leaves_it(
     assert {name.partition("-")[2].partition(".")[0] for name in new} == live
     again = tierfold("compact", tier, *DO)
     assert again.outcomes == {("legacy", 0): "nothing_to_do"}
+
+
+def test_what_a_failure_leaves_of_several_segments_is_vacuumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch, 1000)
+    originals = two_segments(tmp_path)
+    folder = folder_of(tmp_path, KEY)
+
+    def is_second_log(key: str) -> bool:
+        return key.endswith(".log") and len([*folder.glob("*.log")]) > len(("first", "second"))
+
+    with scripted(fails("open_new").where(is_second_log)):
+        failed = tierfold("compact", tmp_path, *DO)
+    assert (failed.code, failed.outcomes) == (3, {("legacy", 0): "failed"})
+    left = files_below(folder)
+    assert originals.items() <= left.items()
+    (orphan,) = status_of(tmp_path)["legacy", 0]["orphans"]
+    assert {name for name in left if orphan in name} == left.keys() - originals.keys()
+    detached = ("--set", "tier.binding=detached")
+    for hours, binding, files in ((23, detached, left), (25, (), left), (25, detached, originals)):
+        now = ("--now", str(int((time.time() + 3600 * hours) * 1000)))
+        vacuumed = tierfold("vacuum", tmp_path, *now, *COMPACT, *binding, "--json")
+        assert vacuumed.code == 0, vacuumed
+        assert files_below(folder) == files
+        if not binding:
+            (note,) = vacuumed.entries[0]["notes"]
+            assert "1 orphaned. If no broker serves this tier, set tier.binding=detached" in note
+    assert tierfold("compact", tmp_path, *DO).outcomes == {("legacy", 0): "compacted"}
+    assert tierfold("verify", tmp_path, "--json").code == 0
