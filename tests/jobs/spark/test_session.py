@@ -65,6 +65,8 @@ def test_without_a_usable_java_one_sentence_names_what_to_install(
     assert "Install a Java runtime 17 or newer" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tier / "_tierfold").exists()
+    assert "For a small tier, --engine local needs no Java." in done.stderr
+    assert compact(tier, str(tools), "--engine", "local").returncode == 0
 
 
 def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
@@ -76,12 +78,16 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
 
 def test_where_java_is_there_it_is_not_java_that_must_be_installed(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
-    done = compact(tier, os.environ["PATH"], JAVA_TOOL_OPTIONS="-XX:NoSuchOption")
+    options = {"JAVA_TOOL_OPTIONS": "-XX:NoSuchOption"}
+    done = compact(tier, os.environ["PATH"], **options)
     assert done.returncode == 2, done.stderr
     assert "Spark's process ended before it answered, although" in done.stderr
     assert "NoSuchOption" in done.stderr
     assert "Install" not in done.stderr
     assert not (tier / "_tierfold").exists()
+    assert "For a small tier, --engine local needs no Java." in done.stderr
+    local = compact(tier, os.environ["PATH"], "--engine", "local", **options)
+    assert local.returncode == 0, local.stderr
 
 
 def test_a_local_session_looks_up_no_host_name(tmp_path: Path) -> None:
