@@ -26,7 +26,13 @@ from tierfold.storage.kafka.batch_layout import (
     corrupt_batch,
     disordered_batch,
 )
-from tierfold.storage.kafka.compression import USUAL_LIMITS, Codec, PlainLimits, decompress
+from tierfold.storage.kafka.compression import (
+    USUAL_LIMITS,
+    Codec,
+    PlainLimits,
+    bytes_left,
+    decompress,
+)
 from tierfold.storage.kafka.gzip_members import TooMuch
 from tierfold.storage.kafka.payloads import TooMuchTogether
 from tierfold.storage.kafka.records import (
@@ -227,7 +233,7 @@ def _unwrapped(
                 raise TooMuchTogether(first) from error
             part = np.frombuffer(plain, np.uint8)
             sizes[first] = part.size
-            left_bytes = max(left_bytes - part.size, 0)
+            left_bytes = bytes_left(left_bytes, part.size)
         parts.append(part)
     ends = np.cumsum(sizes)
     return as_kernel_input(np.concatenate(parts)), _Spans(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.storage.kafka.batch_headers import BatchHeads
-from tierfold.storage.kafka.compression import Codec, PlainLimits, decompress
+from tierfold.storage.kafka.compression import Codec, PlainLimits, bytes_left, decompress
 from tierfold.storage.kafka.gzip_members import TooMuch
 from tierfold.storage.kafka.native_codecs import Payloads, Progress, decompress_run
 from tierfold.storage.kafka.wire import as_kernel_input
@@ -75,7 +75,7 @@ def plain_payloads(
         body.data[done.at : beyond] = plain
         payloads.out_bytes[done.batch] = len(plain)
         spent_bytes = len(plain) if payloads.codec[done.batch] != Codec.NONE else 0
-        left_bytes = max(done.budget_bytes - spent_bytes, 0)
+        left_bytes = bytes_left(done.budget_bytes, spent_bytes)
         done = Progress(done.batch + 1, beyond, left_bytes)
     end = np.cumsum(payloads.out_bytes)
     return as_kernel_input(body[: done.at]), end - payloads.out_bytes, end

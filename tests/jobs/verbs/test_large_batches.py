@@ -157,16 +157,22 @@ def test_read_segment_has_a_keyword_that_its_message_names(tier: Path) -> None:
 
 
 def test_large_wrappers_are_read_alike(tmp_path: Path) -> None:
-    log = tmp_path / "0.log"
-    log.write_bytes(wrapper(0, message(0, b"v" * PLAIN_BYTES_TRUSTED)))
+    tier = made_tier(tmp_path / "tier")
+    large = wrapper(0, message(0, b"v" * PLAIN_BYTES_TRUSTED))
+    log = put_segment(tier, LARGE, [large, message(1, b"v")], start_offset=0)
     with pytest.raises(CorruptLog, match="set decompressed_batch_max_bytes to the most"):
         api.read_segment(log)
     found = api.read_segment(log, decompressed_batch_max_bytes=ALLOWED_BYTES)
-    assert found.records.column("key").to_pylist() == [b"k"]
+    assert found.records.column("offset").to_pylist() == [0, 1]
     with pytest.raises(CorruptLog, match="set --decompressed-batch-max-bytes to the most"):
         list(dump_lines(str(log)))
-    _, record = dump_lines(str(log), batch_bytes_max=ALLOWED_BYTES)
+    _, record, *_ = dump_lines(str(log), batch_bytes_max=ALLOWED_BYTES)
     assert f'"valueSize": {PLAIN_BYTES_TRUSTED}' in record
+    refused = tierfold("compact", tier, *ALWAYS, "--json").partitions["large", 0]["reason"]
+    assert f"set {SETTING} to the most" in refused
+    assert tierfold("compact", tier, *ALWAYS, *TO_ALLOW, "--json").code == 0
+    (live,) = status_of(tier)["large", 0]["segments"]
+    assert [offset for offset, _, _ in records_in([live["log"]])] == [1]
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])

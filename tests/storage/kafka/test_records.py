@@ -247,13 +247,20 @@ def test_the_first_batch_of_a_run_always_fits() -> None:
 
 
 def test_what_is_not_compressed_counts_for_nothing() -> None:
-    codecs = [Codec.NONE, Codec.ZSTD, Codec.NONE, Codec.LZ4]
-    drafts = [one_record(i, value=bytes(490_000)) for i in range(4)]
-    log = written([replace(draft, codec=codecs[i]) for i, draft in enumerate(drafts)])
-    ((first, last, records),) = decoded_runs(
-        array(log), heads_of(log), where=WHERE, limits=LIMITS
+    noise = np.random.default_rng(1).bytes(1000)
+    # The first payload nearly fills the body, so the second one makes it grow.
+    values = {noise[:400] + bytes(5600): Codec.ZSTD, noise: Codec.NONE, bytes(900): Codec.LZ4}
+    log = written(
+        [
+            replace(one_record(i, value=value), codec=codec)
+            for i, (value, codec) in enumerate(values.items())
+        ]
     )
-    assert (first, last, len(records)) == (0, 4, 4)
+    limits = PlainLimits(together_bytes=7000)
+    ((first, last, records),) = decoded_runs(
+        array(log), heads_of(log), where=WHERE, limits=limits
+    )
+    assert (first, last, len(records)) == (0, 3, 3)
 
 
 def test_a_payload_beyond_its_own_limit_is_refused_wherever_it_is() -> None:

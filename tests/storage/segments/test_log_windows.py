@@ -199,6 +199,16 @@ def test_windows_of_any_size_hold_what_the_whole_log_holds(
     assert in_windows(mapped) == content
 
 
+@pytest.mark.parametrize("kind", ["compressed", "wrapper", "wrapper of magic 0"])
+def test_a_window_that_expands_to_too_much_is_decoded_in_several(kind: str) -> None:
+    log = b"".join(_piece(kind, base, [300, 300]) for base in range(0, 12, 2))
+    small = stored(log, limits=PlainLimits(together_bytes=1500))
+    (window,) = log_windows(small)
+    parts = list(window.decoded())
+    assert [part.heads.base_offset.tolist() for part, _ in parts] == [[0, 2], [4, 6], [8, 10]]
+    assert in_windows(small) == whole(log)
+
+
 @given(log=logs(), data=st.data(), window_bytes=SIZES, range_bytes=SIZES)
 def test_a_turned_bit_has_the_same_result_as_in_the_whole_log(
     log: bytes, data: st.DataObject, window_bytes: int, range_bytes: int
