@@ -5,7 +5,6 @@
     grouping         which neighbouring segments become one segment
     plan             the choice: compact, rest, or refuse, with its reason
     partition_plan   one partition's plan: the choice, and the facts behind it
-    plan_check       a check of the plan, by separate code
     chunks           how much of a plan is done at once: limits of bytes, space and partitions
     explanation      the plan, explained segment by segment
 """

@@ -18,7 +18,6 @@ from tierfold.compaction.planning.eligibility import (
     should_have_rolled_at_ms,
 )
 from tierfold.compaction.planning.plan import Choice, Compact, propose
-from tierfold.compaction.planning.plan_check import violations
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 
 
@@ -113,14 +112,6 @@ def with_row_notes(
             " and fences that run, dead or alive",
         )
     return replace(view, notes=(*claimed, *strategy_change(state, rules), *view.notes))
-
-
-def plan_violations(plan: PartitionPlan, now_ms: int) -> tuple[str, ...]:
-    """Why the plan must not be carried out, by code that did not make it; empty: it may be."""
-    if plan.view is None or not plan.is_due:
-        return ()
-    last_stable = last_stable_of(plan.producers)
-    return violations(plan.compact, plan.view, last_stable, plan.rules, now_ms)
 
 
 def in_order_of_work(plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:

@@ -5,8 +5,7 @@
     Refusal   nothing, until a person has acted (`compaction.discovery.view`)
 
 Each choice phrases its own reason; reports only lay it out. `dataclasses.asdict` turns a choice
-into what JSON can hold. `compaction.planning.plan_check` checks it by other code before anything
-is written.
+into what JSON can hold.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class TimedStage(StrEnum):
     SURVEY = "survey"
     """Lists the tier, reads the catalog and the ends of new segments, and plans."""
     CLAIM = "claim"
-    """Checks the plans again, reads transaction indexes, and opens the next epochs."""
+    """Reads transaction indexes, and opens the next epochs."""
     SCAN = "scan"
     """Reads keys and reduces them to the records that are superseded: one Spark job, or three if
     key indexes are asked."""

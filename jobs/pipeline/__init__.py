@@ -4,7 +4,7 @@
     survey             gathers the facts about every partition, and plans it
     originals          finds the segments that brokers wrote, live or replaced
     partition_run      one partition during a run: its plan, its claim, its chunks
-    claiming           checks the plans again, claims the partitions, begins the rounds
+    claiming           claims the partitions, begins the rounds
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     check_and_commit   checks the rewritten segments and commits them
     held_partitions    claims, commits, rechecks and releases many partitions

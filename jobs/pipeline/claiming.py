@@ -1,4 +1,7 @@
-"""Stage 3: checks the chunks of a wave again, claims their partitions, begins the rounds."""
+"""Stage 3: claims the partitions of a wave's chunks, begins the rounds.
+
+A partition is planned once per run. The claim is refused if its row has changed since then.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,8 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.planning.partition_plan import PartitionPlan, plan_violations
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import claim_report, planned_report
@@ -59,13 +61,9 @@ def _prepared(context: RunContext, run: PartitionRun) -> tuple[PartitionRun, int
     """Read the chunk's transactions; return the run with them, and their `transactions_end`."""
     if not run.is_open:
         return run, None
-    chunk = run.begun
-    wrong = plan_violations(chunk, context.now_ms)
-    if wrong:
-        return run.failing(f"the plan contradicts the view: {'; '.join(wrong)}. {REPORT_BUG}"), None
     try:
         run = replace(run, aborted=_aborted(context, run))
-        return run, _transactions_end(context, chunk)
+        return run, _transactions_end(context, run.begun)
     except TierfoldError as error:
         return run.failing(str(error)), None
 

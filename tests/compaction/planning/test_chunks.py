@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import a_chain, a_segment, a_state, a_view, cleaned_to
+from tests.compaction.planning.plan_check import plan_violations
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.planning.chunks import RemainingBudget, next_wave, rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
@@ -214,6 +215,7 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
         budget_left = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
         assert left.compact.chunks_done == done
         (plan,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks
+        assert plan_violations(plan, NOW_MS) == ()
         chunk, first_dirty = plan.compact, left.compact.first_dirty
         dirty = [source.size_bytes for source in chunk.sources][first_dirty // 10 :]
         assert dirty

@@ -10,6 +10,7 @@ import pytest
 
 from tests.compaction.builders import KEY, a_chain, a_producer, a_state, a_view, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES
+from tests.compaction.planning.plan_check import plan_violations
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
@@ -19,7 +20,6 @@ from tierfold.compaction.planning.partition_plan import (
     in_order_of_work,
     needs_producers,
     partition_plan,
-    plan_violations,
     with_row_notes,
 )
 from tierfold.compaction.planning.plan import Compact, Rest
@@ -157,7 +157,7 @@ def test_notes_on_the_claim_and_the_strategy_come_before_those_of_the_view(
     assert replace(noted, notes=view.notes) == view
 
 
-# The check right before the claim.
+# The checker of plans.
 
 
 def test_a_plan_of_the_current_view_has_no_violations() -> None:

@@ -1,4 +1,4 @@
-"""A plan is valid in the view it comes from; tampered and outdated plans are rejected."""
+"""A plan fits the view it comes from; the checker catches tampered and outdated plans."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.compaction.aged import NOW_MS as AGED_AT_MS
 from tests.compaction.aged import aged
 from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_view, cleaned_to, epochs
+from tests.compaction.planning.plan_check import violations
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.plan import Compact, propose
-from tierfold.compaction.planning.plan_check import violations
 from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 
 NOW_MS = 2_000_000

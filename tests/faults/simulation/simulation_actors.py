@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from tests.compaction.planning.plan_check import plan_violations
 from tests.faults.simulation.environment_broker import (
     BROKER_FAULTS,
     History,
@@ -144,12 +145,14 @@ def _count_partial_deaths(environment: Environment, reports: Sequence[PartitionR
 def _check_choice(
     environment: Environment, before: Tier | None, partition: PartitionPlan, began_ms: int
 ) -> None:
-    """Fail if the survey accepts a truncated log or ignores waiting uploads.
+    """Fail if the survey accepts a truncated log, ignores waiting uploads, or plans wrongly.
 
     The survey must have seen whatever was in the tier before it and still is, except what the store
     failed to read. Of a newer leader's upload it may have seen only the `.log`. That shows that the
     older log was truncated, but cannot be used yet.
     """
+    if wrong := plan_violations(partition, began_ms):
+        environment.fail(f"{partition.key}: the plan contradicts the view: {'; '.join(wrong)}")
     if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
     seen, after = _without_unread(before, partition), environment.watch.tier(partition.key)

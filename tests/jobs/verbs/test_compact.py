@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,14 +31,6 @@ from tests.storage.live_segments import data
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
 from tierfold.compaction.model.errors import InvariantBroken
-from tierfold.jobs.context.run_context import run_context
-from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.claiming import begun_rounds
-from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import FAILED
-from tierfold.jobs.pipeline.partition_run import PartitionRun
-from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType
@@ -372,19 +364,3 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
     status = status_of(two)["orders", 0]
     assert live_values(status) == latest_updates(3)
     assert [retired["retired_by_epoch"] for retired in status["retired"]] == [1, 1, 2, 2]
-
-
-def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None:
-    context = run_context(str(two), None, None)
-    plans = survey(context, resolve(["cleanup.policy=compact"]), Scope())
-    first, second = (plan for plan in plans if plan.is_due)
-    beyond = replace(first.compact, next_offset=first.compact.next_offset + 1)
-    begun = [
-        PartitionRun(plan=plan).beginning(chunk, 0)
-        for plan, chunk in ((first, replace(first, choice=beyond)), (second, second))
-    ]
-    (wrong, _), rounds = begun_rounds(HeldPartitions(context=context), begun)
-    assert [a_round.key for a_round in rounds] == [second.key]
-    assert "the plan contradicts the view" in wrong.report.reason
-    assert wrong.report.outcome == FAILED
-    assert first.key not in context.catalog.read()

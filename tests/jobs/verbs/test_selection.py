@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from tests.jobs.tiers import (
 )
 from tests.storage.live_segments import NOW_MS as WRITTEN_AT_MS
 from tests.storage.live_segments import data, marker
-from tierfold.compaction.planning.partition_plan import in_order_of_work, plan_violations
+from tierfold.compaction.planning.partition_plan import in_order_of_work
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
@@ -190,16 +189,6 @@ def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -
     assert orders.regions.first_uncleanable == RECORDS_PER_SEGMENT
     known = status(context, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
     assert known[0].ratio == orders.ratio
-
-
-def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> None:
-    context = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
-    orders = survey(context, lagging(maximum_ms=2**63 - 1), Scope())[0]
-    assert plan_violations(orders, context.now_ms) == ()
-    too_strict = lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders")
-    stricter = replace(orders, rules=too_strict)
-    (why,) = plan_violations(stricter, context.now_ms)
-    assert "too young" in why
 
 
 def test_the_sums_that_commits_keep_are_those_that_planning_counts(tier: Path) -> None:

@@ -1,8 +1,7 @@
-"""Checks a plan against a fresh view, with code of its own.
+"""Checks a plan against a view, with code of its own.
 
-A plan may be minutes old. It is checked right before its partition is claimed; one violation is
-enough to drop it. The commit itself requires what may change after the claim: the row's epoch, and
-that the sources are live. Nothing here calls what `compaction.planning.plan` calls.
+Property tests and the simulation check with it what planning decides. Nothing here calls what
+`compaction.planning.plan` calls.
 """
 
 from __future__ import annotations
@@ -14,8 +13,17 @@ from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.leader_epochs import is_within_lineage
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
-from tierfold.compaction.planning.regions import LastStable
+from tierfold.compaction.planning.regions import LastStable, last_stable_of
+
+
+def plan_violations(plan: PartitionPlan, now_ms: int) -> tuple[str, ...]:
+    """Why a due plan does not fit the view that it was made from; empty: it does."""
+    if plan.view is None or not plan.is_due:
+        return ()
+    last_stable = last_stable_of(plan.producers)
+    return violations(plan.compact, plan.view, last_stable, plan.rules, now_ms)
 
 
 def violations(
@@ -25,10 +33,9 @@ def violations(
     rules: Rules,
     now_ms: int,
 ) -> tuple[str, ...]:
-    """Why `plan`, which may be from an older view, must not be carried out, a phrase each.
+    """Why `plan`, which may be from another view, does not fit `view`, a phrase each.
 
-    Empty: it may be. `view` is the partition as it is now; `last_stable`: its oldest open
-    transaction, if any.
+    `last_stable`: the view's oldest open transaction, if any.
     """
     sources = plan.sources
     if plan.key != view.key:
