@@ -14,13 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tierfold.compaction.discovery.candidates import Candidate, is_orphan
+from tierfold.compaction.discovery.drafted_view import orphans_of_diverged
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.overlaps import Comparison
-from tierfold.compaction.discovery.unknown_segments import (
-    is_orphan,
-    orphans_of_diverged,
-)
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 
@@ -47,7 +44,7 @@ class Forgetting:
     """The row's live segments, in offset order; empty: there is no row."""
     taken: tuple[Segment, ...]
     """The segments that would be live afterwards, in offset order."""
-    set_apart: tuple[InspectedSegment, ...]
+    set_apart: tuple[Candidate, ...]
     """The segments that would be set apart: listed, never read."""
     vanishing: tuple[OffsetRange, ...]
     """The offsets that readers would no longer find."""
@@ -55,7 +52,7 @@ class Forgetting:
     @property
     def consent(self) -> tuple[str, ...]:
         """Ids of the segments that a person agrees to lose."""
-        return tuple(segment.listed.segment_id for segment in self.set_apart)
+        return tuple(candidate.segment_id for candidate in self.set_apart)
 
 
 def row_without(
@@ -73,12 +70,10 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
     """
     live = () if facts.row is None else facts.row.segments
     ids = {segment.segment_id for segment in view.set_apart}
-    apart = tuple(segment for segment in bare.inspected if segment.listed.segment_id in ids)
+    apart = tuple(found for found in bare.candidates if found.segment_id in ids)
     held = [(segment.start_offset, segment.end_offset) for segment in live]
     held += [
-        (inspected.listed.start_offset, inspected.end_offset)
-        for inspected in apart
-        if inspected.end_offset is not None
+        (found.start_offset, found.end_offset) for found in apart if found.end_offset is not None
     ]
     return Forgetting(
         forgotten=live,
@@ -177,7 +172,7 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
         entry.segment.segment_id for entry in row.retired if not entry.segment.is_upload
     }
     retired_ids = [segment.segment_id for segment in facts.classified.retired]
-    spared_ids = [segment.listed.segment_id for segment in _spared(facts, row)]
+    spared_ids = [candidate.segment_id for candidate in _spared(facts, row)]
     found = Obstacles(
         written=tuple(known_id for known_id in known_ids if known_id in ours),
         retired=tuple(
@@ -201,7 +196,7 @@ def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
     known = {segment.segment_id for segment in facts.classified.known}
     for spared in _spared(facts, row):
         for live in row.segments:
-            start = max(live.start_offset, spared.listed.start_offset)
+            start = max(live.start_offset, spared.start_offset)
             end = min(live.end_offset, spared.end_offset or 0)
             is_there = live.segment_id in known and live.is_upload
             if is_there and spared.segment is not None and start <= end:
@@ -210,26 +205,26 @@ def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
                 )
 
 
-def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment]:
+def _spared(facts: PartitionFacts, row: PartitionState) -> list[Candidate]:
     """Orphans that `vacuum` keeps and that a tierfold run may have written."""
     deletable = {orphan.segment_id for orphan in orphans_of_diverged(facts)}
     return [
-        inspected
-        for inspected in facts.inspected
-        if is_orphan(inspected, row)
-        and inspected.listed.segment_id not in deletable
-        and not _starts_inside_upload(inspected, row)
+        found
+        for found in facts.candidates
+        if is_orphan(found, row)
+        and found.segment_id not in deletable
+        and not _starts_inside_upload(found, row)
     ]
 
 
-def _starts_inside_upload(segment: InspectedSegment, row: PartitionState) -> bool:
+def _starts_inside_upload(candidate: Candidate, row: PartitionState) -> bool:
     """Whether it starts inside a live upload, so that a broker must have written it.
 
     A run's segment starts where a segment of its row does, and every row had the live upload whole.
     The end of a `.log` proves nothing: compaction may have removed the last batches of a group.
     """
     return any(
-        live.start_offset < segment.listed.start_offset <= live.end_offset
+        live.start_offset < candidate.start_offset <= live.end_offset
         for live in row.segments
         if live.is_upload
     )

@@ -8,7 +8,7 @@
 
 Age does not prove that no run can commit an orphan: the run that wrote it may have stalled for
 days. Only a newer epoch, opened *after* the listing that showed the orphan, proves it. Age protects
-runs at work. (docs/semantics.md, 8 and 9.) `discovery.unknown_segments.is_orphan` decides what an
+runs at work. (docs/semantics.md, 8 and 9.) `discovery.candidates.is_orphan` decides what an
 orphan is.
 """
 

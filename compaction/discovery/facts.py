@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.histories import History, decided_history
 from tierfold.compaction.discovery.holes import HoleRule
 from tierfold.compaction.discovery.listing import Classified
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -18,8 +19,8 @@ class PartitionFacts:
     state: PartitionState | None
     """The catalog's row; None: there is none yet."""
     classified: Classified
-    inspected: tuple[InspectedSegment, ...]
-    """Every segment of `classified.unknown`."""
+    candidates: tuple[Candidate, ...]
+    """Every segment of `classified.unknown`, and what is known of it."""
     are_holes_declared: bool = False
     """Whether a person said that no segment is missing where the segments leave a gap."""
     live_end: int | None = None
@@ -32,7 +33,7 @@ class PartitionFacts:
 
     def holes(self, history: History) -> HoleRule:
         """Which gaps are holes, in the log of that history."""
-        exact = {found.listed.segment_id for found in self.inspected if found.is_end_exact}
+        exact = {found.segment_id for found in self.candidates if found.is_end_exact}
         if self.row is not None and self.row.segments and self.live_end is not None:
             exact.add(self.row.segments[-1].segment_id)
         return HoleRule(
@@ -42,6 +43,6 @@ class PartitionFacts:
         )
 
     def history(self) -> History:
-        """The history, from the leader epochs of all segments with a `.log`."""
-        with_log = [inspected for inspected in self.inspected if inspected.listed.has_log]
+        """The history, from the leader epochs of all candidates with a `.log`."""
+        with_log = [found for found in self.candidates if found.listed.has_log]
         return decided_history(with_log, self.row)

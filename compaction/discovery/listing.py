@@ -2,7 +2,7 @@
 
 There is no manifest and no metadata topic, so the listing is compared with the catalog's row
 (SEMANTICS 1, "Discovery"). A listed segment is known (live in the row), retired, or unknown. The
-objects of an unknown one decide what it is (`compaction.discovery.unknown_segments`).
+objects of an unknown one, a candidate, decide what it is (`compaction.discovery.draft`).
 """
 
 from __future__ import annotations

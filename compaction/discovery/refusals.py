@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.histories import History, InspectedSegment
+from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.holes import Gap
 from tierfold.compaction.discovery.overlaps import Chain
 from tierfold.compaction.discovery.view import (
@@ -64,7 +65,7 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
         return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
     if (refusal := _unreadable(facts)) is not None:
         return refusal
-    partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
+    partial = [found.listed for found in facts.candidates if not found.listed.is_complete]
     if partial and row is None:
         return Refusal(
             reason=RefusalReason.PARTIAL_SEGMENT,
@@ -82,11 +83,11 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
     """
     row = facts.row
     found = [
-        inspected.obstacle
-        for inspected in facts.inspected
-        if inspected.obstacle
-        and (inspected.listed.is_complete or (row is None and inspected.is_doubtful))
-        and (row is None or inspected.listed.start_offset >= row.next_offset)
+        candidate.obstacle
+        for candidate in facts.candidates
+        if candidate.obstacle
+        and (candidate.listed.is_complete or (row is None and candidate.is_doubtful))
+        and (row is None or candidate.start_offset >= row.next_offset)
     ]
     if not found:
         return None
@@ -153,17 +154,17 @@ def refused_without_row(
     start = chain.taken[0].start_offset if chain.taken else 0
     end = chain.taken[-1].end_offset if chain.taken else -1
 
-    def alone(segments: Sequence[InspectedSegment]) -> list[InspectedSegment]:
+    def alone(candidates: Sequence[Candidate]) -> list[Candidate]:
         return [
-            inspected
-            for inspected in segments
-            if inspected.listed.segment_id not in consented
-            and (inspected.listed.start_offset < start or (inspected.end_offset or 0) > end)
+            found
+            for found in candidates
+            if found.segment_id not in consented
+            and (found.start_offset < start or (found.end_offset or 0) > end)
         ]
 
-    for segments, is_proven in ((alone(history.unproven), False), (alone(history.apart), True)):
-        if segments:
-            named = ", ".join(_with_proof(history, segment) for segment in segments)
+    for found, is_proven in ((alone(history.unproven), False), (alone(history.apart), True)):
+        if found:
+            named = ", ".join(_with_proof(history, candidate) for candidate in found)
             return _refused_epochs(
                 "outside the leader epoch lineage, with offsets that no other segment has:"
                 f" {named}; the segments of the lineage have offsets {start} to {end}",
@@ -172,12 +173,12 @@ def refused_without_row(
     return None
 
 
-def _with_proof(history: History, segment: InspectedSegment) -> str:
-    """The segment, and at which offset its leader epochs contradict the lineage."""
-    proof = history.against(segment)
+def _with_proof(history: History, candidate: Candidate) -> str:
+    """The candidate, and at which offset its leader epochs contradict the lineage."""
+    proof = history.against(candidate)
     if proof is None:
-        return str(segment)
+        return str(candidate)
     return (
-        f"{segment}, with leader epoch {proof.epoch} at offset {proof.offset}, where the log has"
+        f"{candidate}, with leader epoch {proof.epoch} at offset {proof.offset}, where the log has"
         f" {proof.other_epoch}"
     )

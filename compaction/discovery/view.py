@@ -1,6 +1,6 @@
 """One partition as planning sees it, or why it is refused.
 
-`compaction.discovery.unknown_segments` makes a view from a listing and the catalog's row. The view
+`compaction.discovery.drafted_view` makes a view from candidates and the catalog's row. The view
 includes newly discovered segments; `state_with_new` is the row that a claim writes from it.
 """
 

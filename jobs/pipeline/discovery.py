@@ -1,6 +1,6 @@
 """Reads a partition of the tier and decides which segments belong to the log.
 
-    facts_of    classifies the listing, reads the ends and leader epochs of unknown segments
+    facts_of    classifies the listing, reads what is known of its candidates
     view_from   compares overlaps, and returns the decision of `compaction.discovery`
 
 `aborted_in` and `last_stable_in` read what segments say about transactions.
@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.draft import drafted
+from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.ownership import beside_each_other
-from tierfold.compaction.discovery.unknown_segments import drafted, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
@@ -37,17 +38,17 @@ def facts_of(
     """Read all facts about a partition; raises TierfoldError. `listed`: its listing."""
     classified = classify(listed, state)
     alone = [inspected(context.tier, key, segment) for segment in classified.unknown]
-    owners = beside_each_other([segment.ownership for segment in alone])
-    unknown = tuple(
-        replace(segment, ownership=owner) for segment, owner in zip(alone, owners, strict=True)
+    owners = beside_each_other([candidate.ownership for candidate in alone])
+    candidates = tuple(
+        replace(candidate, ownership=owner) for candidate, owner in zip(alone, owners, strict=True)
     )
     return PartitionFacts(
         key=key,
         state=state,
         classified=classified,
-        inspected=unknown,
+        candidates=candidates,
         are_holes_declared=are_holes_declared(context.holes_are_holes, key),
-        live_end=_live_end(context, key, state, unknown),
+        live_end=_live_end(context, key, state, candidates),
     )
 
 
@@ -55,7 +56,7 @@ def _live_end(
     context: RunContext,
     key: PartitionKey,
     state: PartitionState | None,
-    unknown: Sequence[InspectedSegment],
+    candidates: Sequence[Candidate],
 ) -> int | None:
     """Return the last live segment's end as its objects say it, if there is a gap behind it.
 
@@ -63,7 +64,7 @@ def _live_end(
     """
     if state is None or not state.segments:
         return None
-    starts = [found.listed.start_offset for found in unknown if found.segment is not None]
+    starts = [found.start_offset for found in candidates if found.segment is not None]
     above = [start for start in starts if start >= state.next_offset]
     if not above or min(above) == state.next_offset:
         return None

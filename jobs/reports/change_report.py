@@ -119,8 +119,8 @@ def _forgot_entry(found: Forgot) -> dict[str, Any]:
         entry["taken"] = list(map(named_segment, loss.taken))
         entry["set_apart"] = [
             {
-                "id": segment.listed.segment_id,
-                "start_offset": segment.listed.start_offset,
+                "id": segment.segment_id,
+                "start_offset": segment.start_offset,
                 "end_offset": segment.end_offset,
                 "size_bytes": segment.listed.size_bytes,
             }
@@ -140,7 +140,7 @@ def _print_forgot(console: Console, found: Forgot) -> None:
     taken = [f"{one.segment_id}  offsets {one.start_offset}–{one.end_offset}" for one in loss.taken]
     _print_list(console, "that the next run takes as the log", taken)
     apart = [
-        f"{one.listed.segment_id}  offsets {one.listed.start_offset}–{one.end_offset}"
+        f"{one.segment_id}  offsets {one.start_offset}–{one.end_offset}"
         for one in loss.set_apart
     ]
     _print_list(console, "set apart: kept in the tier, not read", apart)

@@ -20,9 +20,9 @@ from tierfold.compaction.commits.forget import (
     row_without,
 )
 from tierfold.compaction.commits.restore import restore_plan_of
+from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import chain_of
-from tierfold.compaction.discovery.unknown_segments import divergence, drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.bindings import UNDECLARED
 from tierfold.compaction.model.errors import TierfoldError

@@ -17,8 +17,8 @@ from tierfold.compaction.deletion.deletion_plan import (
     run_at_work,
     waits_until,
 )
+from tierfold.compaction.discovery.drafted_view import row_view
 from tierfold.compaction.discovery.listing import IncompleteUpload
-from tierfold.compaction.discovery.unknown_segments import row_view
 from tierfold.compaction.discovery.view import (
     PartitionView,
     Refusal,

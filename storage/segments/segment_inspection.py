@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment, fits
+from tierfold.compaction.discovery.candidates import Candidate, EndFrom, EpochStretch
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.ownership import Ownership, doubtful
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
@@ -30,15 +30,13 @@ if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
-def inspected(
-    tier: RemoteTier, key: PartitionKey, listed: ListedSegment
-) -> InspectedSegment:
-    """The segment with its end offset and leader epochs, if they can be read.
+def inspected(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Candidate:
+    """The candidate with its end offset and leader epochs, if they can be read.
 
     Whose it is comes first: of what may be another cluster's nothing else is read. An error is its
     `corruption`. The checkpoint is read next: it shows another history even if the log is corrupt.
     """
-    found = InspectedSegment(
+    found = Candidate(
         listed=listed,
         ownership=_ownership(tier, key, listed),
         is_own=is_own_id(listed.segment_id),
@@ -52,11 +50,12 @@ def inspected(
         if not listed.is_complete:
             return _incomplete(tier, key, found)
         read = read_segment_metadata(tier, key, listed, found.checkpoint)
+        recorded = tier.recorded_end(address_of(key, listed))
         return replace(
             found,
             segment=read.segment,
             end_offset=read.segment.end_offset,
-            is_end_exact=tier.recorded_end(address_of(key, listed)) is not None,
+            end_from=EndFrom.LAST_BATCH if recorded is None else EndFrom.MANIFEST,
             index_corruptions=read.index_corruptions,
         )
     except TierfoldError as error:
@@ -71,9 +70,7 @@ def _ownership(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Ow
         return doubtful(str(error))
 
 
-def _incomplete(
-    tier: RemoteTier, key: PartitionKey, found: InspectedSegment
-) -> InspectedSegment:
+def _incomplete(tier: RemoteTier, key: PartitionKey, found: Candidate) -> Candidate:
     # Imports numba. Most segments are complete, and `status` and `plan` start without it.
     from tierfold.storage.kafka.batch_headers import joined_heads  # noqa: PLC0415
     from tierfold.storage.segments.log_windows import nonempty_windows, whole_log  # noqa: PLC0415
@@ -105,7 +102,7 @@ def batches_fit(
 
     The whole `.log` is read. Raises CorruptLog and UnreadableObject.
     """
-    return fits(_incomplete(tier, key, InspectedSegment(listed=listed)), lineage)
+    return _incomplete(tier, key, Candidate(listed=listed)).fits(lineage)
 
 
 def epoch_stretches(heads: BatchHeads) -> tuple[EpochStretch, ...]:

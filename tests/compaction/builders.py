@@ -7,16 +7,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
+from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.checkpoint_chains import with_older_epochs
+from tierfold.compaction.discovery.draft import PartitionDraft, drafted
+from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import ListedSegment, classify
 from tierfold.compaction.discovery.overlaps import Cut, OverlapProof
-from tierfold.compaction.discovery.unknown_segments import (
-    PartitionDraft,
-    drafted,
-    view_of,
-)
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.bindings import UNDECLARED, Detached, ServedBy
 from tierfold.compaction.model.producers import ProducerEntry
@@ -141,14 +138,14 @@ def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
 
 def unknown(
     segment: Segment, *, lacking: Sequence[str] = (), **fields: Any
-) -> InspectedSegment:
+) -> Candidate:
     """`segment`, inspected and in no row; `fields` are those of the inspection.
 
     Its checkpoint is `LINEAGE` and its own epochs, unless `lacking` or `fields` say otherwise.
     """
     is_complete = not lacking
     has_checkpoint = "leader_epoch_checkpoint" not in lacking
-    defaults = InspectedSegment(
+    defaults = Candidate(
         listed=listed(segment, lacking=lacking),
         segment=segment if is_complete else None,
         end_offset=None if "log" in lacking else segment.end_offset,
@@ -158,13 +155,13 @@ def unknown(
 
 
 def facts(
-    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+    state: PartitionState | None, found: Sequence[Candidate] = ()
 ) -> PartitionFacts:
     """A tier with every segment of the row, and with `found`."""
     known = () if state is None else state.named_segments
     listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
-        key=KEY, state=state, classified=classify(listing, state), inspected=tuple(found)
+        key=KEY, state=state, classified=classify(listing, state), candidates=tuple(found)
     )
 
 
@@ -182,7 +179,7 @@ def agreeing(draft: PartitionDraft) -> OverlapProof:
 
 
 def discovered(
-    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+    state: PartitionState | None, found: Sequence[Candidate] = ()
 ) -> PartitionView | Refusal:
     """The view or refusal of the tier of `facts`, in which all overlaps agree."""
     draft = drafted(facts(state, found))
@@ -190,7 +187,7 @@ def discovered(
 
 
 def seen(
-    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+    state: PartitionState | None, found: Sequence[Candidate] = ()
 ) -> PartitionView:
     """The view of such a tier, which is not refused."""
     view = discovered(state, found)

@@ -16,7 +16,7 @@ from tests.compaction.builders import (
     segment_id,
     unknown,
 )
-from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
+from tierfold.compaction.discovery.candidates import Candidate, EpochStretch
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.leader_epochs import epochs_in
 from tierfold.compaction.model.segments import PartitionState
@@ -24,7 +24,7 @@ from tierfold.compaction.model.segments import PartitionState
 
 def upload(
     start: int, end: int, *checkpoint: tuple[int, int], lacking: str = "", **fields: Any
-) -> InspectedSegment:
+) -> Candidate:
     """An upload of epoch 0, or with that checkpoint; named `start-end`."""
     own = epochs(*checkpoint) or LINEAGE
     segment = a_segment(
@@ -38,7 +38,7 @@ def upload(
     )
 
 
-def torn(start: int, *, lacking: str = "") -> InspectedSegment:
+def torn(start: int, *, lacking: str = "") -> Candidate:
     """A log of ten offsets that cannot be read."""
     found = upload(start, start + 9, lacking=lacking)
     return replace(
@@ -46,7 +46,7 @@ def torn(start: int, *, lacking: str = "") -> InspectedSegment:
     )
 
 
-def cut_short(start: int, end: int, *stretches: tuple[int, int, int]) -> InspectedSegment:
+def cut_short(start: int, end: int, *stretches: tuple[int, int, int]) -> Candidate:
     """An upload that ended before its checkpoint; (epoch, first, last offset) of its batches."""
     found = upload(start, end, lacking="leader_epoch_checkpoint")
     return replace(
@@ -66,11 +66,11 @@ def a_row(*spans: tuple[int, int], **fields: Any) -> PartitionState:
 ROW: Final = a_row((0, 10))
 
 
-def view(row: PartitionState | None, *found: InspectedSegment) -> PartitionView:
+def view(row: PartitionState | None, *found: Candidate) -> PartitionView:
     return seen(row, found)
 
 
-def refusal(row: PartitionState | None, *found: InspectedSegment) -> Refusal:
+def refusal(row: PartitionState | None, *found: Candidate) -> Refusal:
     refused = discovered(row, found)
     assert isinstance(refused, Refusal), refused
     return refused

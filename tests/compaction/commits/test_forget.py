@@ -27,8 +27,9 @@ from tierfold.compaction.commits.history import Event, entries
 from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
-from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.draft import divergence, drafted
+from tierfold.compaction.discovery.drafted_view import row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
 from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.origins import Compacted
@@ -40,7 +41,7 @@ NOW_MS: Final = 100 * DAY_MS
 
 
 def forgotten(
-    state: PartitionState | None, uploads: Sequence[InspectedSegment]
+    state: PartitionState | None, uploads: Sequence[Candidate]
 ) -> Forgetting | Refusal:
     """The result of forgetting the row, its live segments still in the tier."""
     live = () if state is None else state.segments
@@ -92,7 +93,7 @@ def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str
 )
 def test_every_offset_without_a_taken_segment_is_reported_as_vanishing(
     live: tuple[Segment, ...],
-    uploads: tuple[InspectedSegment, ...],
+    uploads: tuple[Candidate, ...],
     expected: tuple[list[int], list[int], list[str]],
 ) -> None:
     state = row(*live)

@@ -16,7 +16,7 @@ from tests.compaction.builders import (
 )
 from tests.compaction.elected import new, old, row
 from tierfold.compaction.commits.forget import NAMED, comparisons_with_live, in_the_way
-from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 
@@ -117,7 +117,7 @@ def test_segments_of_a_dead_run_are_compared_with_live_uploads() -> None:
 FORGET_AGAIN: Final = "Then run `tierfold forget` again."
 
 
-def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
+def sentence(state: PartitionState, *strays: Candidate, uploads_at: str = "") -> str:
     found = in_the_way(facts(state, strays))
     assert found is not None
     return found.refusal(uploads_at).sentence

@@ -44,7 +44,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     run_at_work,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
-from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
+from tierfold.compaction.discovery.candidates import Candidate, EpochStretch
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
@@ -74,7 +74,7 @@ def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegm
 
 def stray(
     start: int, end: int, *, age_ms: int = DAY_MS, lacking: str = "", epoch: int = 0, **fields: Any
-) -> InspectedSegment:
+) -> Candidate:
     """A segment in the tier that no row names; named "stray" and by its start."""
     segment = a_segment(
         start,
@@ -321,7 +321,7 @@ def test_only_marked_segments_without_objects_leave_the_row(
     assert vacuumed.last_updates(gone) == removed
 
 
-def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
+def drawn_stray(draw: st.DrawFn, start: int) -> Candidate:
     """An upload of epoch 0, complete, incomplete or torn; some with batches of no epoch."""
     lacking = draw(st.sampled_from(["", *REQUIRED_PARTS]))
     end = start + draw(st.integers(0, 20))

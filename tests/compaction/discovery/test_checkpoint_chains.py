@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from tests.compaction.builders import a_segment, a_state, epochs, facts, segment_id
 from tests.compaction.uploads import cut_short, refusal, spans, starts, upload, view
+from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.checkpoint_chains import joined
-from tierfold.compaction.discovery.histories import InspectedSegment, decided_history
+from tierfold.compaction.discovery.draft import divergence, drafted
+from tierfold.compaction.discovery.histories import decided_history
 from tierfold.compaction.discovery.listing import classify
-from tierfold.compaction.discovery.unknown_segments import divergence, drafted
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.leader_epochs import CoveredEpochs, Disagreement, disagreement
 from tierfold.compaction.model.segments import LeaderEpoch
@@ -44,7 +45,7 @@ def test_a_checkpoint_without_a_common_offset_contradicts_nothing() -> None:
 
 
 @st.composite
-def one_log(draw: st.DrawFn) -> list[InspectedSegment]:
+def one_log(draw: st.DrawFn) -> list[Candidate]:
     """Uploads of one log of 40 offsets with rising epochs, each with the log start of its time."""
     changes = sorted(draw(st.sets(st.integers(1, 39), max_size=6)))
     lineage = [(0, 0), *((2 * place + 2, start) for place, start in enumerate(changes))]
@@ -59,7 +60,7 @@ def one_log(draw: st.DrawFn) -> list[InspectedSegment]:
 
 
 @given(one_log())
-def test_one_log_is_never_taken_for_two(found: Sequence[InspectedSegment]) -> None:
+def test_one_log_is_never_taken_for_two(found: Sequence[Candidate]) -> None:
     seen = view(None, *found)
     assert sorted(starts([one.listed for one in found])) == [s.start_offset for s in seen.segments]
     assert seen.segments[-1].end_offset == 39
@@ -67,7 +68,7 @@ def test_one_log_is_never_taken_for_two(found: Sequence[InspectedSegment]) -> No
 
 @given(one_log(), st.integers(1, 6))
 def test_nor_if_a_row_names_its_first_segments(
-    found: Sequence[InspectedSegment], known: int
+    found: Sequence[Candidate], known: int
 ) -> None:
     in_order = sorted(found, key=lambda one: one.listed.start_offset)
     row_seen = view(None, *in_order[:known])
@@ -102,7 +103,7 @@ def test_what_contradicts_the_chain_is_no_part_of_it() -> None:
     [upload(0, 9, (5, 0)), cut_short(0, 9, (5, 0, 9))],
     ids=["by its checkpoint", "by its batches"],
 )
-def test_epochs_that_fall_without_a_common_offset_prove_nothing(other: InspectedSegment) -> None:
+def test_epochs_that_fall_without_a_common_offset_prove_nothing(other: Candidate) -> None:
     newest = upload(10, 19, (3, 10), (6, 12))
     known = facts(None, [other, newest])
     history = known.history()

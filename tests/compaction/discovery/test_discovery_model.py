@@ -16,16 +16,16 @@ from tests.compaction.builders import a_segment, a_state, discovered, new_ids, r
 from tests.compaction.uploads import upload
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
 from tierfold.compaction.commits.row_changes import claimed
-from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.view import PartitionView, Refusal, state_with_new
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
 
 
 @st.composite
-def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
+def uploads(draw: st.DrawFn) -> list[Candidate]:
     """One log of 30 offsets, as several leaders of its lineage upload it, in any order."""
-    found: dict[str, InspectedSegment] = {}
+    found: dict[str, Candidate] = {}
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, 12))
         for length in draw(st.lists(st.integers(1, 8), min_size=1, max_size=4)):
@@ -41,7 +41,7 @@ def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
     return draw(st.permutations(list(found.values())))
 
 
-def offsets_of(segment: InspectedSegment) -> set[int]:
+def offsets_of(segment: Candidate) -> set[int]:
     """The offsets of a segment; none without its `.log`."""
     if not segment.listed.has_log:
         return set()
@@ -49,11 +49,11 @@ def offsets_of(segment: InspectedSegment) -> set[int]:
     return set(range(int(start), int(end) + 1))
 
 
-def is_whole(segment: InspectedSegment) -> bool:
+def is_whole(segment: Candidate) -> bool:
     return segment.listed.is_complete
 
 
-def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> PartitionView | None:
+def checked(row: PartitionState | None, found: Sequence[Candidate]) -> PartitionView | None:
     """The view, compared with a dictionary of offsets; None: refused."""
     seen = discovered(row, found)
     named = () if row is None else row.named_segments
@@ -101,7 +101,7 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
 
 @given(uploads(), st.data())
 def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
-    found: list[InspectedSegment], data: st.DataObject
+    found: list[Candidate], data: st.DataObject
 ) -> None:
     arrived = data.draw(st.integers(0, len(found)))
     row = None
@@ -136,7 +136,7 @@ def compacted(row: PartitionState) -> PartitionState:
 
 @given(uploads(), st.data())
 def test_the_order_of_arrival_in_one_listing_does_not_matter(
-    found: list[InspectedSegment], data: st.DataObject
+    found: list[Candidate], data: st.DataObject
 ) -> None:
     row = a_state([a_segment(0, 10, segment_id=segment_id("live"))])
     one = discovered(row, found)

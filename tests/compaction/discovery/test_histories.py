@@ -13,15 +13,9 @@ import pytest
 
 from tests.compaction.builders import a_segment, a_state, epochs, segment_id
 from tests.compaction.uploads import cut_short, upload
+from tierfold.compaction.discovery.candidates import NO_EPOCH, Candidate
 from tierfold.compaction.discovery.checkpoint_chains import with_older_epochs
-from tierfold.compaction.discovery.histories import (
-    NO_EPOCH,
-    History,
-    InspectedSegment,
-    decided_history,
-    fits,
-    shared_until,
-)
+from tierfold.compaction.discovery.histories import History, decided_history
 from tierfold.compaction.model.segments import PartitionState
 
 Pairs = tuple[tuple[int, int], ...]
@@ -32,11 +26,11 @@ def a_row(*lineage: tuple[int, int]) -> PartitionState:
     return a_state([a_segment(0, 10, leader_epochs=epochs(*lineage))], lineage=epochs(*lineage))
 
 
-def names(found: tuple[InspectedSegment, ...]) -> list[str]:
+def names(found: tuple[Candidate, ...]) -> list[str]:
     return [segment.listed.segment_id.rstrip("_A") for segment in found]
 
 
-def decided(row: PartitionState | None, *found: InspectedSegment) -> tuple[History, str]:
+def decided(row: PartitionState | None, *found: Candidate) -> tuple[History, str]:
     """The history, and the segments that are part of it, as a phrase."""
     history = decided_history(found, row)
     return history, " ".join(names(history.fitting))
@@ -131,14 +125,14 @@ def test_of_one_epoch_the_upload_with_the_highest_end_decides() -> None:
 def test_batches_on_both_sides_of_an_epochs_start_do_not_fit(
     epoch: int, first: int, last: int
 ) -> None:
-    assert not fits(cut_short(first, last, (epoch, first, last)), epochs((3, 0), (4, 11)))
+    assert not cut_short(first, last, (epoch, first, last)).fits(epochs((3, 0), (4, 11)))
 
 
 def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
     # Kafka checks the segment's own epochs; the checkpoint may list any epochs below it.
     lineage = epochs((1, 0), (3, 8))
-    assert fits(upload(11, 15, (1, 0), (2, 5), (3, 8)), lineage)
-    assert not fits(upload(6, 15, (1, 0), (2, 5), (3, 8)), lineage)
+    assert upload(11, 15, (1, 0), (2, 5), (3, 8)).fits(lineage)
+    assert not upload(6, 15, (1, 0), (2, 5), (3, 8)).fits(lineage)
 
 
 @pytest.mark.parametrize(
@@ -210,15 +204,15 @@ def test_batches_of_older_epochs_below_the_lineages_head_are_ignored() -> None:
     # The head of the lineage was dropped with the log's, and the tier still has segments below.
     row = a_row((3, 4))
     assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "0-6"
-    assert not fits(cut_short(0, 3, (5, 0, 3)), epochs((3, 4), (5, 8)))
-    assert not fits(cut_short(0, 3, (3, 0, 3)), ())
+    assert not cut_short(0, 3, (5, 0, 3)).fits(epochs((3, 4), (5, 8)))
+    assert not cut_short(0, 3, (3, 0, 3)).fits(())
 
 
 def test_an_unreadable_segment_decides_nothing() -> None:
     torn = upload(11, 19, (3, 0), (4, 11), corruption="torn")
     endless = upload(11, 19, (3, 0), (4, 11), end_offset=None)
     assert decided_history([torn, endless], ROW) == decided_history([], ROW)
-    assert not fits(endless, epochs((4, 11)))
+    assert not endless.fits(epochs((4, 11)))
 
 
 def test_a_checkpoint_beside_a_torn_log_shows_a_truncation() -> None:
@@ -264,7 +258,7 @@ def test_the_head_of_a_truncated_segment_is_still_part_of_the_log(
     start: int, end: int, checkpoint: tuple[tuple[int, int], ...], expected: int
 ) -> None:
     lineage = epochs((3, 0), (4, 8))
-    assert shared_until(upload(start, end, *checkpoint), lineage) == expected
+    assert upload(start, end, *checkpoint).shared_until(lineage) == expected
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(3, 7), (2, 3), (-1, 10)])
@@ -273,8 +267,8 @@ def test_without_a_checkpoint_the_batches_show_the_truncation(
 ) -> None:
     lineage = epochs((3, 0), (4, 8))
     segment = cut_short(4, 10, (epoch, 4, 10))
-    assert shared_until(segment, lineage) == expected
-    assert shared_until(replace(segment, end_offset=None), lineage) == 3
+    assert segment.shared_until(lineage) == expected
+    assert replace(segment, end_offset=None).shared_until(lineage) == 3
 
 
 def test_an_epoch_of_the_row_beyond_its_live_end_is_ignored() -> None:

@@ -19,8 +19,9 @@ from tests.compaction.uploads import a_row, spans, starts, upload
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.commits.row_changes import claimed
-from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.discovery.unknown_segments import drafted, view_of
+from tierfold.compaction.discovery.candidates import Candidate, EndFrom
+from tierfold.compaction.discovery.draft import drafted
+from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.view import (
     PartitionView,
     Refusal,
@@ -32,7 +33,7 @@ from tierfold.compaction.model.segments import Hole, PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 
-def emptied(start: int) -> InspectedSegment:
+def emptied(start: int) -> Candidate:
     """An upload of 0 bytes, whose end nothing says."""
     found = upload(start, start)
     assert found.segment is not None
@@ -43,13 +44,13 @@ def emptied(start: int) -> InspectedSegment:
     return replace(found, listed=listed, segment=segment, end_offset=start - 1)
 
 
-def exact(found: InspectedSegment) -> InspectedSegment:
-    return replace(found, is_end_exact=True)
+def exact(found: Candidate) -> Candidate:
+    return replace(found, end_from=EndFrom.MANIFEST)
 
 
 def decided(
     row: PartitionState | None,
-    *found: InspectedSegment,
+    *found: Candidate,
     is_declared: bool = True,
     live_end: int | None = None,
 ) -> PartitionView | Refusal:
@@ -59,7 +60,7 @@ def decided(
 
 
 def view(
-    row: PartitionState | None, *found: InspectedSegment, live_end: int | None = None
+    row: PartitionState | None, *found: Candidate, live_end: int | None = None
 ) -> PartitionView:
     seen = decided(row, *found, live_end=live_end)
     assert isinstance(seen, PartitionView), seen
@@ -237,7 +238,7 @@ def test_a_restore_keeps_a_hole_that_the_row_has_taken_since() -> None:
 
 
 @st.composite
-def log_with_holes(draw: st.DrawFn) -> list[InspectedSegment]:
+def log_with_holes(draw: st.DrawFn) -> list[Candidate]:
     """One log from 0 to 39, of which each segment may lack records at its end, or all of them."""
     borders = [0, *sorted(draw(st.sets(st.integers(1, 39), max_size=8))), 40]
     found = []
@@ -249,7 +250,7 @@ def log_with_holes(draw: st.DrawFn) -> list[InspectedSegment]:
 
 @given(log_with_holes(), st.integers(0, 4))
 def test_with_consent_a_log_with_holes_is_whole_in_one_step_or_in_two(
-    found: Sequence[InspectedSegment], first: int
+    found: Sequence[Candidate], first: int
 ) -> None:
     in_order = sorted(found, key=lambda one: one.listed.start_offset)
     expected = [one.listed.start_offset for one in in_order]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.compaction.builders import a_segment, facts, unknown
-from tests.compaction.discovery.test_unknown_segments import ROW
-from tierfold.compaction.discovery.histories import InspectedSegment
+from tests.compaction.discovery.test_drafted_view import ROW
+from tierfold.compaction.discovery.candidates import Candidate, is_orphan
+from tierfold.compaction.discovery.draft import drafted
 from tierfold.compaction.discovery.ownership import (
     OF_PARTITION,
     UNSAID,
@@ -14,7 +15,6 @@ from tierfold.compaction.discovery.ownership import (
     beside_each_other,
     doubtful,
 )
-from tierfold.compaction.discovery.unknown_segments import drafted, is_orphan
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 
 DOUBT = doubtful("it names another topic")
@@ -28,7 +28,7 @@ def test_what_says_nothing_is_doubtful_only_beside_doubt() -> None:
     assert first.why
 
 
-def left(*lacking: str) -> InspectedSegment:
+def left(*lacking: str) -> Candidate:
     """What is left of a segment that may be another cluster's."""
     return replace(unknown(a_segment(3, 5), lacking=lacking), ownership=DOUBT)
 

@@ -23,8 +23,9 @@ from tests.compaction.uploads import (
     upload,
     view,
 )
-from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.discovery.unknown_segments import drafted, row_view
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.draft import drafted
+from tierfold.compaction.discovery.drafted_view import row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionState
 
@@ -53,7 +54,7 @@ def test_a_truncated_segment_with_offsets_of_its_own_is_not_set_apart() -> None:
 
 @pytest.mark.parametrize(("again", "goes"), [((), False), ((upload(4, 7, (0, 0), (4, 6)),), True)])
 def test_in_a_diverged_partition_the_head_of_a_truncated_segment_stays(
-    again: tuple[InspectedSegment, ...], goes: bool
+    again: tuple[Candidate, ...], goes: bool
 ) -> None:
     #   row        0 ─── 5 │ 6 ── 10
     #   epoch 4              6 ─ 9      from 6 on
@@ -65,7 +66,7 @@ def test_in_a_diverged_partition_the_head_of_a_truncated_segment_stays(
     assert (seen.needed == ()) is goes
 
 
-def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionView | None:
+def rest_of(row: PartitionState | None, *found: Candidate) -> PartitionView | None:
     known = facts(row, found)
     refused = drafted(known)
     assert isinstance(refused, Refusal)
@@ -118,7 +119,7 @@ def test_without_the_new_lineage_no_offset_of_the_row_is_given_up() -> None:
 
 @pytest.mark.parametrize("beside", [(), (torn(3),)], ids=["alone", "beside a torn log"])
 def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
-    beside: tuple[InspectedSegment, ...],
+    beside: tuple[Candidate, ...],
 ) -> None:
     row = a_row((0, 10))
     seen = rest_of(row, cut_short(6, 9, (4, 6, 9)), *beside)

@@ -23,9 +23,9 @@ from tests.faults.random_verbs.verbs_people import (
 )
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, Ran
-from tierfold.compaction.discovery import facts, overlaps
-from tierfold.compaction.discovery import unknown_segments as discovery
-from tierfold.compaction.discovery.histories import History, InspectedSegment
+from tierfold.compaction.discovery import draft, drafted_view, facts, overlaps
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.planning import plan
 from tierfold.jobs.settings.resolution import Settings
@@ -95,10 +95,10 @@ def test_a_vacuum_of_an_incomplete_upload_that_alone_has_offsets_is_found(
     uploaded(machine, parts=2)
     machine.inspect()
 
-    def planted(segment: InspectedSegment, row: object) -> bool:
+    def planted(segment: Candidate, row: object) -> bool:
         return row is not None and not segment.listed.is_complete
 
-    monkeypatch.setattr(discovery, "is_orphan", planted)
+    monkeypatch.setattr(drafted_view, "is_orphan", planted)
     with pytest.raises(Violation, match="is gone, but no live segment gives its records"):
         machine.inspect(vacuum_later(machine, hours=30))
 
@@ -183,7 +183,7 @@ def test_an_overlapping_upload_that_is_ignored_is_found(
         beyond = [c for c in candidates if c.start_offset > reached]
         return overlaps.chain_of(reached, beyond, *rest)
 
-    monkeypatch.setattr(discovery, "chain_of", without_overlaps)
+    monkeypatch.setattr(draft, "chain_of", without_overlaps)
     with pytest.raises(Violation, match="the view ends at"):
         machine.inspect()
 

@@ -27,8 +27,9 @@ from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.deletion import deletion_plan
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
-from tierfold.compaction.discovery import facts, overlaps, unknown_segments
-from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
+from tierfold.compaction.discovery import draft, drafted_view, facts, overlaps
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.histories import History, decided_history
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
@@ -155,29 +156,29 @@ def uploads_in_progress_are_aborted(patch: pytest.MonkeyPatch) -> None:
 
 def incomplete_uploads_count_as_covered(patch: pytest.MonkeyPatch) -> None:
     """An incomplete upload counts as an orphan, whatever its `.log` holds."""
-    is_orphan = unknown_segments.is_orphan
+    is_orphan = drafted_view.is_orphan
 
-    def or_incomplete(segment: InspectedSegment, row: PartitionState | None) -> bool:
+    def or_incomplete(segment: Candidate, row: PartitionState | None) -> bool:
         return row is not None and (not segment.listed.is_complete or is_orphan(segment, row))
 
-    patch.setattr(unknown_segments, "is_orphan", or_incomplete)
+    patch.setattr(drafted_view, "is_orphan", or_incomplete)
 
 
 def epochs_are_read_only_beyond_the_live_end(patch: pytest.MonkeyPatch) -> None:
     """A segment within the live range counts as an orphan, whichever leader wrote it."""
-    is_orphan = unknown_segments.is_orphan
+    is_orphan = drafted_view.is_orphan
 
-    def of_the_rest(inspected: Sequence[InspectedSegment], row: PartitionState | None) -> History:
+    def of_the_rest(inspected: Sequence[Candidate], row: PartitionState | None) -> History:
         end = 0 if row is None else row.next_offset
         rest = [segment for segment in inspected if segment.listed.start_offset >= end]
         return decided_history(rest, row)
 
-    def or_within(segment: InspectedSegment, row: PartitionState | None) -> bool:
+    def or_within(segment: Candidate, row: PartitionState | None) -> bool:
         is_within = row is not None and segment.end_offset is not None and segment.is_readable
         return is_orphan(segment, row) or (is_within and segment.end_offset < row.next_offset)
 
     patch.setattr(facts, "decided_history", of_the_rest)
-    patch.setattr(unknown_segments, "is_orphan", or_within)
+    patch.setattr(drafted_view, "is_orphan", or_within)
 
 
 def overlapping_uploads_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def overlapping_uploads_are_ignored(patch: pytest.MonkeyPatch) -> None:
         left = found.taken[len(taken) :]
         return replace(found, taken=taken, superseded=(*found.superseded, *left))
 
-    patch.setattr(unknown_segments, "chain_of", chain_of)
+    patch.setattr(draft, "chain_of", chain_of)
 
 
 def effective_starts_are_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tests.storage.live_segments import (
     part_file,
 )
 from tests.storage.scripted_store import ScriptedStore
-from tierfold.compaction.discovery.histories import NO_EPOCH, EpochStretch, InspectedSegment
+from tierfold.compaction.discovery.candidates import NO_EPOCH, Candidate, EpochStretch
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.broker_upload import BrokerUpload
@@ -48,7 +48,7 @@ def put(tier: LocalTieredStorage, *batches: BatchDraft | bytes, start: int = 8) 
     return upload.put(tier, KEY)
 
 
-def found(tier: LocalTieredStorage) -> InspectedSegment:
+def found(tier: LocalTieredStorage) -> Candidate:
     (listed,) = tier.listing(KEY)
     return inspected(tier, KEY, listed)
 

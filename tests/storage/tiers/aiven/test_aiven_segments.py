@@ -26,9 +26,8 @@ from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven.rsa_keys import key_file, private_pem
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, listing_violations
-from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.discovery.candidates import Candidate, is_orphan
 from tierfold.compaction.discovery.listing import classify, corrupted_parts
-from tierfold.compaction.discovery.unknown_segments import is_orphan
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.control_records import ControlType
@@ -272,7 +271,7 @@ def test_a_wrong_index_is_named_as_the_tier_names_it(tmp_path: Path) -> None:
 
 def left_behind(
     tier: AivenTier, suffixes: Collection[Suffix], segment: Segment
-) -> InspectedSegment:
+) -> Candidate:
     """What is inspected of an upload of which only these objects are left."""
     for suffix in Suffix:
         if suffix not in suffixes:

@@ -33,16 +33,12 @@ from tests.compaction.uploads import (
     upload,
     view,
 )
+from tierfold.compaction.discovery.candidates import Candidate, is_orphan
+from tierfold.compaction.discovery.draft import PartitionDraft, drafted
+from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.listing import classify
 from tierfold.compaction.discovery.overlaps import OverlapProof
-from tierfold.compaction.discovery.unknown_segments import (
-    PartitionDraft,
-    drafted,
-    is_orphan,
-    view_of,
-)
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
     Refusal,
@@ -192,7 +188,7 @@ def test_without_a_row_the_log_starts_at_the_lineages_lowest_segment() -> None:
 
 def test_missing_data_is_reported_before_anything_else() -> None:
     classified = classify([], ROW)
-    known = PartitionFacts(key=KEY, state=ROW, classified=classified, inspected=(torn(40),))
+    known = PartitionFacts(key=KEY, state=ROW, classified=classified, candidates=(torn(40),))
     seen = drafted(known)
     assert isinstance(seen, Refusal)
     assert seen.reason is RefusalReason.DATA_GONE
@@ -240,7 +236,7 @@ def test_the_cleaned_range_stays_clean_whatever_is_uploaded_below_it() -> None:
     ],
 )
 def test_an_orphan_has_no_records_of_its_own(
-    found: InspectedSegment, expected: bool
+    found: Candidate, expected: bool
 ) -> None:
     assert is_orphan(found, ROW) is expected
     assert not is_orphan(found, None)
