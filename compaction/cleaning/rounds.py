@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,29 +202,19 @@ class GroupTask:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSegments:
-    """What is known of segments of a round, by their index among the live segments."""
-
-    plain: Mapping[int, PlainSegment]
-    """The scanned segments that are plain."""
-    unscanned: Mapping[int, int]
-    """How many records those have whose keys were not read."""
-
-
-NOTHING_KNOWN: Final = KnownSegments(plain={}, unscanned={})
-
-
 def group_tasks(
     work: Round,
     transaction_status: TransactionStatus,
-    known: KnownSegments = NOTHING_KNOWN,
     *,
     wanted: Mapping[int, SegmentGroup],
+    plain: Mapping[int, PlainSegment],
+    unscanned: Mapping[int, int],
     empty: frozenset[int] = frozenset(),
 ) -> Iterator[GroupTask]:
     """Yield the tasks of the `wanted` groups, by their number in the round.
 
+    By a segment's index among the live segments: `plain`, what the scan found of those that are
+    plain; `unscanned`, how many records those have whose keys were not read.
     `empty`: the numbers of the groups that keep no record and have no neighbour to merge with.
     """
     whole = round_rules(work)
@@ -236,26 +225,24 @@ def group_tasks(
         first = place[group.segments[0].segment_id]
         is_round_of_its_own = work.compact.is_partial or number in empty
         is_end = end + 1 == work.compact.next_offset == work.state.next_offset
-        inside = discardable[
-            np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
-        ]
+        first_inside, beyond = np.searchsorted(discardable, (start, end + 1))
         yield GroupTask(
             key=work.key,
             group_index=number,
             group=group,
             rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
             aborted=reaching(work.aborted, start, end),
-            discardable=inside,
+            discardable=discardable[first_inside:beyond],
             listed=tuple(t for t in transaction_status.listed if start <= t.last_offset <= end),
             ends_in_batch=is_round_of_its_own or is_end,
             run=work.state.owner_run,
             fingerprint=work.fingerprint,
             index_interval_bytes=work.rules.index_interval_bytes,
-            plain=known.plain.get(first) if len(group.segments) == 1 else None,
+            plain=plain.get(first) if len(group.segments) == 1 else None,
             unscanned=tuple(
-                (segment.segment_id, known.unscanned[i])
+                (segment.segment_id, unscanned[i])
                 for i, segment in enumerate(group.segments, start=first)
-                if i in known.unscanned
+                if i in unscanned
             ),
             fpp=work.fpp,
             batch_bytes_max=work.rules.decompressed_batch_max_bytes or 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.commit import (
@@ -18,7 +18,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
-from tierfold.compaction.commits.spared import NOTHING_UNREAD, UnreadSegments, spared_after
+from tierfold.compaction.commits.spared import spared_after
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 
 
@@ -27,12 +27,12 @@ def proposal_of(
     receipts: Sequence[GroupReceipt],
     commit_id: str,
     at_ms: int,
-    unread: UnreadSegments = NOTHING_UNREAD,
+    unread: Mapping[str, int],
 ) -> CommitProposal:
     """Propose one atomic commit: retire the sources, add the results, move the cleaner offset.
 
     An unchanged group stays live as it is. `at_ms` is the current time, not the run's start: the
-    sources' grace period starts there. `unread`: what the round left unread.
+    sources' grace period starts there. `unread`: as `spared_after` takes it.
     """
     run, strategy = work.state.owner_run, strategy_name(work.rules)
     written = [

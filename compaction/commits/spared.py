@@ -1,10 +1,12 @@
-"""What a round leaves of superseded records, as the row remembers it (`model.spared_bytes`)."""
+"""What a round leaves of superseded records, as the row remembers it (`model.spared_bytes`).
+
+`unread` are the segments of a round whose keys were not read, as their key indexes showed: by id,
+an upper bound of the bytes of the records that the round superseded and left there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
 
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import STAYING, GroupReceipt
@@ -13,20 +15,8 @@ from tierfold.compaction.model.segments import Segment, SparedBytes
 from tierfold.compaction.planning.grouping import SegmentGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadSegments:
-    """The segments of a round whose keys were not read, as their key indexes showed."""
-
-    ids: frozenset[str] = frozenset()
-    spared_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By id, where the round superseded records and left them: an upper bound of their bytes."""
-
-
-NOTHING_UNREAD: Final = UnreadSegments()
-
-
 def spared_after(
-    work: Round, receipts: Sequence[GroupReceipt], unread: UnreadSegments
+    work: Round, receipts: Sequence[GroupReceipt], unread: Mapping[str, int]
 ) -> tuple[SparedBytes, ...]:
     """What is left in the live segments after the round, in offset order.
 
@@ -47,7 +37,7 @@ def spared_after(
 
 
 def _left_in(
-    group: SegmentGroup, receipt: GroupReceipt, work: Round, unread: UnreadSegments
+    group: SegmentGroup, receipt: GroupReceipt, work: Round, unread: Mapping[str, int]
 ) -> Iterator[SparedBytes]:
     left = [one for source in group.segments for one in _left_of(source, work, unread)]
     if not left:
@@ -64,12 +54,12 @@ def _left_in(
         )
 
 
-def _left_of(source: Segment, work: Round, unread: UnreadSegments) -> Iterator[SparedBytes]:
+def _left_of(source: Segment, work: Round, unread: Mapping[str, int]) -> Iterator[SparedBytes]:
     """What the round leaves of one source, and what earlier ones had left."""
     for entry in work.state.spared:
         if entry.segment_id == source.segment_id and not _is_cleaned(entry, work, unread):
             yield entry
-    added_bytes = unread.spared_bytes.get(source.segment_id, 0)
+    added_bytes = unread.get(source.segment_id, 0)
     if added_bytes:
         yield SparedBytes(
             segment_id=source.segment_id,
@@ -78,9 +68,9 @@ def _left_of(source: Segment, work: Round, unread: UnreadSegments) -> Iterator[S
         )
 
 
-def _is_cleaned(entry: SparedBytes, work: Round, unread: UnreadSegments) -> bool:
+def _is_cleaned(entry: SparedBytes, work: Round, unread: Mapping[str, int]) -> bool:
     """Whether what superseded the entry's records was compared with them in this round."""
-    if entry.segment_id in unread.ids or work.compact.is_partial:
+    if entry.segment_id in unread or work.compact.is_partial:
         return False
     by_version = work.rules.compaction_strategy is not CompactionStrategy.OFFSET
     return by_version or work.compact.first_dirty <= entry.since_offset

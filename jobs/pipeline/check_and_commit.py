@@ -13,7 +13,6 @@ from dataclasses import replace
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import listing_violations, receipt_violations
 from tierfold.compaction.commits.round_commit import proposal_of
-from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.jobs.context.stage_seconds import TimedStage
@@ -42,8 +41,7 @@ def check_and_commit(held: HeldPartitions, rewritten: Sequence[RoundResult]) -> 
 
 
 def _proposal(result: RoundResult, at_ms: int) -> CommitProposal:
-    spared = dict(result.scan.spared)
-    unread = UnreadSegments(ids=frozenset(spared), spared_bytes=spared)
+    unread = dict(result.scan.spared)
     return proposal_of(result.round, result.receipts, new_commit_id(), at_ms, unread)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from tierfold.compaction.cleaning.rounds import (
     GroupTask,
-    KnownSegments,
     Round,
     group_tasks,
     round_rules,
@@ -157,8 +156,9 @@ def _rewritten(executor: StageExecutor[Any], results: Sequence[RoundResult]) -> 
             group_tasks(
                 one.round,
                 one.transactions,
-                _known(one),
                 wanted=_not_skipped(one),
+                plain=dict(one.scan.plain),
+                unscanned=_unscanned(one),
             )
         )
         for one in results
@@ -169,12 +169,9 @@ def _rewritten(executor: StageExecutor[Any], results: Sequence[RoundResult]) -> 
     return _with_receipts(executor, [one for one, _ in joined], again)
 
 
-def _known(result: RoundResult) -> KnownSegments:
-    """What the scan and the key indexes found of the segments."""
-    return KnownSegments(
-        plain=dict(result.scan.plain),
-        unscanned={i: facts.records for i, facts in result.scan.unread},
-    )
+def _unscanned(result: RoundResult) -> dict[int, int]:
+    """How many records the segments have whose keys were not read, by the segments' index."""
+    return {i: facts.records for i, facts in result.scan.unread}
 
 
 def _not_skipped(result: RoundResult) -> dict[int, SegmentGroup]:
@@ -280,8 +277,9 @@ def _with_merged_groups(result: RoundResult) -> tuple[RoundResult, list[GroupTas
     tasks = group_tasks(
         work,
         result.transactions,
-        replace(_known(result), plain={}),
         wanted=wanted,
+        plain={},
+        unscanned=_unscanned(result),
         empty=merged.empty,
     )
     return replace(result, round=work, receipts=receipts), list(tasks)

@@ -30,4 +30,5 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[HeldPartitions, list[Rou
 
 def tasks_of(work: Round) -> list[GroupTask]:
     """The tasks of all groups of a round without transactions."""
-    return list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
+    wanted = dict(enumerate(work.groups))
+    return list(group_tasks(work, NO_TRANSACTIONS, wanted=wanted, plain={}, unscanned={}))

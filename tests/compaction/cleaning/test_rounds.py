@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan,
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
-from tierfold.compaction.cleaning.rounds import NOTHING_KNOWN, GroupTask, Round, group_tasks
+from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import reaching
 from tierfold.compaction.model.rules import CompactionStrategy
@@ -26,9 +26,12 @@ NO_TRANSACTIONS: Final = TransactionStatus(
 OFFSET, TIMESTAMP, HEADER = CompactionStrategy
 
 
-def tasks_of(work: Round, status: TransactionStatus = NO_TRANSACTIONS) -> list[GroupTask]:
-    """The tasks of all groups."""
-    return list(group_tasks(work, status, wanted=dict(enumerate(work.groups))))
+def tasks_of(
+    work: Round, status: TransactionStatus = NO_TRANSACTIONS, **given: Any
+) -> list[GroupTask]:
+    """The tasks of all groups, of whose segments nothing is known; `given` overrides it."""
+    defaults: dict[str, Any] = {"wanted": dict(enumerate(work.groups)), "plain": {}}
+    return list(group_tasks(work, status, **(defaults | {"unscanned": {}} | given)))
 
 
 # Where the clean region ends: the log is 0 to 32, or 11 to 32 once its first segment expired.
@@ -120,8 +123,7 @@ def test_a_task_knows_what_is_known_of_its_segments() -> None:
     plain = {
         i: PlainSegment(first_offset=i, last_offset=i, records=1, record_bytes=1) for i in range(3)
     }
-    known = replace(NOTHING_KNOWN, plain=plain, unscanned={2: 9})
-    tasks = group_tasks(work, NO_TRANSACTIONS, known, wanted=dict(enumerate(work.groups)))
+    tasks = tasks_of(work, plain=plain, unscanned={2: 9})
     found = [(task.plain, task.unscanned) for task in tasks]
     assert found == [(plain[0], ()), (None, ((segments[2].segment_id, 9),))]
 
@@ -169,7 +171,7 @@ def test_a_groups_task_knows_the_places_of_its_segments() -> None:
 
 def test_only_the_wanted_groups_get_a_task() -> None:
     work = a_round()
-    (task,) = group_tasks(work, NO_TRANSACTIONS, wanted={1: work.groups[1]})
+    (task,) = tasks_of(work, wanted={1: work.groups[1]})
     assert (task.group_index, task.group) == (1, work.groups[1])
 
 
@@ -205,12 +207,11 @@ def test_a_round_before_a_live_segment_need_not_end_in_a_batch() -> None:
 
 def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
     work = a_round()
-    wanted = dict(enumerate(work.groups))
     for empty, expected in (
         ({0}, [(True, 22), (True, 33)]),
         ({1}, [(False, 33), (True, 33)]),
     ):
-        tasks = group_tasks(work, NO_TRANSACTIONS, wanted=wanted, empty=frozenset(empty))
+        tasks = tasks_of(work, empty=frozenset(empty))
         assert [(task.ends_in_batch, task.rules.next_offset) for task in tasks] == expected
 
 

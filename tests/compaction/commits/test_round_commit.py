@@ -27,7 +27,6 @@ from tierfold.compaction.commits.receipts import (
     WrittenSegment,
 )
 from tierfold.compaction.commits.round_commit import proposal_of
-from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import Segment
@@ -61,7 +60,7 @@ def test_only_written_groups_are_swapped() -> None:
     work = a_round()
     written = receipt(0, GroupResult.WRITTEN, work)
     receipts = [written, receipt(1, GroupResult.UNCHANGED, work)]
-    proposal = proposal_of(work, receipts, "commit", AT_MS)
+    proposal = proposal_of(work, receipts, "commit", AT_MS, {})
     retire, add, advance = proposal.updates
     ids = tuple(segment.segment_id for segment in THREE[:2])
     assert retire == RetireSegments(ids=ids, at_ms=AT_MS, run=RUN)
@@ -92,7 +91,7 @@ def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> Non
         replace(source, segment_id="f" * 22, end_offset=source.start_offset, size_bytes=50)
     )
     receipts = [replace(whole, written=(first, *whole.written)), *unchanged(work)[1:]]
-    unread = UnreadSegments(spared_bytes={source.segment_id: 70})
+    unread = {source.segment_id: 70}
     updates = proposal_of(work, receipts, "commit", AT_MS, unread).updates
     (add,) = (update for update in updates if isinstance(update, AddSegments))
     assert add.segments == (first.segment, whole.segment)
@@ -103,14 +102,14 @@ def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> Non
 
 def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset() -> None:
     work = a_round()
-    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
+    proposal = proposal_of(work, unchanged(work), "commit", AT_MS, {})
     assert proposal.updates == (AdvanceCleanerOffset(epoch=1, offset=33),)
 
 
 def test_the_cleaner_offset_never_moves_back() -> None:
     ahead = a_claim(cleaner_offsets=cleaned_to(33))
     work = a_round(state=ahead, next_offset=11, groups=apart(THREE[0]))
-    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
+    proposal = proposal_of(work, unchanged(work), "commit", AT_MS, {})
     assert AdvanceCleanerOffset(epoch=1, offset=33) in proposal.updates
 
 
@@ -126,7 +125,7 @@ def test_a_partial_round_compares_nothing_and_so_notes_no_strategy() -> None:
             next_offset=33,
             reason=reason,
         )
-        updates = proposal_of(work, unchanged(work), "commit", AT_MS).updates
+        updates = proposal_of(work, unchanged(work), "commit", AT_MS, {}).updates
         noted[reason] = [update for update in updates if isinstance(update, NoteStrategy)]
     assert noted == {
         CompactReason.HORIZON_PASSED: [],
@@ -137,5 +136,5 @@ def test_a_partial_round_compares_nothing_and_so_notes_no_strategy() -> None:
 def test_a_strategy_that_the_row_names_is_not_noted_again() -> None:
     by_time = replace(a_plan().rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
     work = a_round(a_plan(rules=by_time), a_claim(strategies=("timestamp",)))
-    updates = proposal_of(work, unchanged(work), "commit", AT_MS).updates
+    updates = proposal_of(work, unchanged(work), "commit", AT_MS, {}).updates
     assert not any(isinstance(update, NoteStrategy) for update in updates)

@@ -7,7 +7,7 @@ bug today; after a change of the product a later seed may be the first one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -24,7 +24,6 @@ from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
 from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedParts
 from tierfold.compaction.commits.round_commit import proposal_of
-from tierfold.compaction.commits.spared import UnreadSegments
 from tierfold.compaction.deletion import deletion_plan
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
 from tierfold.compaction.discovery import draft, drafted_view, facts, overlaps
@@ -250,7 +249,7 @@ def commits_carry_the_start_time_of_the_run(patch: pytest.MonkeyPatch) -> None:
         receipts: Sequence[GroupReceipt],
         commit_id: str,
         _: int,
-        unread: UnreadSegments,
+        unread: Mapping[str, int],
     ) -> commit.CommitProposal:
         return proposal_of(work, receipts, commit_id, work.now_ms, unread)
 
