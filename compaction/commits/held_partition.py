@@ -25,7 +25,7 @@ class HeldPartition:
     """A claimed partition; each step returns the next one. Once lost, it stays lost."""
 
     row: PartitionState
-    """The row as the claim wrote it, or the last commit that is known to have taken place."""
+    """The row as the claim writes it, or the last commit that is known to have taken place."""
     outcome: Outcome
     """How the claim ended, or the last commit after it; `Fenced`, `LostRace`: the claim is lost."""
     unanswered: CommitProposal | None = None

@@ -72,17 +72,9 @@ class HeldPartitions:
         except (CorruptLog, UnreadableObject) as error:
             # Do not raise: the commits of earlier waves must still be reported.
             return {row.key: error for row in rows}
-        failed = {
-            key: claim.outcome
-            for key, claim in claims.items()
-            if not isinstance(claim.outcome, Committed)
-        }
-        self.by_key |= {
-            key: HeldPartition(row=claim.state, outcome=claim.outcome)
-            for key, claim in claims.items()
-            if key not in failed
-        }
-        return {**failed}
+        won = {key: one for key, one in claims.items() if isinstance(one.outcome, Committed)}
+        self.by_key |= won
+        return {key: one.outcome for key, one in claims.items() if key not in won}
 
     def commit(self, proposals: Sequence[CommitProposal]) -> None:
         """Commit changes of held partitions together; `by_key` has the outcomes.

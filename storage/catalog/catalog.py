@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
 from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.commits.held_partition import HeldPartition
 from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.model.errors import (
     BadSettings,
@@ -55,15 +56,6 @@ from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 ATTEMPTS: Final = 100
 """How often one call tries to write. A conflict means that another run's commit succeeded; so many
 conflicts in a row mean far more concurrent runs than intended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """How the claim of one partition ended."""
-
-    outcome: Outcome
-    state: PartitionState
-    """The claimed state; the catalog holds it if `outcome` is `Committed`."""
 
 
 class Catalog:
@@ -154,8 +146,8 @@ class Catalog:
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int
-    ) -> dict[PartitionKey, Claim]:
-        """Open the next compaction epoch of all partitions in one commit.
+    ) -> dict[PartitionKey, HeldPartition]:
+        """Open the next compaction epoch of all partitions in one commit; return how each ended.
 
         `states` are rows as read, with newly discovered segments adopted, or new ones of epoch 0
         for partitions never claimed. A row that has changed since is not claimed. `at_ms` is the
@@ -168,7 +160,7 @@ class Catalog:
         outcomes = self._settle(
             [claim_attempt(read, state) for read, state in zip(states, after, strict=True)]
         )
-        return {state.key: Claim(outcome=outcomes[state.key], state=state) for state in after}
+        return {row.key: HeldPartition(row=row, outcome=outcomes[row.key]) for row in after}
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         """Write all proposals whose requirements hold, in one commit; return all outcomes.

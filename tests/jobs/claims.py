@@ -42,7 +42,7 @@ def claimed(tier: Path, run: str, at_ms: int) -> PartitionState:
     """Return the row after a run has claimed orders-0 with all segments that it found."""
     claim = catalog_of(tier).claim([state_with_new(view_of(tier))], run, at_ms=at_ms)[ORDERS]
     assert isinstance(claim.outcome, Committed)
-    return claim.state
+    return claim.row
 
 
 def released(

@@ -72,6 +72,6 @@ def adopted(tier: Path, *, run: str = "earlier") -> PartitionView:
 
 def cleaned(tier: Path) -> None:
     """The row says that all live segments are clean."""
-    state = catalog_of(tier).claim([row_of(tier)], "cleaner", at_ms=THEN_MS)[ORDERS].state
+    state = catalog_of(tier).claim([row_of(tier)], "cleaner", at_ms=THEN_MS)[ORDERS].row
     offset = AdvanceCleanerOffset(epoch=state.epoch, offset=state.next_offset)
     released(tier, state, offset, at_ms=THEN_MS)

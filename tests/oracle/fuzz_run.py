@@ -238,10 +238,10 @@ def checkpoint(tier: Path | str, layout: LayoutOptions = AS_FOUND) -> None:
     context.catalog.commit(
         [
             proposed(
-                claim.state,
+                claim.row,
                 AdvanceCleanerOffset(
-                    epoch=claim.state.epoch,
-                    offset=min(_first_dirty(_seed_of(key.topic)), claim.state.next_offset),
+                    epoch=claim.row.epoch,
+                    offset=min(_first_dirty(_seed_of(key.topic)), claim.row.next_offset),
                 ),
                 ReleaseClaim(run=context.run),
                 commit_id=new_commit_id(),

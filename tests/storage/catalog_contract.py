@@ -18,12 +18,13 @@ from tierfold.compaction.commits.commit import (
     SegmentsAreLive,
     proposed,
 )
+from tierfold.compaction.commits.held_partition import HeldPartition
 from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionKey, PartitionState
-from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, RunRow, bucket_of
 
@@ -82,7 +83,7 @@ def topics(count: int) -> list[PartitionKey]:
     ]
 
 
-def claim(catalog: Catalog, state: PartitionState, run: str) -> Claim:
+def claim(catalog: Catalog, state: PartitionState, run: str) -> HeldPartition:
     """Claim one partition at time 1."""
     return catalog.claim([state], run, at_ms=1)[state.key]
 
@@ -93,7 +94,7 @@ def claims(catalog: Catalog, count: int, key: PartitionKey = KEY) -> list[Partit
     for number in range(count):
         found = claim(catalog, catalog.read([key]).get(key) or fresh(key), f"run-{number}")
         assert isinstance(found.outcome, Committed)
-        rows.append(found.state)
+        rows.append(found.row)
     return rows
 
 
@@ -118,7 +119,7 @@ def swap(state: PartitionState, name: str, **fields: Any) -> CommitProposal:
 
 def committed(catalog: Catalog, key: PartitionKey, run: str, name: str) -> PartitionState:
     """The row after `run` claims the partition and merges it into segment `name`."""
-    claimed = claim(catalog, catalog.read([key]).get(key, fresh(key)), run).state
+    claimed = claim(catalog, catalog.read([key]).get(key, fresh(key)), run).row
     proposal = swap(claimed, name)
     assert catalog.commit([proposal]) == {
         key: Committed(epoch=claimed.epoch, commit_id=proposal.commit_id)
@@ -142,16 +143,16 @@ class CatalogContract:
     def test_a_claim_of_new_partitions_is_one_commit(self, catalog: Catalog) -> None:
         states = [fresh(KEY), fresh(OTHER_KEY)]
         claims = catalog.claim(states, "a", at_ms=5)
-        ids = {claim.state.commit_id for claim in claims.values()}
+        ids = {claim.row.commit_id for claim in claims.values()}
         assert len(ids) == 1
-        assert {key: claim.state for key, claim in claims.items()} == {
+        assert {key: claim.row for key, claim in claims.items()} == {
             state.key: replace(state, epoch=1, owner_run="a", commit_id=min(ids), committed_at_ms=5)
             for state in states
         }
         assert all(
             claim.outcome == Committed(epoch=1, commit_id=min(ids)) for claim in claims.values()
         )
-        assert catalog.read() == {key: claim.state for key, claim in claims.items()}
+        assert catalog.read() == {key: claim.row for key, claim in claims.items()}
 
     def test_reading_by_key_leaves_the_others_out(self, catalog: Catalog) -> None:
         catalog.claim([fresh(KEY), fresh(OTHER_KEY)], "a", at_ms=5)
@@ -159,7 +160,7 @@ class CatalogContract:
         assert catalog.read([]) == {}
 
     def test_a_commit_leaves_what_it_proposes(self, catalog: Catalog) -> None:
-        state = claim(catalog, fresh(), "a").state
+        state = claim(catalog, fresh(), "a").row
         proposal = swap(state, "merged")
         assert catalog.commit([proposal]) == {KEY: Committed(epoch=1, commit_id=proposal.commit_id)}
         assert catalog.read() == {KEY: applied(proposal, state)}
@@ -178,21 +179,21 @@ class CatalogContract:
             first = claim(catalog, seen, "b")
             second = claim(catalog, seen, "c")
             assert isinstance(first.outcome, Committed)
-            assert second.outcome == LostRace(found_commit_id=first.state.commit_id)
+            assert second.outcome == LostRace(found_commit_id=first.row.commit_id)
             assert catalog.read()[seen.key].owner_run == "b"
             assert catalog.read()[seen.key].epoch == epoch
 
     def test_a_claim_from_an_older_epoch_is_fenced(self, catalog: Catalog) -> None:
         old = committed(catalog, KEY, "a", "first")
         committed(catalog, KEY, "b", "second")
-        now = claim(catalog, catalog.read()[KEY], "c").state
+        now = claim(catalog, catalog.read()[KEY], "c").row
         assert claim(catalog, old, "z").outcome == Fenced(epoch=2, by_epoch=3, by_run="c")
         assert catalog.read()[KEY] == now
 
     def test_one_partitions_lost_race_does_not_stop_the_others(self, catalog: Catalog) -> None:
         catalog.claim([fresh(KEY), fresh(OTHER_KEY)], "a", at_ms=1)
         seen = catalog.read()
-        moved = claim(catalog, seen[KEY], "b").state
+        moved = claim(catalog, seen[KEY], "b").row
         outcomes = catalog.claim(list(seen.values()), "c", at_ms=1)
         assert outcomes[KEY].outcome == LostRace(found_commit_id=moved.commit_id)
         assert isinstance(outcomes[OTHER_KEY].outcome, Committed)
@@ -218,7 +219,7 @@ class CatalogContract:
     ) -> None:
         """SEMANTICS 8: Seg-1 arrives first, but B had already claimed."""
         published, zombie = self._a_stalls(catalog)
-        claimed = claim(catalog, catalog.read()[KEY], "b").state
+        claimed = claim(catalog, catalog.read()[KEY], "b").row
         assert catalog.commit([zombie]) == {KEY: Fenced(epoch=1, by_epoch=2, by_run="b")}
         assert catalog.read() == {KEY: claimed}
         assert claimed.segments == published.segments
@@ -229,7 +230,7 @@ class CatalogContract:
     @staticmethod
     def _a_stalls(catalog: Catalog) -> tuple[PartitionState, CommitProposal]:
         """A has published Seg-0 under epoch 1, goes on, and stalls before it publishes Seg-1."""
-        claimed = claim(catalog, fresh(), "a").state
+        claimed = claim(catalog, fresh(), "a").row
         proposal = swap(claimed, "seg-0")
         still_ours = tuple(
             update for update in proposal.updates if not isinstance(update, ReleaseClaim)
@@ -240,7 +241,7 @@ class CatalogContract:
         return published, swap(published, "seg-1")
 
     def test_a_stale_commit_id_loses_the_race(self, catalog: Catalog) -> None:
-        state = claim(catalog, fresh(), "a").state
+        state = claim(catalog, fresh(), "a").row
         stale = swap(state, "stale")
         proposal = swap(state, "first", updates=(AdvanceCleanerOffset(epoch=1, offset=10),))
         catalog.commit([proposal])
@@ -253,7 +254,7 @@ class CatalogContract:
         assert catalog.read() == {}
 
     def test_a_commit_tried_again_is_recognised(self, catalog: Catalog) -> None:
-        state = claim(catalog, fresh(), "a").state
+        state = claim(catalog, fresh(), "a").row
         proposal = swap(state, "merged")
         outcomes = catalog.commit([proposal])
         row = catalog.read()
@@ -263,7 +264,7 @@ class CatalogContract:
         assert catalog.commit([proposal]) == outcomes
 
     def test_a_commit_is_resolved_by_reading_back(self, catalog: Catalog) -> None:
-        state = claim(catalog, fresh(), "a").state
+        state = claim(catalog, fresh(), "a").row
         proposal = swap(state, "merged")
         never_claimed = swap(fresh(OTHER_KEY), "x")
         # Undecided: the commit may still arrive.
@@ -282,7 +283,7 @@ class CatalogContract:
         assert catalog.resolve([]) == {}
 
     def test_a_commit_that_violates_an_invariant_is_refused(self, catalog: Catalog) -> None:
-        state = claim(catalog, fresh(), "a").state
+        state = claim(catalog, fresh(), "a").row
         ids = tuple(segment.segment_id for segment in state.segments)
         hole = (RetireSegments(ids=ids[1:2], at_ms=2, run="a"),)
         with pytest.raises(InvariantBroken, match="segments_are_contiguous"):
@@ -308,7 +309,7 @@ class CatalogContract:
         assert catalog.read([KEY]) == {}
 
     def test_one_call_writes_a_partition_once(self, catalog: Catalog) -> None:
-        state = claim(catalog, fresh(), "a").state
+        state = claim(catalog, fresh(), "a").row
         twice: Sequence[CommitProposal] = (swap(state, "x"), swap(state, "y"))
         with pytest.raises(ValueError, match="once"):
             catalog.commit(twice)

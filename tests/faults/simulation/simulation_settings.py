@@ -168,7 +168,7 @@ class Environment:
 
     def _record_claims(self, call: Call) -> None:
         for key, claim in call.result.items():
-            self._record("claim", key, claim.outcome, claim.state.commit_id)
+            self._record("claim", key, claim.outcome, claim.row.commit_id)
 
     def _check_times(self, run: str, call: Call) -> None:
         ended_ms = self.stages_ended_ms.get(run, 0)

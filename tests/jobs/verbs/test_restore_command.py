@@ -165,7 +165,7 @@ def test_the_history_may_be_cut_short(tier: Path) -> None:
 
 def merged(tier: Path, row: PartitionState) -> None:
     """Commit one segment in place of two, only in the catalog."""
-    state = catalog_of(tier).claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].state
+    state = catalog_of(tier).claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].row
     first, last = state.segments
     one = replace(
         first,

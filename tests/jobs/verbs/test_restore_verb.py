@@ -207,7 +207,7 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(tmp_path: Path) -> Non
 
 def start_deletion(tier: Path, ids: Sequence[str]) -> None:
     """A vacuum run starts a deletion and releases its claim before its objects are gone."""
-    state = catalog_of(tier).claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].state
+    state = catalog_of(tier).claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].row
     released(tier, state, StartDeletion(ids=tuple(ids), at_ms=2), at_ms=2)
 
 
@@ -290,7 +290,7 @@ def test_a_restore_asks_for_all_that_it_relies_on() -> None:
 
 def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) -> None:
     catalog = catalog_of(tier)
-    held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].state
+    held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].row
     found = lines_of(tier)[-1]
     words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fences")
     planned = restore(tier, found["committed_at"], "--dry-run")

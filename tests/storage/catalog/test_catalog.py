@@ -53,7 +53,7 @@ def a_full_disk() -> Iterator[None]:
 class TestReading:
     def test_a_row_is_found_under_its_topics_new_name(self, uri: str) -> None:
         renamed = replace(KEY, topic="renamed")
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         assert Catalog(uri).read([renamed]) == {KEY: state}
 
     def test_only_the_given_partitions_are_returned(self, uri: str) -> None:
@@ -97,7 +97,7 @@ class TestFailures:
         assert not Path(uri).exists()
 
     def test_a_full_disk_leaves_the_row_as_it_was(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         with a_full_disk():
             outcome = Catalog(uri).commit([swap(state, "merged")])[KEY]
         assert isinstance(outcome, Unknown)
@@ -141,7 +141,7 @@ class TestFailures:
             Catalog(uri).read()
 
     def test_rows_of_a_newer_tierfold_are_refused(self, uri: str) -> None:
-        state: PartitionState = claim(Catalog(uri), fresh(), "a").state
+        state: PartitionState = claim(Catalog(uri), fresh(), "a").row
         rows = table_of([replace(state, key=replace(KEY, partition=9))])
         at = rows.schema.get_field_index("format_version")
         version = pa.array([FORMAT_VERSION + 1], pa.int32())
@@ -152,7 +152,7 @@ class TestFailures:
                 use()
 
     def test_columns_of_a_newer_tierfold_are_not_lost(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         table = DeltaTable(f"{uri}/partitions")
         table.alter.add_columns([Field("colour", "string")])
         before = table.version()

@@ -29,7 +29,7 @@ class TestCatalogOnAzure(CatalogContract):
     def test_checkpoints_and_runs(self, uri: str, catalog: Catalog, options: StoreOptions) -> None:
         state = fresh()
         for number in range(CHECKPOINT_INTERVAL + 2):
-            state = claim(catalog, state, f"run-{number}").state
+            state = claim(catalog, state, f"run-{number}").row
         assert catalog.read() == {state.key: state}
         assert len(list(catalog.history(state.key))) == CHECKPOINT_INTERVAL + 2
         assert catalog.clean_up() == 0

@@ -43,7 +43,7 @@ def test_files_superseded_long_ago_go_and_the_history_ends_there(
     assert catalog.read() == {KEY: rows[-1]}
     assert list(catalog.history(KEY)) == rows[::-1]
     assert catalog.clean_up() == 0
-    later = claim(catalog, rows[-1], "later").state
+    later = claim(catalog, rows[-1], "later").row
     assert list(catalog.history(KEY)) == [later, *rows[::-1]]
 
 

@@ -85,7 +85,7 @@ def restore(*ids: str) -> RestoreState:
 
 
 def test_an_expired_first_segment_is_retired_and_the_log_starts_after_it(catalog: Catalog) -> None:
-    state = claim(catalog, fresh(), "a").state
+    state = claim(catalog, fresh(), "a").row
     row = done(catalog, state, *expire(state))
     assert (row.log_start_offset, row.segments) == (10, (SECOND, THIRD))
     assert [entry.segment for entry in row.retired] == [FIRST]
@@ -93,17 +93,17 @@ def test_an_expired_first_segment_is_retired_and_the_log_starts_after_it(catalog
 
 
 def test_if_all_segments_expire_the_next_one_is_adopted(catalog: Catalog) -> None:
-    state = claim(catalog, fresh(), "a").state
+    state = claim(catalog, fresh(), "a").row
     everything = RetireSegments(ids=ORIGINALS, at_ms=9, run="a")
     row = done(catalog, state, everything, MoveLogStart(offset=30))
     assert (row.segments, row.next_offset) == ((), 30)
     (later,) = a_chain(5, start_offset=30)
-    assert claim(catalog, replace(row, segments=(later,)), "b").state.segments == (later,)
+    assert claim(catalog, replace(row, segments=(later,)), "b").row.segments == (later,)
 
 
 def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
-    state = claim(catalog, row, "b").state
+    state = claim(catalog, row, "b").row
     with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
         catalog.commit([proposal(state, FinishDeletion(ids=ORIGINALS[:1]))])
     started = done(catalog, state, StartDeletion(ids=ORIGINALS[:1], at_ms=7))
@@ -116,7 +116,7 @@ def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None
 def test_a_restore_makes_an_earlier_state_live_with_its_cleaner_offset(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
     assert row.cleaner_offset == 30
-    state = claim(catalog, row, "undo").state
+    state = claim(catalog, row, "undo").row
     back = done(catalog, state, restore(*ORIGINALS))
     assert back.segments == (FIRST, SECOND, THIRD)
     assert [entry.segment for entry in back.retired] == [row.segments[0]]
@@ -125,7 +125,7 @@ def test_a_restore_makes_an_earlier_state_live_with_its_cleaner_offset(catalog: 
 
 
 def test_a_segment_that_is_being_deleted_cannot_be_restored(catalog: Catalog) -> None:
-    state = claim(catalog, committed(catalog, KEY, "a", "merged"), "b").state
+    state = claim(catalog, committed(catalog, KEY, "a", "merged"), "b").row
     started = done(catalog, state, StartDeletion(ids=ORIGINALS[1:2], at_ms=7))
     back = proposal(started, restore(*ORIGINALS))
     refused = replace(back, requires=(*back.requires, SegmentsAreRetired(ids=ORIGINALS)))
@@ -139,8 +139,8 @@ def test_a_segment_that_is_being_deleted_cannot_be_restored(catalog: Catalog) ->
 @pytest.mark.parametrize("is_late", [False, True], ids=["b has claimed", "b has committed"])
 def test_a_zombies_retire_delete_and_restore_are_fenced(catalog: Catalog, is_late: bool) -> None:
     row = committed(catalog, KEY, "a", "merged")
-    zombie = claim(catalog, row, "zombie").state
-    newer = claim(catalog, zombie, "b").state
+    zombie = claim(catalog, row, "zombie").row
+    newer = claim(catalog, zombie, "b").row
     if is_late:
         newer = done(catalog, newer, StartDeletion(ids=ORIGINALS, at_ms=7), ReleaseClaim(run="b"))
     merged = row.segments[0].segment_id
@@ -160,10 +160,10 @@ def test_a_zombies_retire_delete_and_restore_are_fenced(catalog: Catalog, is_lat
 def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
     other = keys(2)[1]
     assert list(catalog.history(KEY)) == []
-    first = claim(catalog, fresh(), "a").state
+    first = claim(catalog, fresh(), "a").row
     committed(catalog, other, "x", "neighbour")
     second = done(catalog, first, ReleaseClaim(run="a"))
-    third = claim(catalog, second, "b").state
+    third = claim(catalog, second, "b").row
     committed(catalog, other, "y", "neighbour-again")
     assert list(catalog.history(KEY)) == [third, second, first]
     assert len(list(catalog.history(other))) == 4
@@ -175,16 +175,16 @@ def test_the_history_begins_again_after_a_person_removed_the_row(
     row = committed(catalog, KEY, "a", "merged")
     DeltaTable(str(tmp_path / "catalog" / "partitions")).delete(f"topic_id = '{KEY.topic_id}'")
     assert list(catalog.history(KEY)) == []
-    again = claim(catalog, fresh(segments=2), "b").state
+    again = claim(catalog, fresh(segments=2), "b").row
     assert list(catalog.history(KEY)) == [again]
     assert row.epoch == again.epoch == 1
 
 
 def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path) -> None:
-    first = claim(catalog, fresh(), "a").state
+    first = claim(catalog, fresh(), "a").row
     rows = [done(catalog, first, ReleaseClaim(run="a"))]
     for number in range(25):
-        rows.append(claim(catalog, rows[-1], f"run-{number}").state)
+        rows.append(claim(catalog, rows[-1], f"run-{number}").row)
     log = tmp_path / "catalog" / "partitions" / "_delta_log"
     for version in range(10):
         (log / f"{version:020d}.json").unlink()
@@ -194,20 +194,20 @@ def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path
 
 
 def test_the_history_ends_at_an_impossible_row(catalog: Catalog, tmp_path: Path) -> None:
-    first = claim(catalog, fresh(), "a").state
+    first = claim(catalog, fresh(), "a").row
     table = partitions_table(tmp_path / "catalog")
     assert table.newest().replace(BUCKET, table_of([replace(first, owner_run="../x")]))
     with pytest.raises(CorruptLog, match="owner_run"):
         list(catalog.history(KEY))
     assert table.newest().replace(BUCKET, table_of([first]))
-    later = claim(catalog, first, "b").state
+    later = claim(catalog, first, "b").row
     assert list(catalog.history(KEY)) == [later, first]
 
 
 def test_a_forgotten_row_is_empty_and_fences(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
-    zombie = claim(catalog, row, "zombie").state
-    state = claim(catalog, zombie, "b").state
+    zombie = claim(catalog, row, "zombie").row
+    state = claim(catalog, zombie, "b").row
     forget = ForgetPartition(consent=ORIGINALS[:1])
     with pytest.raises(InvariantBroken, match="all_is_forgotten"):
         catalog.commit([proposal(state, forget, MoveLogStart(offset=5))])

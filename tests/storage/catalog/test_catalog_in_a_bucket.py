@@ -115,8 +115,8 @@ class TestLostAnswers:
         lost = place.lose_answer(f"_delta_log/{2:020d}.json")
         found = claim(place.through_proxy, state, "b")
         assert lost.seen
-        assert found.outcome == Committed(epoch=2, commit_id=found.state.commit_id)
-        assert place.catalog.read() == {KEY: found.state}
+        assert found.outcome == Committed(epoch=2, commit_id=found.row.commit_id)
+        assert place.catalog.read() == {KEY: found.row}
 
     def test_a_first_claim_whose_table_is_made_twice(self, place: Place) -> None:
         lost = [
@@ -126,7 +126,7 @@ class TestLostAnswers:
         found = claim(place.through_proxy, fresh(), "a")
         assert all(fault.seen for fault in lost)
         assert isinstance(found.outcome, Committed)
-        assert place.catalog.read() == {KEY: found.state}
+        assert place.catalog.read() == {KEY: found.row}
 
     def test_a_runs_record_is_there_once(self, place: Place) -> None:
         RunsTable(place.uri).append([A_RUN])
@@ -328,7 +328,7 @@ def contended(uri: str, run: str, partitions: int, count: int) -> tuple[int, int
     while claims < count:
         rows = list(catalog.read(keys(partitions)).values())
         found = catalog.claim(rows, run, at_ms=1).values()
-        won = [one.state for one in found if isinstance(one.outcome, Committed)]
+        won = [one.row for one in found if isinstance(one.outcome, Committed)]
         proposals = [swap(state, f"{run}-{claims}") for state in won]
         ended = catalog.commit(proposals).values()
         claims += len(won)

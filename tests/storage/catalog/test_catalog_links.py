@@ -244,4 +244,4 @@ def test_a_commit_nested_too_deeply_is_refused(place: Path) -> None:
 def test_a_plain_catalog_is_claimed_as_before(place: Path) -> None:
     catalog = Catalog(str(place))
     row = catalog.read()[KEY]
-    assert claim(catalog, row, "next").state.epoch == row.epoch + 1
+    assert claim(catalog, row, "next").row.epoch == row.epoch + 1

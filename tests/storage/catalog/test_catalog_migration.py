@@ -137,7 +137,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
         stored_indexes_bytes=50,
     )
     grown = replace(old[0], segments=(*old[0].segments, cut))
-    held = claim(catalog, grown, "a").state
+    held = claim(catalog, grown, "a").row
     assert held.segments[-1] == cut
     assert catalog.read() == {state.key: state for state in (held, *old[1:])}
     (outcome,) = catalog.commit([swap(held, "again")]).values()
@@ -161,7 +161,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
 
 def test_a_new_partition_joins_an_old_catalog(uri: str, old: list[PartitionState]) -> None:
     (_, _, third) = keys(3)
-    state = claim(Catalog(uri), replace(fresh(third)), "a").state
+    state = claim(Catalog(uri), replace(fresh(third)), "a").row
     assert Catalog(uri).read() == {row.key: row for row in (*old, state)}
 
 
@@ -172,12 +172,12 @@ def test_a_first_claim_adopts_no_overlap_that_was_not_compared(uri: str) -> None
         claim(Catalog(uri), unproven, "a")
     proven = replace(cut, agrees_with=(segment_id(20),))
     state = replace(fresh(), segments=(*fresh().segments, proven))
-    assert claim(Catalog(uri), state, "a").state.segments[-1] == proven
+    assert claim(Catalog(uri), state, "a").row.segments[-1] == proven
 
 
 def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -> None:
     forgotten = replace(fresh(keys(3)[2]), segments=(), lineage=(), forgotten=(segment_id("lost"),))
-    state = claim(Catalog(uri), forgotten, "a").state
+    state = claim(Catalog(uri), forgotten, "a").row
     assert state.forgotten == (segment_id("lost"),)
     assert Catalog(uri).read()[state.key] == state
     assert len(Catalog(uri).read()) == len(old) + 1

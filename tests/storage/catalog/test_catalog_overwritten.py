@@ -45,7 +45,7 @@ def test_a_commit_without_segments_is_found_in_the_past(
     uri: str, is_written: bool, runs: tuple[str, ...], is_answered: bool
 ) -> None:
     for run in ("long", "before", "a"):
-        state = claim(Catalog(uri), Catalog(uri).read().get(KEY, fresh()), run).state
+        state = claim(Catalog(uri), Catalog(uri).read().get(KEY, fresh()), run).row
     script = ending(rivals(uri, *runs), is_written=is_written, is_answered=is_answered)
     release = proposed(state, ReleaseClaim(run="a"), commit_id=new_commit_id(), at_ms=2)
     outcome = Catalog(uri, open_table=partial(ScriptedTable, script)).commit([release])[KEY]
@@ -62,7 +62,7 @@ def test_a_commit_without_segments_is_found_in_the_past(
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_claim_is_found_in_the_past(uri: str, is_written: bool, is_first: bool) -> None:
-    before = fresh() if is_first else claim(Catalog(uri), fresh(), "a").state
+    before = fresh() if is_first else claim(Catalog(uri), fresh(), "a").row
 
     def rival() -> object:
         return claim(Catalog(uri), Catalog(uri).read().get(KEY, before), "c")

@@ -48,7 +48,7 @@ class Stage:
 
 def deleted(catalog: Catalog, state: PartitionState) -> PartitionState:
     """The row after its retired segments were deleted, as `vacuum` does it."""
-    state = claim(catalog, state, "vacuum").state
+    state = claim(catalog, state, "vacuum").row
     ids = tuple(entry.segment.segment_id for entry in state.retired)
     for updates in (
         (StartDeletion(ids=ids, at_ms=9),),
@@ -63,7 +63,7 @@ def deleted(catalog: Catalog, state: PartitionState) -> PartitionState:
 def reach(uri: Path, stage: str) -> None:
     """Write the catalog up to a stage."""
     catalog = Catalog(str(uri))
-    state = claim(catalog, fresh(), "a").state
+    state = claim(catalog, fresh(), "a").row
     RunsTable(str(uri)).append([A_RUN])
     if stage == "claim":
         return
@@ -75,7 +75,7 @@ def reach(uri: Path, stage: str) -> None:
     if stage == "deletion":
         return
     for number in range(CHECKPOINT_INTERVAL):
-        row = claim(catalog, row, f"run-{number}").state
+        row = claim(catalog, row, f"run-{number}").row
 
 
 @pytest.fixture(scope="module", params=STAGES)
@@ -243,5 +243,5 @@ class TestRepair:
             Path(caught.value.where).unlink()
             (log / "_last_checkpoint").unlink()
             assert Catalog(str(uri)).read()[KEY] == row
-            row = claim(Catalog(str(uri)), row, "b").state
+            row = claim(Catalog(str(uri)), row, "b").row
             assert max(log.glob("*.checkpoint.parquet"))

@@ -67,7 +67,7 @@ class TestRaces:
         states = Catalog(uri).claim([fresh(key) for key in keys(20)], "a", at_ms=1)
 
         def commit(key: PartitionKey) -> object:
-            return Catalog(uri).commit([swap(states[key].state, "merged")])[key]
+            return Catalog(uri).commit([swap(states[key].row, "merged")])[key]
 
         with ThreadPoolExecutor(8) as threads:
             outcomes = list(threads.map(commit, keys(20)))
@@ -97,7 +97,7 @@ class TestRaces:
         claims = Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         script = overtaken(lambda: committed(Catalog(uri), other, "b", "by-b"))
         outcomes = under(script, uri).commit(
-            [swap(claims[key].state, "by-a") for key in (mine, other)]
+            [swap(claims[key].row, "by-a") for key in (mine, other)]
         )
         assert isinstance(outcomes[mine], Committed)
         assert outcomes[other] == Fenced(epoch=1, by_epoch=2, by_run="")
@@ -147,7 +147,7 @@ class TestRowsThatChangedOnTheWay:
     """A write based on rows that have changed since is refused."""
 
     def test_a_commit_in_between_takes_the_row_from_a_claim_on_its_way(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         proposal = swap(state, "first")
         script = overtaken(lambda: Catalog(uri).commit([proposal]))
         outcome = claim(under(script, uri), state, "b").outcome
@@ -156,13 +156,13 @@ class TestRowsThatChangedOnTheWay:
         assert Catalog(uri).read()[KEY].epoch == 1
 
     def test_a_row_that_is_gone_is_a_lost_race(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         DeltaTable(f"{uri}/partitions").delete()
         assert Catalog(uri).commit([swap(state, "x")]) == {KEY: LostRace(found_commit_id="")}
         assert claim(Catalog(uri), state, "b").outcome == LostRace(found_commit_id="")
 
     def test_a_row_under_another_name_of_the_topic_is_not_replaced(self, uri: str) -> None:
-        row = claim(Catalog(uri), fresh(), "a").state
+        row = claim(Catalog(uri), fresh(), "a").row
         outcome = claim(Catalog(uri), fresh(replace(KEY, topic="renamed")), "b").outcome
         assert outcome == LostRace(found_commit_id=row.commit_id)
         assert Catalog(uri).read() == {KEY: row}
@@ -170,7 +170,7 @@ class TestRowsThatChangedOnTheWay:
 
 class TestLostAnswers:
     def test_a_commit_that_was_written_is_found_by_reading_back(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         proposal = swap(state, "merged")
         script = Script(fails("replace", is_done=True))
         outcome = under(script, uri).commit([proposal])[KEY]
@@ -181,7 +181,7 @@ class TestLostAnswers:
     def test_a_commit_that_cannot_be_read_back_is_unknown_until_resolved(
         self, uri: str, written: bool
     ) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         proposal = swap(state, "merged")
         script = Script(fails("replace", is_done=written), fails("read"))
         lost = under(script, uri).commit([proposal])
@@ -191,7 +191,7 @@ class TestLostAnswers:
         assert Catalog(uri).resolve([proposal]) == {KEY: found}
 
     def test_a_commit_without_a_trace_stays_unknown(self, uri: str) -> None:
-        state = claim(Catalog(uri), fresh(), "a").state
+        state = claim(Catalog(uri), fresh(), "a").row
         proposal = swap(state, "merged")
         outcome = under(Script(fails("replace")), uri).commit([proposal])[KEY]
         assert isinstance(outcome, Unknown)

@@ -80,8 +80,8 @@ def module_place() -> Iterator[Place]:
         for name, value in emulators.s3_environment(moto).items():
             patch.setenv(name, value)
         uri = f"s3://{emulators.new_bucket(moto)}/tier/_tierfold"
-        first = claim(Catalog(uri), fresh(), "a").state
-        state = claim(Catalog(uri), first, "b").state
+        first = claim(Catalog(uri), fresh(), "a").row
+        state = claim(Catalog(uri), first, "b").row
         yield Place(uri, state, StoreOptions(endpoint=endpoint, retries=1), proxy)
 
 

@@ -28,10 +28,11 @@ from tierfold.compaction.commits.commit import (
     Update,
     proposed,
 )
+from tierfold.compaction.commits.held_partition import HeldPartition
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState
-from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 
 OF_A: Final = ("A reads", "A writes", "A asks")
 """A's commit of Seg-1: A judges the row, its write reaches the store, A asks for the outcome."""
@@ -99,7 +100,7 @@ class Table:
     uri: str
     seg_1: CommitProposal
     seen_by_b: PartitionState | None = None
-    claims_of_b: list[Claim] = field(default_factory=list)
+    claims_of_b: list[HeldPartition] = field(default_factory=list)
     seg_2: list[Outcome] = field(default_factory=list)
     answers_to_a: list[Outcome | None] = field(default_factory=list)
     live_sets: list[tuple[str, ...]] = field(default_factory=list)
@@ -135,7 +136,7 @@ class Table:
                 if isinstance(self.claims_of_b[-1].outcome, LostRace):  # Retry, as a run does.
                     self.claims_of_b.append(claim(catalog, row_of(self.uri), "b"))
             case "B publishes":
-                state = self.claims_of_b[-1].state
+                state = self.claims_of_b[-1].row
                 proposal = publishing(state, "seg-2", 155, ReleaseClaim(run="b"))
                 self.seg_2.append(catalog.commit([proposal])[KEY])
         self.look()
@@ -152,7 +153,7 @@ class Table:
 
 @pytest.fixture
 def table(uri: str) -> Table:
-    claimed = claim(Catalog(uri), uploaded(), "a").state
+    claimed = claim(Catalog(uri), uploaded(), "a").row
     seg_0 = publishing(claimed, "seg-0", 100)
     assert isinstance(Catalog(uri).commit([seg_0])[KEY], Committed)
     return Table(uri=uri, seg_1=publishing(row_of(uri), "seg-1", 123))
@@ -248,18 +249,18 @@ class TestADeadOwner:
         left = row_of(uri)
         assert left.owner_run == "dead"
         taken = claim(Catalog(uri), left, "b")
-        assert taken.outcome == Committed(epoch=2, commit_id=taken.state.commit_id)
-        assert (taken.state.owner_run, taken.state.segments) == ("b", left.segments)
-        outcome = Catalog(uri).commit([publishing(taken.state, "seg-2", 155)])[KEY]
+        assert taken.outcome == Committed(epoch=2, commit_id=taken.row.commit_id)
+        assert (taken.row.owner_run, taken.row.segments) == ("b", left.segments)
+        outcome = Catalog(uri).commit([publishing(taken.row, "seg-2", 155)])[KEY]
         assert isinstance(outcome, Committed)
         expected = {0: (), 1: ((1, 100),), 2: ((1, 123),)}[done]
         assert row_of(uri).cleaner_offsets == vector(*expected, (2, 155))
 
     def test_one_of_two_successors_gets_the_claim(self, uri: str) -> None:
-        left = claim(Catalog(uri), fresh(), "dead").state
+        left = claim(Catalog(uri), fresh(), "dead").row
         first, second = (claim(Catalog(uri), left, run) for run in ("b", "c"))
         assert isinstance(first.outcome, Committed)
-        assert second.outcome == LostRace(found_commit_id=first.state.commit_id)
-        outcome = Catalog(uri).commit([releasing(second.state)])[KEY]
-        assert outcome == LostRace(found_commit_id=first.state.commit_id)
-        assert row_of(uri) == first.state
+        assert second.outcome == LostRace(found_commit_id=first.row.commit_id)
+        outcome = Catalog(uri).commit([releasing(second.row)])[KEY]
+        assert outcome == LostRace(found_commit_id=first.row.commit_id)
+        assert row_of(uri) == first.row
