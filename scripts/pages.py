@@ -1,6 +1,6 @@
 """Writes the generated pages again: `make pages`. A test fails if one of them is not current.
 
-They are docs/overview.svg, the parts of other pages between `<!-- make pages: NAME -->` and
+They are `_PICTURES`, the parts of other pages between `<!-- make pages: NAME -->` and
 `<!-- end -->`, and what the commands in their transcripts print.
 """
 
@@ -10,12 +10,26 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from scripts import document_tables, overview, python_reference, reference_tables, transcripts
+from scripts import (
+    architecture,
+    document_tables,
+    overview,
+    python_reference,
+    reference_tables,
+    transcripts,
+)
 from scripts.transcripts import ROOT
 
-PAGES: Final = tuple(
-    path.relative_to(ROOT).as_posix()
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "docs/overview.svg"])
+_PICTURES: Final[Mapping[str, Callable[[], str]]] = {
+    "docs/architecture.svg": architecture.picture,
+    "docs/overview.svg": overview.picture,
+}
+PAGES: Final = (
+    *(
+        path.relative_to(ROOT).as_posix()
+        for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    ),
+    *_PICTURES,
 )
 
 _PARTS: Final[Mapping[str, Callable[[], str]]] = {
@@ -27,6 +41,7 @@ _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "documents": document_tables.documents,
     "runs": document_tables.runs,
     "calls": python_reference.calls,
+    "life": architecture.life,
     "keywords": python_reference.keyword_arguments,
     "result": python_reference.result,
 }
@@ -37,8 +52,8 @@ _PART: Final = re.compile(
 
 def current(page: str) -> str:
     """Return what a page should hold now; `page` is its path below the repository."""
-    if page == "docs/overview.svg":
-        return overview.picture()
+    if page in _PICTURES:
+        return _PICTURES[page]()
     text = (ROOT / page).read_text(encoding="utf-8")
     return transcripts.refreshed(
         _PART.sub(lambda part: part[1] + part[2] + _PARTS[part[1]](), text)
