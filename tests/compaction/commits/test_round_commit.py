@@ -77,10 +77,10 @@ def test_a_removed_tombstone_or_marker_is_noted_once(counted: str) -> None:
     written = receipt(0, GroupResult.WRITTEN, work)
     written = replace(written, counts=Counts(records_in=1, **{counted: 1}))
     receipts = [written, receipt(1, GroupResult.UNCHANGED, work)]
-    updates = proposal_of(work, receipts, "commit", AT_MS).updates
+    updates = proposal_of(work, receipts, "commit", AT_MS, {}).updates
     assert (NoteDropped() in updates) is (counted != "superseded")
     noted = replace(work, state=replace(work.state, has_dropped=True))
-    assert NoteDropped() not in proposal_of(noted, receipts, "commit", AT_MS).updates
+    assert NoteDropped() not in proposal_of(noted, receipts, "commit", AT_MS, {}).updates
 
 
 def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> None:

@@ -23,7 +23,7 @@ def served_one(folder: Path) -> Path:
     tier = updated_tier(folder, [ORDERS], 3)
     assert compact(tier).outcomes["orders", 0] == "compacted"
     catalog, row = catalog_of(tier), replace(row_of(tier), served_by=(CLUSTER,))
-    held = catalog.claim([row], "publisher", at_ms=row.committed_at_ms)[ORDERS].state
+    held = catalog.claim([row], "publisher", at_ms=row.committed_at_ms)[ORDERS].row
     release = ReleaseClaim(run="publisher")
     catalog.commit([proposed(held, release, commit_id="r", at_ms=row.committed_at_ms)])
     return tier
