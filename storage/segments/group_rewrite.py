@@ -59,7 +59,7 @@ from tierfold.storage.segments.key_indexing import (
 )
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
-from tierfold.storage.segments.producer_replay import ProducerReplay
+from tierfold.storage.segments.producer_replay import EndMarkers, ProducerReplay, end_markers_of
 from tierfold.storage.segments.segment_metadata import (
     index_corruptions,
     read_aborted,
@@ -112,8 +112,8 @@ class _Rewrite:
         self.last_offset = found.last_offset
         self.output.cut_before(len(found.data), self.source_end)
         self.source_end = int(window.heads.last_offset[-1])
-        if self.replay is not None and found.source is not None:
-            self.replay.add(window.heads, *found.source)
+        if self.replay is not None:
+            self.replay.add(window.heads, found.markers)
         if len(found.data):
             self.output.index(found.indexed, found.due_ms)
         self.give_reason(found.reason)
@@ -234,11 +234,11 @@ def _rewrite_pieces(
     """
     task = state.task
     records = record_bytes = 0
-    keeps_source = state.replay is not None
+    has_replay = state.replay is not None
 
     def rewritten(piece: _Piece) -> list[_Rewritten]:
         return [
-            _rewritten_window(task, segment, *decoded, bits, keeps_source)
+            _rewritten_window(task, segment, *decoded, bits, has_replay)
             for decoded in decoded_windows(piece())
         ]
 
@@ -281,8 +281,8 @@ class _Rewritten:
     """Where the window ends, see `last_offset_of`."""
     indexed: IndexedWindow | None
     """What the key index needs of `data`; None: nothing, or there will be none."""
-    source: tuple[Records, NDArray[np.int16]] | None
-    """The source's records and control types; None: no replay needs them."""
+    markers: EndMarkers
+    """Of the source."""
 
 
 def _rewritten_window(
@@ -291,9 +291,9 @@ def _rewritten_window(
     window: LogWindow,
     records: Records,
     bits: NDArray[np.uint8],
-    keeps_source: bool,  # noqa: FBT001 - records take memory, and several windows are ahead
+    has_replay: bool,  # noqa: FBT001 - only a replay needs the markers
 ) -> _Rewritten:
-    """`bits`: of all records of the segment that are read. `keeps_source`: for a replay."""
+    """`bits`: of all records of the segment that are read."""
     heads = window.heads
     bits = bits[window.first_record : window.records_end]
     if len(bits) < len(records):
@@ -328,7 +328,7 @@ def _rewritten_window(
         due_ms=due_ms,
         last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
         indexed=indexed,
-        source=(records, types) if keeps_source else None,
+        markers=end_markers_of(records, types) if has_replay else {},
     )
 
 

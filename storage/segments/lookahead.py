@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import chain, islice
 from typing import NoReturn, TypeVar
 
 _In = TypeVar("_In")
@@ -36,6 +37,16 @@ def mapped_ahead(
             waiting.append(pool.submit(call))
         while waiting:
             yield waiting.popleft().result()
+
+
+def begun(items: Iterable[_In]) -> Iterator[_In]:
+    """The items, of which the first is computed now, and each other one when it is asked for.
+
+    A function of `mapped_ahead` that rarely has several results returns them so: then they are not
+    all in memory.
+    """
+    found = iter(items)
+    return chain(list(islice(found, 1)), found)
 
 
 def _calls(

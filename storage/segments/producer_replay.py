@@ -6,14 +6,14 @@ a log. Only needed where one segment becomes several: a snapshot says which tran
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.transactions import ABORT, COMMIT
+from tierfold.compaction.cleaning.transactions import is_marker
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.units import NO_PRODUCER_ID
 from tierfold.storage.kafka.batch_headers import BatchHeads
@@ -22,6 +22,23 @@ from tierfold.storage.kafka.control_records import coordinator_epoch
 from tierfold.storage.kafka.records import Records
 
 _SEQUENCES: Final = 2**31  # Sequence numbers wrap to 0 (Kafka `DefaultRecordBatch`).
+
+
+EndMarkers: TypeAlias = Mapping[int, int | None]
+"""By batch that ends a transaction: the epoch of its coordinator; None: it has none."""
+
+
+def end_markers_of(records: Records, types: NDArray[np.int16]) -> EndMarkers:
+    """The end markers of batches; `types` has shape (batches,), as `control_types` gives it."""
+    ends = np.flatnonzero(is_marker(types)).tolist()
+    return {batch: _coordinator(records, batch) for batch in ends}
+
+
+def _coordinator(records: Records, batch: int) -> int | None:
+    marker = int(records.first_record[batch])
+    at, size_bytes = int(records.value_at[marker]), int(records.value_bytes[marker])
+    value = None if size_bytes < 0 else records.body[at : at + size_bytes].tobytes()
+    return coordinator_epoch(value)
 
 
 class ProducerReplay:
@@ -39,19 +56,16 @@ class ProducerReplay:
         """All producers, by id."""
         return tuple(self._entries[producer_id] for producer_id in sorted(self._entries))
 
-    def add(self, heads: BatchHeads, records: Records, types: NDArray[np.int16]) -> None:
-        """Take the next batches; `types` has shape (batches,), as `control_types` gives it.
+    def add(self, heads: BatchHeads, markers: EndMarkers) -> None:
+        """Take the next batches, and the end markers among them.
 
         A loop over batches: it runs only over a log that becomes too large for one segment.
         """
         for batch in np.flatnonzero(heads.producer_id != NO_PRODUCER_ID).tolist():
             if not heads.is_control[batch]:
                 self._add_data(heads, batch)
-            elif types[batch] in {ABORT, COMMIT}:
-                marker = int(records.first_record[batch])
-                at, size_bytes = int(records.value_at[marker]), int(records.value_bytes[marker])
-                value = None if size_bytes < 0 else records.body[at : at + size_bytes].tobytes()
-                self._add_marker(heads, batch, coordinator_epoch(value))
+            elif batch in markers:
+                self._add_marker(heads, batch, markers[batch])
 
     def _entry(self, heads: BatchHeads, batch: int) -> ProducerEntry:
         """The producer's entry under the batch's epoch; another epoch knows no data batch."""

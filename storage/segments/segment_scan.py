@@ -5,7 +5,7 @@ It checks formats, checksums and offsets, so later stages can trust the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -38,7 +38,7 @@ from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing, indexed_window
 from tierfold.storage.segments.log_windows import StoredObject, sized_windows
-from tierfold.storage.segments.lookahead import mapped_ahead
+from tierfold.storage.segments.lookahead import begun, mapped_ahead
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow, decoded_windows
 
 KEYS_MAX: Final = 8_000_000
@@ -150,8 +150,8 @@ def scan_segment(
 ) -> ScannedSegment:
     """Read the log of a segment of a round; raises CorruptLog, and UnreadableObject."""
 
-    def scanned(window: UncheckedWindow) -> list[_ScannedWindow]:
-        return [_scanned_window(*decoded, aborted, order) for decoded in window.decoded()]
+    def scanned(window: UncheckedWindow) -> Iterator[_ScannedWindow]:
+        return begun(_scanned_window(*decoded, aborted, order) for decoded in window.decoded())
 
     keys = _Keys(order)
     indexing = KeyIndexing()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tierfold.storage.segments.lookahead import mapped_ahead
+from tierfold.storage.segments.lookahead import begun, mapped_ahead
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -62,3 +62,21 @@ def test_an_error_comes_in_its_place(threads: int) -> None:
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="2"):
         next(results)
+
+
+def test_of_several_results_the_first_is_there_and_the_others_come_when_asked_for() -> None:
+    computed: list[int] = []
+
+    def results() -> Iterator[int]:
+        for i in range(3):
+            computed.append(i)
+            yield i
+
+    found = begun(results())
+    assert computed == [0]
+    assert next(found) == 0
+    assert computed == [0]
+    assert next(found) == 1
+    assert computed == [0, 1]
+    assert list(found) == [2]
+    assert list(begun(())) == []

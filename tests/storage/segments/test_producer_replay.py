@@ -12,7 +12,7 @@ from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.log_windows import StoredObject, live_log, sized_windows
-from tierfold.storage.segments.producer_replay import ProducerReplay
+from tierfold.storage.segments.producer_replay import ProducerReplay, end_markers_of
 from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_segment_metadata,
@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[3]
 def replayed(before: tuple[ProducerEntry, ...], log: StoredObject) -> tuple[ProducerEntry, ...]:
     replay = ProducerReplay(before)
     for window, records in decoded_windows(sized_windows(log)):
-        replay.add(window.heads, records, window.control_types(records))
+        replay.add(window.heads, end_markers_of(records, window.control_types(records)))
     return replay.entries
 
 
