@@ -169,11 +169,13 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
     row = facts.row
     if row is None:
         return None
-    ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
+    ours = {segment.segment_id for segment in row.segments if not segment.is_upload}
     known_ids = [segment.segment_id for segment in facts.classified.known]
     # A retired original is a whole upload, which discovery may use, but not beside the segments
     # compacted from it. `vacuum` keeps originals as long as the row names tierfold's segments.
-    by_us = {entry.segment.segment_id for entry in row.retired if entry.segment.written_by_run}
+    by_us = {
+        entry.segment.segment_id for entry in row.retired if not entry.segment.is_upload
+    }
     retired_ids = [segment.segment_id for segment in facts.classified.retired]
     spared_ids = [segment.listed.segment_id for segment in _spared(facts, row)]
     found = Obstacles(
@@ -201,7 +203,7 @@ def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
         for live in row.segments:
             start = max(live.start_offset, spared.listed.start_offset)
             end = min(live.end_offset, spared.end_offset or 0)
-            is_there = live.segment_id in known and not live.written_by_run
+            is_there = live.segment_id in known and live.is_upload
             if is_there and spared.segment is not None and start <= end:
                 yield Comparison(
                     first=live, second=spared.segment, start_offset=start, end_offset=end
@@ -229,7 +231,7 @@ def _starts_inside_upload(segment: InspectedSegment, row: PartitionState) -> boo
     return any(
         live.start_offset < segment.listed.start_offset <= live.end_offset
         for live in row.segments
-        if not live.written_by_run
+        if live.is_upload
     )
 
 

@@ -200,7 +200,7 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
         for earlier in reversed(after.segments[:place]):
             if earlier.end_offset < segment.own_start_offset:
                 break  # End offsets rise, so the segments before it share no offset either.
-            if not earlier.written_by_run and earlier.segment_id not in segment.agrees_with:
+            if earlier.is_upload and earlier.segment_id not in segment.agrees_with:
                 unproven.append(earlier.segment_id)
         if unproven:
             return f"{segment.segment_id} was not compared with {', '.join(unproven)}"
@@ -208,14 +208,14 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
 
 
 def sizes_are_real(before: PartitionState, after: PartitionState) -> str:
-    """No live `.log` that tierfold wrote is empty, and no size is negative.
+    """No live `.log` that tierfold compacted is empty, and no size is negative.
 
     A group that keeps no record gives its range to a neighbour, or becomes one empty batch; a
     0-byte log is never written. A broker uploads those that its cleaner has emptied.
     """
     for segment in after.segments:
         indexes = segment.offset_index_bytes, segment.time_index_bytes
-        is_empty = segment.size_bytes <= 0 and bool(segment.written_by_run)
+        is_empty = segment.size_bytes <= 0 and not segment.is_upload
         if is_empty or min(segment.size_bytes, *indexes) < 0:
             return (
                 f"segment {segment.segment_id} has {segment.size_bytes} log, {indexes[0]} offset"

@@ -6,14 +6,13 @@ removed a tombstone whose older value the earlier row brings back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from tierfold.compaction.commits.commit import RestoreState
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState, Segment, uploads_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     known = live | whole
     # As the row has them now: the last one's end may have risen over a hole.
     then = [known.get(segment.segment_id, segment) for segment in earlier.segments]
-    wanted = [*then, *_uploaded_since(earlier, known.values())]
+    uploads = uploads_of([*whole.values(), *live.values()])
+    wanted = [*then, *(s for s in uploads if s.start_offset >= earlier.next_offset)]
     gone = [
         segment.segment_id
         for segment in wanted
@@ -101,18 +101,6 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         segments=tuple(whole.get(segment.segment_id, segment) for segment in wanted),
         back=tuple(segment for segment_id, segment in whole.items() if segment_id in ids),
         leaving=tuple(segment for segment_id, segment in live.items() if segment_id not in ids),
-    )
-
-
-def _uploaded_since(earlier: PartitionState, known: Iterable[Segment]) -> list[Segment]:
-    """The segments after the earlier row's end that brokers wrote, in offset order."""
-    return sorted(
-        (
-            segment
-            for segment in known
-            if not segment.written_by_run and segment.start_offset >= earlier.next_offset
-        ),
-        key=lambda segment: segment.start_offset,
     )
 
 

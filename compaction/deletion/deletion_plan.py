@@ -155,7 +155,7 @@ def deletion_plan_of(
     retired = () if state is None else state.retired
     past_grace = [entry for entry in retired if times.is_past_grace(entry)]
     may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
-    needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
+    needs_originals = is_refused and not all(s.is_upload for s in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
@@ -243,7 +243,7 @@ def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
 
 def _is_ours(entry: RetiredSegment) -> bool:
     """Whether tierfold wrote it, so that no broker names it."""
-    return bool(entry.segment.written_by_run)
+    return not entry.segment.is_named_by_brokers
 
 
 def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
 
 def _of_one(entry: RetiredSegment, rules: Rules) -> SupersededBytes:
     segment = entry.segment
-    is_deleted_by_vacuum = rules.is_detached or bool(segment.written_by_run)
+    is_deleted_by_vacuum = rules.is_detached or not segment.is_named_by_brokers
     if is_deleted_by_vacuum or entry.deletion_started_at_ms is not None:
         removal, gone_at_ms, why_kept = Removal.VACUUM, entry.retired_at_ms + GRACE_MS, ""
     elif why_kept := _why_kept(segment, rules):

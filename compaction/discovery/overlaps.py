@@ -151,8 +151,8 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
     if not chain.taken:
         return ()
     unknown = [*chain.taken, *chain.superseded]
-    brokers = [segment for segment in live if not segment.written_by_run]
-    ordered = sorted([*brokers, *unknown], key=lambda s: (s.own_start_offset, s.segment_id))
+    uploads = [segment for segment in live if segment.is_upload]
+    ordered = sorted([*uploads, *unknown], key=lambda s: (s.own_start_offset, s.segment_id))
     unknown_ids = {segment.segment_id for segment in unknown}
     found: list[Comparison] = []
     open_segments: list[Segment] = []

@@ -3,6 +3,7 @@
     units                  offset spans and sizes
     hash_key               the secret with which a run hashes record keys
     segments               partition, segment, and the catalog's row of a partition
+    origins                who wrote a segment, whose bytes it has, who names it
     spared_bytes           superseded bytes that rounds left in live segments
     rules                  the effective settings of one topic
     strategies             the compaction strategies of a partition

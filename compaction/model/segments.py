@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied, Origin, Uploaded
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PartitionKey:
@@ -59,8 +61,7 @@ class Segment:
     """The earliest delete horizon of a tombstone or marker in it; None: none is set, or a broker
     wrote the segment."""
     cleaner_offsets: tuple[CleanerOffset, ...] = ()
-    written_by_run: str = ""
-    """The run that wrote it; empty: a broker."""
+    origin: Origin = UPLOADED
     skipped_offsets: int = 0
     """The number of offsets at its head that earlier segments give to the log: uploads overlap
     after a change of leader."""
@@ -88,9 +89,54 @@ class Segment:
         """Bytes of the whole `.log` object."""
         return self.size_bytes + self.skipped_bytes
 
+    @property
+    def written_by_run(self) -> str:
+        """The run that wrote its objects; empty: a broker."""
+        return "" if isinstance(self.origin, Uploaded) else self.origin.run
+
+    @property
+    def copy_of(self) -> str:
+        """The id of the segment whose bytes it has; empty: it is no copy."""
+        return self.origin.copy_of if isinstance(self.origin, Copied) else ""
+
+    @property
+    def copied_upload(self) -> str:
+        """Of a copy, the `upload_id`; else empty, as it follows from the rest."""
+        return self.origin.upload if isinstance(self.origin, Copied) else ""
+
+    @property
+    def upload_id(self) -> str:
+        """The id under which a broker uploaded its bytes; empty: a run compacted them."""
+        match self.origin:
+            case Uploaded():
+                return self.segment_id
+            case Compacted():
+                return ""
+            case Copied(upload=upload):
+                return upload
+
+    @property
+    def is_upload(self) -> bool:
+        """Whether its bytes are as a broker uploaded them: no run has removed a record."""
+        return bool(self.upload_id)
+
+    @property
+    def is_named_by_brokers(self) -> bool:
+        """Whether brokers may have it in their metadata: they name what they uploaded."""
+        return isinstance(self.origin, Uploaded)
+
     def is_due(self, now_ms: int) -> bool:
         """Whether a delete horizon in the segment has passed."""
         return self.earliest_due_ms is not None and self.earliest_due_ms <= now_ms
+
+
+def uploads_of(known: Iterable[Segment]) -> list[Segment]:
+    """The segments with bytes that brokers uploaded, in offset order.
+
+    Of several copies of one upload only the last in `known`.
+    """
+    last = {segment.upload_id: segment for segment in known if segment.is_upload}
+    return sorted(last.values(), key=lambda segment: segment.start_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tierfold.compaction.discovery.listing import keys_are_there
 from tierfold.compaction.discovery.view import PartitionView, first_break
-from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.segments import Segment, uploads_of
 from tierfold.storage.tiers.remote_tier import Listing
 
 
@@ -39,10 +39,5 @@ def _originals(view: PartitionView) -> list[Segment]:
     Segments below the log start have expired; segments being deleted may vanish during the read.
     """
     retired = view.state.whole_retired if view.state is not None else ()
-    known = [*view.segments, *(entry.segment for entry in retired)]
-    originals = (
-        segment
-        for segment in known
-        if not segment.written_by_run and segment.end_offset >= view.log_start_offset
-    )
-    return sorted(originals, key=lambda segment: segment.start_offset)
+    known = uploads_of([*(entry.segment for entry in retired), *view.segments])
+    return [segment for segment in known if segment.end_offset >= view.log_start_offset]

@@ -176,8 +176,9 @@ def _uploads_at(context: RunContext, key: PartitionKey) -> str:
         return ""
     newest, entries = past
     for entry in entries:
-        is_ours = any(segment.written_by_run for segment in entry.state.segments)
-        if not is_ours and not isinstance(restore_plan_of(entry.state, newest.state), Refusal):
+        if all(segment.is_upload for segment in entry.state.segments) and not isinstance(
+            restore_plan_of(entry.state, newest.state), Refusal
+        ):
             return timestamp_text(entry.state.committed_at_ms)
     return ""
 

@@ -125,7 +125,7 @@ def _with_originals(
     """Add the originals to compare with, or the reason why there are none."""
     if not view.segments:
         return target.without_comparison("no segment is live")
-    if not any(segment.written_by_run for segment in view.segments):
+    if all(segment.is_upload for segment in view.segments):
         return target.without_comparison("nothing was rewritten since the upload")
     decided = _decided(target, view)
     if isinstance(decided, str):

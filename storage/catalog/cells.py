@@ -57,6 +57,7 @@ def _negative_at(values: Sequence[Any]) -> list[int]:
 
 
 _KAFKA_ID: Final = _spelled(KAFKA_UUID_PATTERN, "an id as Kafka prints it")
+_KAFKA_ID_OR_NONE: Final = _spelled(f"(?:{KAFKA_UUID_PATTERN})?", "an id as Kafka prints it")
 _RUN: Final = _spelled(r"[!-.0-\[\]-~]{0,249}", "printable, without spaces and slashes")
 
 _RULES: Final[Mapping[str, _Rule]] = {
@@ -65,6 +66,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "segment_id": _KAFKA_ID,
     "agrees_with": _KAFKA_ID,
     "forgotten": _KAFKA_ID,
+    "copy_of": _KAFKA_ID_OR_NONE,
+    "copied_upload": _KAFKA_ID_OR_NONE,
     # `header` is followed by the header's name, any text (`compaction.model.strategies`).
     "strategies": _spelled(r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", "a strategy's name"),
     "owner_run": _RUN,

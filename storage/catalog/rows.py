@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tierfold.compaction.commits.invariants import ROW_INVARIANTS, violations
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
+from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     Hole,
@@ -53,10 +54,18 @@ _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
         (HOLE, Hole),
     )
 }
-"""By a struct column's field names, which are the attributes of its class."""
+"""By a struct column's field names, which are attributes of its class."""
 
-_ZERO_WHERE_NULL: Final = ("skipped_offsets", "skipped_bytes")
-"""Fields of segments that rows of format 3 lack."""
+_OF_THE_ORIGIN: Final = ("written_by_run", "copy_of", "copied_upload")
+"""Columns of a segment from which its origin is made."""
+
+_WHERE_NULL: Final[Mapping[str, int | str]] = {
+    "skipped_offsets": 0,
+    "skipped_bytes": 0,
+    "copy_of": "",
+    "copied_upload": "",
+}
+"""Fields of segments that rows of older formats lack, and their values there."""
 
 _OF_THE_KEY: Final = ("topic_id", "topic", "partition")
 _DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")
@@ -233,13 +242,19 @@ def _values(
             for field, child in zip(names, column.flatten(), strict=True)
         ]
         rows = zip(*children, strict=True)
-        values = [model(**dict(zip(names, row, strict=True))) for row in rows]
+        values = [_made(model, dict(zip(names, row, strict=True))) for row in rows]
     else:
         values = column.to_pylist()
-        if column.null_count and name.rpartition(".")[2] in _ZERO_WHERE_NULL:
-            values = [value or 0 for value in values]
+        if column.null_count and (field := name.rpartition(".")[2]) in _WHERE_NULL:
+            values = [_WHERE_NULL[field] if value is None else value for value in values]
     cells.append(Cells(name=name, values=values, row_of=row_of))
     return values
+
+
+def _made(model: type[Model], columns: dict[str, Any]) -> Model:
+    if model is Segment:
+        columns["origin"] = origin_of(*(columns.pop(name) for name in _OF_THE_ORIGIN))
+    return model(**columns)
 
 
 def _same(place: int) -> int:

@@ -106,6 +106,12 @@ SEGMENT: Final = _struct(
     agrees_with=_NAMES(
         "segment ids found to hold the same batches at the offsets they share", nullable=True
     ),
+    copy_of=_TEXT("id of the segment whose bytes it has; null or empty: no copy", nullable=True),
+    copied_upload=_TEXT(
+        "of a copy, the id under which a broker uploaded the bytes; null or empty: a run"
+        " compacted them",
+        nullable=True,
+    ),
     stored_log_bytes=_LONG(
         "bytes of the object with the .log; null: as many as the .log has", nullable=True
     ),

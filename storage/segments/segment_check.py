@@ -211,7 +211,7 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
     if log.size_bytes != segment.log_bytes:
         yield f"{log.size_bytes} bytes, where the catalog says {segment.log_bytes}"
     if not len(heads):
-        if segment.log_bytes or segment.written_by_run:
+        if segment.log_bytes or not segment.is_upload:
             yield "0 bytes, which only a broker's cleaner leaves of a segment"
         return
     starts = np.full(len(heads), segment.own_start_offset)
@@ -233,7 +233,7 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
             f" segment counts from, at offset {segment.start_offset}"
         )
     last_offset = int(heads.last_offset[-1])
-    if order.is_last and last_offset < segment.end_offset and segment.written_by_run:
+    if order.is_last and last_offset < segment.end_offset and not segment.is_upload:
         yield (
             f"the last batch ends at offset {last_offset}, the live range at "
             f"{segment.end_offset}: readers get stuck at the gap"

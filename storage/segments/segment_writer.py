@@ -22,6 +22,7 @@ from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
@@ -174,7 +175,7 @@ class SegmentWriter:
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
-            written_by_run=self._run,
+            origin=Compacted(self._run),
         )
         segment = self._staged.finish(segment)
         self._verify()

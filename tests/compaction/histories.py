@@ -33,6 +33,7 @@ from tierfold.compaction.commits.invariants import (
     violations,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 Step = tuple[str, int, int]
@@ -118,7 +119,7 @@ class Life:
             sources[0].start_offset,
             sources[-1].end_offset,
             segment_id=segment_id(f"by {len(self.rows)}"),
-            written_by_run=row.owner_run,
+            origin=Compacted(row.owner_run),
         )
         ids = tuple(source.segment_id for source in sources)
         offset = max(row.cleaner_offset or 0, merged.next_offset)

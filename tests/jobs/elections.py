@@ -18,6 +18,7 @@ from tests.jobs.claims import ORDERS, released
 from tests.jobs.tiers import made_tier
 from tests.storage.live_segments import data, log_of
 from tierfold.compaction.commits.commit import AddSegments, AdvanceCleanerOffset, RetireSegments
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.remote_tier import Part
@@ -86,7 +87,7 @@ def merged(tier: Path) -> Segment:
     state = claimed(tier)
     ids = tuple(segment.segment_id for segment in state.segments)
     last = state.next_offset - 1
-    one = replace(upload(tier, 0, last), written_by_run=state.owner_run)
+    one = replace(upload(tier, 0, last), origin=Compacted(state.owner_run))
     retire = RetireSegments(ids=ids, at_ms=FIRST_MS + 1, run=state.owner_run)
     offset = AdvanceCleanerOffset(epoch=state.epoch, offset=last + 1)
     released(tier, state, retire, AddSegments(segments=(one,)), offset, at_ms=FIRST_MS + 1)

@@ -20,6 +20,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
@@ -100,7 +101,8 @@ def swap(state: PartitionState, name: str, **fields: Any) -> CommitProposal:
     """A proposal that makes one segment, called `name`, of all live ones."""
     ids = tuple(segment.segment_id for segment in state.segments)
     end_offset = state.next_offset - 1
-    merged = a_segment(0, end_offset, segment_id=segment_id(name), written_by_run=state.owner_run)
+    origin = Compacted(state.owner_run)
+    merged = a_segment(0, end_offset, segment_id=segment_id(name), origin=origin)
     proposal = proposed(
         state,
         RetireSegments(ids=ids, at_ms=2, run=state.owner_run),

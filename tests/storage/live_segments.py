@@ -13,6 +13,7 @@ from tests.compaction.hash_keys import HASH_KEY
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
@@ -96,7 +97,7 @@ def put_segment(
         lineage=EPOCHS,
         aborted=tuple(aborted),
     )
-    return replace(upload.put(tier, KEY, end_offset), written_by_run=run)
+    return replace(upload.put(tier, KEY, end_offset), origin=origin_of(run))
 
 
 def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:

@@ -36,11 +36,12 @@ from tierfold.compaction.commits.commit import (
     outcome_of,
     proposed,
 )
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
 
 FIRST, SECOND, THIRD = SOURCES = a_chain(10, 10, 10)
-MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="mine")
+MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), origin=Compacted("mine"))
 RETIRED, MARKED = a_chain(10, 10, start_offset=90)
 CLAIMED: Final = a_state(
     SOURCES, epoch=2, owner_run="mine", commit_id="claim", cleaner_offsets=cleaned_to(10)

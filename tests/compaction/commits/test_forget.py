@@ -36,6 +36,7 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_pl
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -120,7 +121,7 @@ def test_without_a_row_only_the_consent_counts() -> None:
 
 
 def test_offsets_of_segments_moved_out_of_the_tier_vanish_too() -> None:
-    state, uploads = row(old(0, 49, written_by_run="a run"), old(50, 99)), (new(50, 79),)
+    state, uploads = row(old(0, 49, origin=Compacted("a run")), old(50, 99)), (new(50, 79),)
     there = [unknown(state.segments[1]), *uploads]
     without = row_without(KEY, state, [segment_id(50)])
     found = forgetting(facts(state, uploads), facts(without, there), seen(without, there))
@@ -152,7 +153,7 @@ def test_a_truncation_shows_even_if_objects_are_gone() -> None:
 
 
 def test_the_commit_empties_the_row_and_is_recognised_later() -> None:
-    ours = replace(old(0, 99), written_by_run="a run")
+    ours = replace(old(0, 99), origin=Compacted("a run"))
     before = claimed(
         row(ours, cleaner_offsets=cleaned_to(100), strategies=("timestamp",), log_start_offset=0),
         run="me",
@@ -240,7 +241,7 @@ def test_without_a_row_the_claim_before_a_forget_found_nothing() -> None:
 def test_the_originals_stay_while_the_remedy_needs_them(
     is_cut_off: bool, is_ours_live: bool
 ) -> None:
-    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    ours = old(0, 99, segment_id=segment_id("ours"), origin=Compacted("a run"))
     original, earlier = old(0, 99), replace(ours, segment_id=segment_id("earlier"))
     live, other = (ours, original) if is_ours_live else (original, ours)
     retired_ms = NOW_MS - 2 * DAY_MS

@@ -17,6 +17,7 @@ from tests.compaction.builders import (
 from tests.compaction.elected import new, old, row
 from tierfold.compaction.commits.forget import NAMED, comparisons_with_live, in_the_way
 from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 
@@ -26,8 +27,8 @@ def test_uploads_alone_are_no_obstacle() -> None:
 
 
 def test_our_segments_retired_ones_and_orphans_are_obstacles_while_listed() -> None:
-    ours = old(0, 49, segment_id=segment_id("ours"), written_by_run="a run")
-    before = old(0, 49, segment_id=segment_id("before"), written_by_run="a run")
+    ours = old(0, 49, segment_id=segment_id("ours"), origin=Compacted("a run"))
+    before = old(0, 49, segment_id=segment_id("before"), origin=Compacted("a run"))
     state = row(ours, old(50, 99), retired=(retired(old(0, 49)), retired(before)))
     dead = unknown(replace(old(50, 99), segment_id=segment_id("dead")))
     half = unknown(a_segment(0, 9, segment_id=segment_id("half")), lacking=["log"])
@@ -42,8 +43,8 @@ def test_our_segments_retired_ones_and_orphans_are_obstacles_while_listed() -> N
 
 
 def test_our_retired_segments_are_obstacles_even_if_the_live_ones_are_moved_away() -> None:
-    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
-    before = old(0, 99, segment_id=segment_id("before"), written_by_run="a run")
+    ours = old(0, 99, segment_id=segment_id("ours"), origin=Compacted("a run"))
+    before = old(0, 99, segment_id=segment_id("before"), origin=Compacted("a run"))
     state = row(ours, retired=(retired(old(0, 99)), retired(before)))
     there = facts(state, [new(60, 79)])
     found = in_the_way(replace(there, classified=replace(there.classified, known=())))
@@ -56,7 +57,7 @@ def test_a_second_upload_by_the_new_leader_is_no_obstacle() -> None:
     strays = [unknown(again), new(60, 79)]
     assert in_the_way(facts(row(old(0, 39), old(40, 99)), strays)) is None
     # A run may have ended a group there: only the restored originals would show it.
-    ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    ours = old(40, 99, segment_id=segment_id("ours"), origin=Compacted("a run"))
     found = in_the_way(facts(row(old(0, 39), ours), strays))
     assert found is not None
     assert found.doubtful == (again.segment_id,)
@@ -69,7 +70,7 @@ def test_a_second_upload_by_the_new_leader_is_no_obstacle() -> None:
 
 
 def test_a_segment_that_starts_inside_a_live_upload_is_a_brokers() -> None:
-    ours = old(0, 39, segment_id=segment_id("ours"), written_by_run="a run")
+    ours = old(0, 39, segment_id=segment_id("ours"), origin=Compacted("a run"))
 
     def doubtful(state: PartitionState, start: int, end: int) -> bool:
         again = old(start, end, segment_id=segment_id("again"))
@@ -86,7 +87,7 @@ def test_a_segment_that_starts_inside_a_live_upload_is_a_brokers() -> None:
 
 
 def test_segments_of_a_dead_run_are_compared_with_live_uploads() -> None:
-    ours = old(0, 29, segment_id=segment_id("ours"), written_by_run="a run")
+    ours = old(0, 29, segment_id=segment_id("ours"), origin=Compacted("a run"))
     uploads = (old(30, 39), old(40, 49), old(50, 99))
     again = unknown(old(0, 55, segment_id=segment_id("again")))
     half = unknown(old(40, 55, segment_id=segment_id("half")), lacking=["snapshot"])
@@ -123,7 +124,7 @@ def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str =
 
 
 def test_each_kind_of_obstacle_has_its_remedy() -> None:
-    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    ours = old(0, 99, segment_id=segment_id("ours"), origin=Compacted("a run"))
     dead = unknown(replace(old(0, 69), segment_id=segment_id("dead")))
     said = sentence(row(ours), uploads_at="2026-11-21")
     assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
@@ -156,7 +157,7 @@ def test_each_kind_of_obstacle_has_its_remedy() -> None:
 def test_only_some_of_many_segments_are_named() -> None:
     chain = [
         replace(segment, leader_epochs=epochs((3, segment.start_offset)))
-        for segment in a_chain(*[10] * (NAMED + 2), written_by_run="a run")
+        for segment in a_chain(*[10] * (NAMED + 2), origin=Compacted("a run"))
     ]
     said = sentence(row(*chain))
     assert chain[NAMED - 1].segment_id in said

@@ -24,6 +24,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.held_partition import HeldPartition
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionState
 
@@ -31,7 +32,7 @@ SOURCES: Final = a_chain(10, 10)
 READ: Final = a_state(SOURCES, epoch=2, commit_id="read")
 CLAIMED: Final = claimed(READ, run="we", commit_id="claim", at_ms=5)
 HELD: Final = HeldPartition(row=CLAIMED, outcome=Committed(epoch=3, commit_id="claim"))
-MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="we")
+MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), origin=Compacted("we"))
 IDS: Final = tuple(segment.segment_id for segment in SOURCES)
 
 

@@ -27,6 +27,7 @@ from tierfold.compaction.commits.invariants import (
     violations,
 )
 from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     Hole,
@@ -146,7 +147,7 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
     ),
     "an empty log that tierfold wrote": (
         "sizes_are_real",
-        after_with(replace(MERGED, size_bytes=0, written_by_run="mine")),
+        after_with(replace(MERGED, size_bytes=0, origin=Compacted("mine"))),
     ),
     "what was left in a segment that is not live": (
         "spared_are_live",
@@ -284,7 +285,7 @@ CUT: Final = a_segment(20, 25, segment_id=segment_id("cut"), skipped_offsets=8)
         (LIVE, (), SECOND.segment_id),
         (LIVE, (FIRST.segment_id,), SECOND.segment_id),
         # A segment that tierfold wrote has fewer records by design.
-        ((FIRST, replace(SECOND, written_by_run="earlier")), (), ""),
+        ((FIRST, replace(SECOND, origin=Compacted("earlier"))), (), ""),
         ((replace(FIRST, end_offset=13), a_segment(14, 19)), (segment_id(14),), segment_id(0)),
     ],
 )
@@ -359,7 +360,7 @@ def test_a_claim_may_raise_no_other_end() -> None:
 
 
 def test_a_broken_row_is_refused_with_every_invariant_it_breaks() -> None:
-    wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18, written_by_run="mine"))
+    wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18, origin=Compacted("mine")))
     with pytest.raises(InvariantBroken, match="orders-3, epoch 3, commit swap") as refused:
         ensure(BEFORE, wrong)
     assert "covered_span_is_kept" in refused.value.what

@@ -20,10 +20,11 @@ from tests.compaction.builders import (
 from tests.compaction.histories import STEPS, Life, Step, lived
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.origins import Compacted, Copied
 from tierfold.compaction.model.segments import PartitionState, RetiredSegment
 
 FIRST, SECOND, THIRD = ORIGINALS = a_chain(10, 10, 10)
-MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
+MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), origin=Compacted("a run"))
 FOUND: Final = a_state((FIRST, SECOND), epoch=1)
 COMPACTED: Final = a_state(
     (MERGED,),
@@ -124,9 +125,18 @@ def test_deleted_and_marked_segments_refuse_a_restore(left: tuple[RetiredSegment
 
 def test_a_removed_tombstone_refuses_a_restore_of_its_older_value() -> None:
     # Later uploads exist only in compacted form: a tombstone of theirs may have been removed.
-    rest = a_segment(20, 29, segment_id=segment_id("rest"), written_by_run="a run")
+    rest = a_segment(20, 29, segment_id=segment_id("rest"), origin=Compacted("a run"))
     row = replace(COMPACTED, segments=(MERGED, rest))
     assert "uploads from offset 20 on no longer exist" in refused(FOUND, row)
+
+
+def test_a_later_upload_stays_live_as_its_copy() -> None:
+    origin = Copied(run="a run", copy_of=THIRD.segment_id, upload=THIRD.segment_id)
+    copy = replace(THIRD, segment_id=segment_id("copy"), origin=origin)
+    row = replace(COMPACTED, segments=(MERGED, copy))
+    row = replace(row, retired=(*COMPACTED.retired, retired(THIRD)))
+    plan = planned(FOUND, row)
+    assert (plan.segments, plan.leaving) == ((FIRST, SECOND, copy), (MERGED,))
 
 
 def test_a_gap_after_an_empty_log_refuses_a_restore() -> None:

@@ -25,6 +25,7 @@ from tierfold.compaction.commits.receipts import (
 )
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.commits.spared import UnreadSegments
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.plan import CompactReason
@@ -38,7 +39,7 @@ def a_new(segment: Segment) -> WrittenSegment:
 
 def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
     source = work.groups[number].segments[0]
-    written = replace(source, segment_id="w" * 22, written_by_run="run")
+    written = replace(source, segment_id="w" * 22, origin=Compacted("run"))
     return GroupReceipt(
         group_index=number,
         result=result,

@@ -46,6 +46,7 @@ from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
@@ -64,7 +65,7 @@ INCOMPLETE: Final = IncompleteUpload(
 
 def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegment:
     """A segment retired `for_ms` ago, written by tierfold or by a broker."""
-    written = replace(segment, written_by_run="earlier" if is_ours else "")
+    written = replace(segment, origin=Compacted("earlier") if is_ours else UPLOADED)
     return retired(written, retired_at_ms=NOW_MS - for_ms)
 
 

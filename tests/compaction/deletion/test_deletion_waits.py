@@ -15,6 +15,7 @@ from tierfold.compaction.deletion.deletion_plan import (
 )
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import Rules, TierBinding
 from tierfold.compaction.model.segments import RetiredSegment
 
@@ -31,7 +32,7 @@ def found(start: int, *, age_ms: int) -> ListedSegment:
 
 def gone(*, for_ms: int) -> RetiredSegment:
     """A segment that tierfold wrote, retired that long ago."""
-    ours = replace(RETIRED, written_by_run="earlier")
+    ours = replace(RETIRED, origin=Compacted("earlier"))
     return retired(ours, retired_at_ms=NOW_MS - for_ms)
 
 

@@ -17,6 +17,7 @@ from tierfold.compaction.deletion.superseded import (
     joined,
     superseded_bytes,
 )
+from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
 from tierfold.compaction.model.segments import RetiredSegment
 
@@ -35,7 +36,7 @@ NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
 
 
 def entry(writer: str, newest_ms: int = NEWEST_MS) -> RetiredSegment:
-    segment = a_segment(0, 9, written_by_run=writer, max_timestamp_ms=newest_ms)
+    segment = a_segment(0, 9, origin=origin_of(writer), max_timestamp_ms=newest_ms)
     return retired(segment, retired_at_ms=RETIRED_MS)
 
 

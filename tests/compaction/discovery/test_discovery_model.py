@@ -18,6 +18,7 @@ from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal, state_with_new
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
 
 
@@ -128,7 +129,7 @@ def compacted(row: PartitionState) -> PartitionState:
         row.segments[0].start_offset,
         row.segments[-1].end_offset,
         segment_id=segment_id("merged"),
-        written_by_run="r",
+        origin=Compacted("r"),
     )
     return replace(row, segments=(merged,), retired=tuple(map(retired, row.segments)))
 

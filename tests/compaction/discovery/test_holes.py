@@ -27,6 +27,7 @@ from tierfold.compaction.discovery.view import (
     RefusalReason,
     state_with_new,
 )
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import Hole, PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
@@ -229,7 +230,7 @@ def test_a_restore_keeps_a_hole_that_the_row_has_taken_since() -> None:
     assert isinstance(plan, RestorePlan)
     assert plan.segments == row.segments
     # The segments below were compacted into one that now ends behind the hole.
-    merged = a_segment(0, 10, segment_id=segment_id("merged"), written_by_run="r")
+    merged = a_segment(0, 10, segment_id=segment_id("merged"), origin=Compacted("r"))
     compacted = adopted(view(a_state([merged]), upload(13, 20)))
     refused = restore_plan_of(replace(earlier, segments=(a_segment(0, 10),)), compacted)
     assert isinstance(refused, Refusal)

@@ -22,6 +22,7 @@ from tierfold.compaction.discovery.overlaps import (
     comparisons,
     with_proof,
 )
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import Segment
 
 
@@ -123,7 +124,7 @@ def test_segments_that_share_offsets_are_compared_if_one_is_taken(
 
 
 def test_no_comparison_is_needed_with_segments_that_tierfold_wrote() -> None:
-    ours = replace(LIVE[1], written_by_run="earlier")
+    ours = replace(LIVE[1], origin=Compacted("earlier"))
     assert pairs([LIVE[0], ours], chain_of(10, [upload("3-15")])) == ["0-4 3-15: 3-4"]
 
 

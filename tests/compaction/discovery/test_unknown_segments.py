@@ -50,6 +50,7 @@ from tierfold.compaction.discovery.view import (
     first_few,
     state_with_new,
 )
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
@@ -214,7 +215,7 @@ def test_retired_segments_are_never_taken_again() -> None:
 
 
 def test_the_cleaned_range_stays_clean_whatever_is_uploaded_below_it() -> None:
-    merged = a_segment(0, 10, segment_id=segment_id("merged"), written_by_run="earlier")
+    merged = a_segment(0, 10, segment_id=segment_id("merged"), origin=Compacted("earlier"))
     row = a_state([merged])
     seen = view(row, upload(0, 5), upload(0, 15), upload(3, 12))
     assert spans(seen) == ["0-10", "11-15"]

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.jobs.tiers import folder_of
+from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment, Segment
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
@@ -94,5 +95,5 @@ def in_offset_order(retired: Sequence[RetiredSegment]) -> list[RetiredSegment]:
 
 def unnamed(segment: Segment) -> Segment:
     """The segment without its id, and with a fixed name for the run that wrote it, if any."""
-    is_written = bool(segment.written_by_run)
-    return replace(segment, segment_id="", written_by_run="run" if is_written else "")
+    origin = Compacted("run") if segment.written_by_run else UPLOADED
+    return replace(segment, segment_id="", origin=origin)

@@ -19,6 +19,7 @@ from tierfold.compaction.commits.commit import (
     RetireSegments,
     SegmentsAreLive,
 )
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionState
 
@@ -167,7 +168,10 @@ def merged(tier: Path, row: PartitionState) -> None:
     state = catalog_of(tier).claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].state
     first, last = state.segments
     one = replace(
-        first, segment_id=segment_id("merged"), end_offset=last.end_offset, written_by_run="merger"
+        first,
+        segment_id=segment_id("merged"),
+        end_offset=last.end_offset,
+        origin=Compacted("merger"),
     )
     ids, at_ms = (first.segment_id, last.segment_id), FIRST_MS + 6000
     released(

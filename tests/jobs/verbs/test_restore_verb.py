@@ -37,6 +37,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Fenced
 from tierfold.jobs.verbs.restore import restore_proposal
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -270,7 +271,7 @@ def test_what_is_not_whole_is_not_restored(tier: Path, corrupt: str) -> None:
 
 def test_a_restore_asks_for_all_that_it_relies_on() -> None:
     first, second, third = a_chain(10, 10, 10)
-    merged = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
+    merged = a_segment(0, 19, segment_id=segment_id("merged"), origin=Compacted("a run"))
     row = a_state((merged, third), epoch=4, owner_run="undo", commit_id="claim")
     row = replace(row, retired=(retired(first), retired(second)))
     restore_plan = restore_plan_of(a_state((first, second)), row)

@@ -17,6 +17,7 @@ from tests.jobs.commands import tierfold, told
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
 from tests.pictures.batch_words import draft_of
 from tests.storage.live_segments import EPOCHS, an_abort, log_of
+from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -133,7 +134,7 @@ def upload(
         lineage=EPOCHS,
         aborted=(an_abort(7, 6, 7),) if has_abort else (),
     ).put(open_tier(str(tier)), key, offsets[1])
-    return replace(segment, written_by_run=run)
+    return replace(segment, origin=origin_of(run))
 
 
 def state_of(tier: Path, key: PartitionKey, case: Case) -> PartitionState:

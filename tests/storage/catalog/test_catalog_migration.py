@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.compaction.builders import KEY, a_segment, cleaned_to, retired, segment_id
 from tests.storage.catalog_contract import claim, fresh, keys, swap, topics
 from tierfold.compaction.model.errors import BadSettings, InvariantBroken
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
@@ -64,7 +65,7 @@ def old_rows(states: list[PartitionState], version: int) -> pa.Table:
 
 def old_state(partition: int) -> PartitionState:
     """A partition compacted once: one live segment of ours, one retired, one of a broker."""
-    merged = a_segment(0, 29, segment_id=segment_id("merged"), written_by_run="earlier")
+    merged = a_segment(0, 29, segment_id=segment_id("merged"), origin=Compacted("earlier"))
     return replace(
         fresh(replace(KEY, partition=partition)),
         epoch=2,

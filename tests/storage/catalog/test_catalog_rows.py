@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.compaction.builders import KEY, a_chain, a_state, cleaned_to, retired, segment_id
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
+from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -68,7 +69,9 @@ SEGMENTS = st.builds(
     first_timestamp_ms=LONG,
     earliest_due_ms=st.none() | LONG,
     cleaner_offsets=CLEANER_OFFSETS,
-    written_by_run=RUN,
+    origin=st.just(UPLOADED)
+    | st.builds(Compacted, RUN.filter(bool))
+    | st.builds(Copied, run=RUN.filter(bool), copy_of=KAFKA_ID, upload=st.just("") | KAFKA_ID),
     skipped_bytes=SIZE,
     agrees_with=st.lists(KAFKA_ID, max_size=2).map(tuple),
     stored_log_bytes=st.none() | SIZE,
@@ -148,7 +151,12 @@ def test_rows_hold_what_the_states_hold(states: list[PartitionState]) -> None:
     ],
 )
 def test_every_field_of_a_model_has_its_column(columns: Any, model: type[Any]) -> None:
-    assert {column.name for column in columns} == {field.name for field in fields(model)}
+    names = {column.name for column in columns}
+    if model is Segment:
+        of_the_origin = {"written_by_run", "copy_of", "copied_upload"}
+        assert of_the_origin <= names
+        names = names - of_the_origin | {"origin"}
+    assert names == {field.name for field in fields(model)}
 
 
 def test_every_field_of_a_run_has_its_column() -> None:
@@ -258,6 +266,20 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
         replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, agrees_with=("../y",)))),
         "segments.agrees_with is '../y'",
     ),
+    **{
+        f"the origin, {origin}": (
+            replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, origin=origin))),
+            message,
+        )
+        for origin, message in (
+            (Compacted("a/b"), "segments.written_by_run is 'a/b'"),
+            (Copied(run="r", copy_of="../y", upload=""), "segments.copy_of is '../y'"),
+            (
+                Copied(run="r", copy_of=A_SEGMENT.segment_id, upload="../y"),
+                "segments.copied_upload is '../y'",
+            ),
+        )
+    },
     "a forgotten id": (replace(STATE, forgotten=("../y",)), "forgotten is '../y'"),
     "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
     "a cleaner offset": (
@@ -280,7 +302,6 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
             ("end_offset", A_SEGMENT.start_offset - 1),
             ("offset_index_bytes", -1),
             ("time_index_bytes", -1),
-            ("written_by_run", "a/b"),
             ("skipped_bytes", -1),
             ("stored_log_bytes", -1),
             ("stored_indexes_bytes", -1),

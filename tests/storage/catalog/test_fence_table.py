@@ -28,6 +28,7 @@ from tierfold.compaction.commits.commit import (
     Update,
     proposed,
 )
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
@@ -55,7 +56,8 @@ def late(uri: str, meanwhile: Event) -> Catalog:
 def publishing(state: PartitionState, name: str, offset: int, *more: Update) -> CommitProposal:
     """Merge the live segments below `offset` into one and advance the cleaner offset to it."""
     ids = tuple(segment.segment_id for segment in state.segments if segment.start_offset < offset)
-    merged = a_segment(0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run)
+    origin = Compacted(state.owner_run)
+    merged = a_segment(0, offset - 1, segment_id=segment_id(name), origin=origin)
     return proposed(
         state,
         RetireSegments(ids=ids, at_ms=2, run=state.owner_run),

@@ -25,6 +25,7 @@ from tests.storage.live_segments import (
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.overlaps import Cut, OverlapProof, chain_of, comparisons
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.segments.overlap_check import prove_overlaps
@@ -121,7 +122,7 @@ def test_a_superseded_upload_is_compared(tier: LocalTieredStorage) -> None:
 
 def test_a_batch_that_straddles_the_effective_start_is_refused(tier: LocalTieredStorage) -> None:
     # A run of ours wrote the live one: there is nothing to compare, and the cut is impossible.
-    ours = replace(put(tier, lone(*range(11)), 0, 10), written_by_run="earlier")
+    ours = replace(put(tier, lone(*range(11)), 0, 10), origin=Compacted("earlier"))
     pair = data(10, (b"k", b"v"), (b"k", b"v"))
     new = put(tier, [*lone(8, 9), pair, *lone(12)], 8, 12)
     assert proof(tier, [ours], new).disagreements == (
@@ -155,7 +156,7 @@ def test_legacy_wrappers_are_compared_and_cut_by_what_is_inside(
     assert found.cuts[same.segment_id].skipped_bytes == len(wrapped(8))
     other = put(tier, [wrapped(8, b"w"), wrapped(11)], 8, 15)
     assert "from offset 8 on" in proof(tier, [live], other).disagreements[0]
-    ours = replace(live, written_by_run="earlier")
+    ours = replace(live, origin=Compacted("earlier"))
     straddling = put(tier, [message(8, b"v"), wrapped(9)], 8, 11)
     (found_there,) = proof(tier, [ours], straddling).disagreements
     assert "its batch of offsets 9 to 11 straddles" in found_there

@@ -22,6 +22,7 @@ from tests.storage.live_segments import (
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.kafka.batch_draft import BatchDraft
@@ -123,7 +124,7 @@ def test_a_missing_log_is_unreadable(tier: LocalTieredStorage) -> None:
 def test_only_a_broker_leaves_a_log_of_0_bytes(tier: LocalTieredStorage) -> None:
     segment = put(tier, batches=[], offsets=(100, 110), aborted=())
     assert corruptions(tier, segment) == ()
-    (corruption,) = corruptions(tier, replace(segment, written_by_run="run"))
+    (corruption,) = corruptions(tier, replace(segment, origin=Compacted("run")))
     assert "0 bytes, which only a broker's cleaner leaves" in corruption
     found = corruptions(tier, replace(segment, size_bytes=61))
     assert "0 bytes, where the catalog says 61" in found[0]
@@ -153,7 +154,7 @@ EPOCHS = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_off
     [
         ({"size_bytes": 9}, (".log: {size} bytes, where the catalog says 9",)),
         (
-            {"end_offset": 115, "written_by_run": "run"},
+            {"end_offset": 115, "origin": Compacted("run")},
             ("ends at offset 110, the live range at 115: readers get stuck at the gap",),
         ),
         (
@@ -180,10 +181,10 @@ def test_a_log_that_differs_from_the_catalog_is_a_corruption(
 
 
 def test_only_the_last_live_segment_must_end_in_a_batch(tier: LocalTieredStorage) -> None:
-    ours = replace(put(tier), end_offset=115, written_by_run="run")
+    ours = replace(put(tier), end_offset=115, origin=Compacted("run"))
     assert corruptions(tier, ours, is_last=False) == ()
     # A broker's cleaner leaves a hole there, and tierfold's next round closes it.
-    assert corruptions(tier, replace(ours, written_by_run=""), is_last=True) == ()
+    assert corruptions(tier, replace(ours, origin=UPLOADED), is_last=True) == ()
 
 
 def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
