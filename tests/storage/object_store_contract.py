@@ -252,21 +252,30 @@ class ObjectStoreContract:
         assert list(self.store.unfinished("f")) == []
 
     @pytest.mark.parametrize("size_bytes", [0, 1, 6 * MIB, 17 * MIB + 5])
-    def test_a_copy_has_the_bytes_of_its_source_and_its_own_time(self, size_bytes: int) -> None:
+    def test_a_copy_has_the_bytes_of_its_source(self, size_bytes: int) -> None:
         data = np.arange(size_bytes, dtype=np.uint32).astype(np.uint8)
         self.store.create("f/source", data)
         (source,) = self.store.list("f")
-        while time.time_ns() // 1_000_000_000 <= source.modified_ms // 1000:
-            time.sleep(0.1)  # A bucket's times are in seconds.
         assert self.store.copy("f/source", "g/h/copy") == size_bytes
         assert np.array_equal(self.store.read("g/h/copy"), data)
         (copy,) = self.store.list("g/h")
         assert copy.size_bytes == size_bytes
-        assert copy.modified_ms > source.modified_ms
         assert list(self.store.list("f")) == [source]
         assert list(self.store.unfinished("g/h")) == []
         self.store.delete("f/source")
         assert np.array_equal(self.store.read("g/h/copy"), data)
+
+    def test_a_copy_has_its_own_time(self) -> None:
+        """By its source's, `vacuum` would take a copy that is being made for an old orphan."""
+        self.store.create("f/source", b"x")
+        self.let_time_pass()
+        self.store.copy("f/source", "g/copy")
+        (source,), (copy,) = self.store.list("f"), self.store.list("g")
+        assert copy.modified_ms >= source.modified_ms + 1000
+
+    def let_time_pass(self) -> None:
+        """A second at least: the times of a bucket are in seconds."""
+        time.sleep(1.05)
 
     @pytest.mark.parametrize("size_bytes", [0, 3, 6 * MIB])
     def test_a_copy_overwrites_nothing(self, size_bytes: int) -> None:
@@ -274,7 +283,7 @@ class ObjectStoreContract:
         self.store.create("f/taken", b"first")
         with pytest.raises(UnreadableObject, match="the name is taken") as caught:
             self.store.copy("f/source", "f/taken")
-        assert caught.value.where == self.store.uri("f/taken")
+        assert caught.value.where.endswith("/f/taken")
         assert self.store.read("f/taken").tobytes() == b"first"
         assert self.keys("f") == ["f/source", "f/taken"]
         assert list(self.store.unfinished("f")) == []
@@ -303,7 +312,7 @@ class ObjectStoreContract:
 
     def test_a_copy_of_what_is_not_there_names_it_and_leaves_nothing(self) -> None:
         self.store.create("f/object", b"x")
-        with pytest.raises(UnreadableObject, match="cannot copy this: it is not there") as caught:
+        with pytest.raises(UnreadableObject, match="it is not there") as caught:
             self.store.copy("f/missing", "f/copy")
         assert caught.value.where == self.store.uri("f/missing")
         assert self.keys("f") == ["f/object"]
