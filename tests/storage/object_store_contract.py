@@ -314,7 +314,7 @@ class ObjectStoreContract:
         self.store.create("f/object", b"x")
         with pytest.raises(UnreadableObject, match="it is not there") as caught:
             self.store.copy("f/missing", "f/copy")
-        assert caught.value.where == self.store.uri("f/missing")
+        assert caught.value.where.endswith("/f/missing")
         assert self.keys("f") == ["f/object"]
         assert list(self.store.unfinished("f")) == []
 
