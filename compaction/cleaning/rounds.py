@@ -40,6 +40,8 @@ class Round:
     now_ms: int
     hash_key: HashKey
     """What all workers of the run hash record keys with."""
+    fingerprint: int
+    """The catalog's, which the ids of new segments bear."""
     aborted: tuple[AbortedTransaction, ...] = ()
     """The aborted transactions of every segment in view, from their transaction indexes."""
     has_key_indexes: bool = False
@@ -171,6 +173,8 @@ class GroupTask:
     """Whether the group must end in a batch, if need be an empty one. Readers get stuck at a gap at
     the end of the remote range, and a log without a batch is never written."""
     run: str
+    fingerprint: int
+    """The catalog's, which the ids of new segments bear."""
     index_interval_bytes: int
     plain: PlainSegment | None = None
     """What the scan found of the only segment; None: several, or that is not plain."""
@@ -245,6 +249,7 @@ def group_tasks(
             listed=tuple(t for t in transaction_status.listed if start <= t.last_offset <= end),
             ends_in_batch=is_round_of_its_own or is_end,
             run=work.state.owner_run,
+            fingerprint=work.fingerprint,
             index_interval_bytes=work.rules.index_interval_bytes,
             plain=known.plain.get(first) if len(group.segments) == 1 else None,
             unscanned=tuple(

@@ -20,7 +20,7 @@ from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import now_ms
 from tierfold.storage.hash_keys import new_hash_key
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.locations import location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
@@ -142,6 +142,6 @@ def run_context(
         layout_options=layout,
         catalog_options=options,
         uses_key_indexes=not layout.key_files,
-        run=f"{begun}-{new_segment_id()[:8]}",
+        run=f"{begun}-{new_kafka_uuid()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),
     )

@@ -45,6 +45,7 @@ def begun_rounds(
             plan=run.begun,
             now_ms=context.now_ms,
             hash_key=context.hash_key,
+            fingerprint=context.catalog.fingerprint(),
             aborted=run.aborted,
             has_key_indexes=context.uses_key_indexes,
             transactions_end=ends[run.key],

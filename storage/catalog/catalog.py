@@ -47,6 +47,7 @@ from tierfold.storage.catalog.rows import (
     table_of,
 )
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
+from tierfold.storage.kafka.kafka_uuid import FINGERPRINT_BITS
 from tierfold.storage.tiers.locations import Location
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
@@ -87,6 +88,14 @@ class Catalog:
     def exists(self) -> bool:
         """Whether the table exists; the first claim creates it, reading does not."""
         return self._table.exists()
+
+    def fingerprint(self) -> int:
+        """40 bits that tell this catalog from all others; the ids of new segments bear them.
+
+        They are the first bits of the id that Delta drew at random when the table was made, and
+        keeps with it. The table must exist: a first claim has been committed.
+        """
+        return uuid.UUID(self._table.table_id()).int >> (128 - FINGERPRINT_BITS)
 
     def read(
         self, keys: Iterable[PartitionKey] | None = None

@@ -110,6 +110,7 @@ class DeltaFolder:
         self._layout = layout
         self._files = table_files(uri, options)
         self._log = DeltaLog(self._files)
+        self._id = ""
 
     @property
     def uri(self) -> str:
@@ -221,6 +222,13 @@ class DeltaFolder:
             self._files.ensure_plain()
             return self._log.exists()
 
+    def table_id(self) -> str:
+        """The UUID that the Delta table has kept since it was made, as text; it must exist."""
+        if not self._id:
+            with translated_errors(self._uri):
+                self._opened()
+        return self._id
+
     def newest(self) -> DeltaVersion:
         """Return the newest version; create the table if there is none."""
         with translated_errors(self._uri):
@@ -236,7 +244,8 @@ class DeltaFolder:
     def _opened(self) -> DeltaTable:
         """The newest version of a table that exists; one of another layout is refused."""
         table = DeltaTable(self._files.uri, storage_options=self._files.delta_options())
-        found, expected = tuple(table.metadata().partition_columns), self._layout.partition_by
+        metadata = table.metadata()
+        found, expected = tuple(metadata.partition_columns), self._layout.partition_by
         if found != expected:
             raise BadSettings(
                 "another version of tierfold made the table: it is partitioned by"
@@ -245,6 +254,7 @@ class DeltaFolder:
                 remedy="Use that version. If it has compacted nothing yet, move the catalog"
                 " away instead. Nothing was changed.",
             )
+        self._id = str(metadata.id)
         return table
 
     def _made(self) -> DeltaTable:

@@ -3,9 +3,11 @@
 Rule: Kafka `org.apache.kafka.common.Uuid`. An id may hold `-` and `_`, so a name that contains an
 id cannot be split at its dashes.
 
-A segment's id shows whether tierfold made it: half of it is random, the rest is a hash of that
-half. Brokers draw random ids, of which one in 2**64 looks like ours. So an unfinished upload of a
-run that died is known as such, although nothing recorded it.
+The id of a segment that tierfold made bears a mark: it is a UUID of version 8 (RFC 9562) with the
+fingerprint of its catalog, and a bit that says whether a restore made it. Brokers draw UUIDs of
+version 4. So an unfinished upload of a run that died is known as such, although nothing recorded
+it, and so is what another catalog's runs wrote. Releases before these marks made ids of which half
+is random and the rest a hash of that half.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import base64
 import re
 import uuid
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
 """22 characters hold 132 bits. The last four are zero, so only four last characters occur."""
@@ -22,23 +24,67 @@ KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
 _KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
 
 
-def new_segment_id() -> str:
-    """A new id that `is_own_id`; like Kafka's, it does not begin with a dash."""
+
+def new_kafka_uuid() -> str:
+    """A new id as a broker draws it: of version 4, and it does not begin with a dash."""
     while True:
-        drawn = uuid.uuid4().bytes
-        text = _text(_own(drawn[:4] + drawn[-4:]))
+        text = _text(uuid.uuid4().bytes)
         if not text.startswith("-"):
             return text
 
 
+FINGERPRINT_BITS: Final = 40
+
+_FINGERPRINT_AT: Final = 22
+_VERSION_AT: Final = 76
+_RESTORED_AT: Final = 75
+"""Where these bits begin, counted from the lowest. The 48 highest are random, so that an id that
+would begin with a dash can be drawn again."""
+
+
+class SegmentMark(NamedTuple):
+    """What the id of a segment says that tierfold made."""
+
+    fingerprint: int
+    """The catalog's, `FINGERPRINT_BITS` bits."""
+    is_restored: bool
+    """Whether a restore made it."""
+
+
+def new_segment_id(mark: SegmentMark) -> str:
+    """A new id that bears the mark; like Kafka's, it does not begin with a dash."""
+    mask = (1 << FINGERPRINT_BITS) - 1
+    while True:
+        # Of version 4: its variant, the two bits above the fingerprint, is that of version 8, too.
+        number = uuid.uuid4().int & ~(0xF << _VERSION_AT | 1 << _RESTORED_AT)
+        number = number & ~(mask << _FINGERPRINT_AT) | 8 << _VERSION_AT
+        number |= mark.fingerprint << _FINGERPRINT_AT | int(mark.is_restored) << _RESTORED_AT
+        text = _text(number.to_bytes(16, "big"))
+        if not text.startswith("-"):
+            return text
+
+
+def mark_of(text: str) -> SegmentMark | None:
+    """The mark that the id of a segment bears; None: a broker made it, or an older tierfold."""
+    if not is_kafka_uuid(text):
+        return None
+    number = int.from_bytes(base64.urlsafe_b64decode(f"{text}=="), "big")
+    if uuid.UUID(int=number).version != 8:
+        return None
+    fingerprint = number >> _FINGERPRINT_AT & (1 << FINGERPRINT_BITS) - 1
+    return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))
+
+
 def is_own_id(text: str) -> bool:
-    """Whether tierfold made the id of a segment."""
+    """Whether tierfold made the id of a segment, under whichever catalog."""
     if not is_kafka_uuid(text):
         return False
-    return text == _text(_own(base64.urlsafe_b64decode(f"{text}==")[:8]))
+    id_bytes = base64.urlsafe_b64decode(f"{text}==")
+    return mark_of(text) is not None or id_bytes == _unmarked(id_bytes[:8])
 
 
-def _own(drawn: bytes) -> bytes:
+def _unmarked(drawn: bytes) -> bytes:
+    """The id that releases before marks made of 8 random bytes."""
     return drawn + blake2b(drawn, digest_size=8, person=b"tierfold").digest()
 
 

@@ -15,7 +15,8 @@ from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class BrokerUpload:
 
         `end_offset` is its last offset; None: that of its last batch.
         """
-        staged = tier.new_segment(key, self.start_offset)
+        staged = tier.new_segment(SegmentAddress(key, new_kafka_uuid(), self.start_offset))
         heads = self._heads()
         parts = self._parts(heads)
         for part, content in parts.items():

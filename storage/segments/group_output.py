@@ -26,12 +26,13 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt, WrittenSegment, result_of
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.kafka_uuid import SegmentMark, new_segment_id
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing
 from tierfold.storage.segments.producer_replay import ProducerReplay
 from tierfold.storage.segments.segment_metadata import read_snapshot
 from tierfold.storage.segments.segment_writer import Cut, SegmentWriter
-from tierfold.storage.tiers.remote_tier import RemoteTier
+from tierfold.storage.tiers.remote_tier import RemoteTier, SegmentAddress
 
 
 class TooLarge(Exception):
@@ -97,13 +98,13 @@ class GroupOutput:
             return
         if self._writer is None:
             task = self._task
+            segment_id = new_segment_id(SegmentMark(task.fingerprint, is_restored=False))
             writer = SegmentWriter(
                 self._tier,
-                task.key,
+                SegmentAddress(task.key, segment_id, self._start_offset),
                 task.group,
                 run=task.run,
                 index_interval_bytes=task.index_interval_bytes,
-                start_offset=self._start_offset,
             )
             self._writer = self._contexts.enter_context(writer)
         self._writer.append(data, heads)

@@ -24,7 +24,7 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.producers import ProducerEntry
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.indexes.leader_epoch_checkpoint import (
@@ -39,7 +39,13 @@ from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.segments.log_windows import stored_object
-from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, check_size
+from tierfold.storage.tiers.remote_tier import (
+    Part,
+    RemoteTier,
+    SegmentAddress,
+    address_of,
+    check_size,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +66,20 @@ class SegmentWriter:
     def __init__(
         self,
         tier: RemoteTier,
-        key: PartitionKey,
+        address: SegmentAddress,
         group: SegmentGroup,
         *,
         run: str,
         index_interval_bytes: int,
-        start_offset: int | None = None,
     ) -> None:
         self._tier = tier
-        self._key = key
+        self._key = address.key
         self._group = group
         self._run = run
         self._index_interval_bytes = index_interval_bytes
-        self._start_offset = group.start_offset if start_offset is None else start_offset
-        sources = [address_of(key, segment) for segment in group.segments]
-        self._staged = tier.new_segment(key, self._start_offset, sources)
+        self._start_offset = address.start_offset
+        sources = [address_of(address.key, segment) for segment in group.segments]
+        self._staged = tier.new_segment(address, sources)
         self._heads: list[BatchHeads] = []
         self._crc32c = 0
         self._parts: list[StagedPart] = []

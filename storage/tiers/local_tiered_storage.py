@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.object_store import (
     Bytes,
@@ -120,12 +120,11 @@ class LocalTieredStorage(RemoteTier):
 
     def new_segment(
         self,
-        key: PartitionKey,
-        start_offset: int,
+        address: SegmentAddress,
         sources: Sequence[SegmentAddress] = (),  # noqa: ARG002 - all are stored alike
     ) -> StagedFiles:
         """See `RemoteTier.new_segment`."""
-        return StagedFiles(self, SegmentAddress(key, new_segment_id(), start_offset))
+        return StagedFiles(self, address)
 
     def copy_segment(self, key: PartitionKey, listed: ListedSegment, copy: Segment) -> Segment:
         """See `RemoteTier.copy_segment`: no file names its segment."""

@@ -152,9 +152,9 @@ class RemoteTier(Protocol):
         """The segment's objects: each one's key in the store, and its stored size in bytes."""
 
     def new_segment(
-        self, key: PartitionKey, start_offset: int, sources: Sequence[SegmentAddress] = ()
+        self, address: SegmentAddress, sources: Sequence[SegmentAddress] = ()
     ) -> StagedSegment:
-        """A segment to be written under a fresh id, stored as its `sources` are.
+        """A segment to be written at `address`, whose id is new, stored as its `sources` are.
 
         Raises UnreadableObject and CorruptLog if that cannot be found out, BadSettings if it
         contradicts the layout's options.

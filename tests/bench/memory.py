@@ -28,6 +28,7 @@ from tests.bench.measures import in_new_process, peak_of_this_process
 from tests.compaction.hash_keys import HASH_KEY
 from tests.jobs.commands import ROOT
 from tests.storage.live_segments import KEY, a_check_order, a_group_task, put_segment
+from tests.storage.new_ids import new_address
 from tests.storage.tiers.aiven_samples import KEY_FILE
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rewrite import RewriteStage
@@ -93,7 +94,7 @@ def _batches(count: int, distinct: float) -> Iterator[bytes]:
 def put_large(tier: RemoteTier, count: int, distinct: float) -> Segment:
     """Write a segment of `count` batches, one by one; small files come from a small segment."""
     first = put_segment(tier, [next(_batches(1, 1))], offsets=(0, BATCH_RECORDS - 1))
-    staged = tier.new_segment(KEY, 0)
+    staged = tier.new_segment(new_address(KEY, 0))
     heads: list[BatchHeads] = []
     with staged.open_log() as log:
         for batch in _batches(count, distinct):

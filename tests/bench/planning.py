@@ -39,7 +39,7 @@ from tierfold.jobs.reports.plan_report import print_reports
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.plan import plan
 from tierfold.storage.catalog.catalog import new_commit_id
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 from tierfold.storage.tiers.request_counts import Requests
@@ -75,7 +75,7 @@ def _link_segments(parts: list[Path], folder: Path) -> None:
     ids: dict[str, str] = {}
     for part in parts:
         offset, suffix = part.name[:20], part.suffix
-        segment_id = ids.setdefault(offset, new_segment_id())
+        segment_id = ids.setdefault(offset, new_kafka_uuid())
         os.link(part, folder / f"{offset}-{segment_id}{suffix}")
 
 

@@ -21,7 +21,7 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_ba
 from tierfold.storage.kafka.batch_layout import CRC, CRC_AT, LOG_OVERHEAD_BYTES
 from tierfold.storage.kafka.checksums import V2_CRC_COVERS_FROM, crc32c
 from tierfold.storage.kafka.compression import Codec, compress
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -98,7 +98,7 @@ _topic_ids: Final[dict[str, str]] = {}
 
 def _topic_id(topic: str) -> str:
     """A topic's id, which its partitions share; each process draws its own."""
-    return _topic_ids.setdefault(topic, new_segment_id())
+    return _topic_ids.setdefault(topic, new_kafka_uuid())
 
 
 def _template(shape: Shape) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

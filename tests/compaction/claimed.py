@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tests.compaction.builders import a_chain, a_state, a_view, cleaned_to
-from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.hash_keys import FINGERPRINT, HASH_KEY
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -44,7 +44,9 @@ def a_round(
     plan = a_plan() if plan is None else plan
     plan = replace(plan, choice=replace(plan.compact, **planned))
     state = a_claim() if state is None else state
-    return Round(index=0, state=state, plan=plan, now_ms=NOW_MS, hash_key=HASH_KEY)
+    return Round(
+        index=0, state=state, plan=plan, now_ms=NOW_MS, hash_key=HASH_KEY, fingerprint=FINGERPRINT
+    )
 
 
 def cleaned(offset: int) -> PartitionState:

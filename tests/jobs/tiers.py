@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.storage.live_segments import EPOCHS, NOW_MS, a_tier, data, log_of
+from tests.storage.new_ids import new_address
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
@@ -99,7 +100,7 @@ def put_segment(
 ) -> Path:
     """Write a segment as a broker uploads it; return the path of its `.log`."""
     tier = open_tier(str(folder))
-    staged = tier.new_segment(key, start_offset)
+    staged = tier.new_segment(new_address(key, start_offset))
     parts = segment_parts(batches, start_offset=start_offset, aborted=aborted, producers=producers)
     for part, content in parts.items():
         staged.put(part, content)

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.hash_keys import FINGERPRINT, HASH_KEY
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.compaction.cleaning.counts import Counts, total
@@ -188,6 +188,7 @@ def _round(
     vector = (CleanerOffset(epoch=1, offset=clean_until),)
     return Round(
         hash_key=HASH_KEY,
+        fingerprint=FINGERPRINT,
         index=0,
         state=replace(_state(log), cleaner_offsets=vector),
         plan=PartitionPlan(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.compaction.hash_keys import HASH_KEY
+from tests.compaction.hash_keys import FINGERPRINT, HASH_KEY
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -119,6 +119,7 @@ def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:
         listed=(),
         ends_in_batch=False,
         run="run-1",
+        fingerprint=FINGERPRINT,
         index_interval_bytes=INTERVAL_BYTES,
     )
     return replace(task, **fields)

@@ -23,7 +23,6 @@ from tierfold.compaction.discovery.ownership import UNSAID, Ownership
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.clock import now_ms
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.chunk_index import CHUNKS_MAX, INT_MAX
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
@@ -131,7 +130,7 @@ class AivenTier(RemoteTier):
         )
 
     def new_segment(
-        self, key: PartitionKey, start_offset: int, sources: Sequence[SegmentAddress] = ()
+        self, address: SegmentAddress, sources: Sequence[SegmentAddress] = ()
     ) -> StagedObjects:
         """See `RemoteTier.new_segment`.
 
@@ -155,7 +154,7 @@ class AivenTier(RemoteTier):
         return StagedObjects(
             store=self.store,
             names=self.names,
-            address=SegmentAddress(key, new_segment_id(), start_offset),
+            address=address,
             chunk_bytes=chunk_bytes,
             transform=ChunkTransform(is_compressed=is_compressed, data_key=data_key),
             wrapped_key="" if data_key is None else wrapped_key(data_key.key, options.key_files),

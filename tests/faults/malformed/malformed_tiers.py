@@ -30,6 +30,7 @@ from tests.faults.malformed.malformed_reference import (
 from tests.pictures.cleaning import passed
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.scratch import SCRATCH
+from tests.storage.new_ids import new_address
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
@@ -83,7 +84,7 @@ def _tier() -> Iterator[LocalTieredStorage]:
 
 
 def _put(tier: LocalTieredStorage, objects: Objects) -> ListedSegment:
-    staged = tier.new_segment(KEY, objects.start_offset)
+    staged = tier.new_segment(new_address(KEY, objects.start_offset))
     with staged.open_log() as writer:
         writer.write(objects.log)
     staged.put(Part.OFFSET_INDEX, objects.offset_index)

@@ -24,7 +24,7 @@ from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor,
 from tests.jobs.tiers import segment_parts
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.local_tiered_storage import part_key
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
@@ -113,7 +113,7 @@ def _is_uploaded(actor: Actor, objects: Objects, log: History, shipment: Shipmen
     if is_torn:
         parts[Part.LOG] = _torn(parts[Part.LOG], rng.randrange(1, len(parts[Part.LOG])))
     ends_before = rng.choice((*order, None) if is_torn else order) if is_cut else None
-    name = _brokers_id()
+    name = new_kafka_uuid()
     address = SegmentAddress(log.key, name, content.start_offset)
     keys = {part: part_key(address, part) for part in order}
     log.attempts.append(
@@ -133,12 +133,6 @@ def _torn(log: bytes, length: int) -> bytes:
     A log that ends with a whole batch would look complete.
     """
     return log[: length - (length in accumulate(map(len, cut_in_batches(log))))]
-
-
-def _brokers_id() -> str:
-    """Return a new segment id that tierfold does not take for its own."""
-    own = new_segment_id()
-    return f"{own[:20]}{'B' if own[20] == 'A' else 'A'}{own[21]}"
 
 
 def _is_put(actor: Actor, objects: Objects, key: str, content: bytes) -> bool:

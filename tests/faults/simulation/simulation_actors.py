@@ -47,7 +47,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.verbs.compact import carried_out
 from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 
 FORGETS_TRUNCATED: Final = 0.9
 """The probability that a person runs `tierfold forget` if a log was truncated."""
@@ -258,7 +258,7 @@ def _drawn_wait_ms(environment: Environment) -> int:
 def _recreates_topic(environment: Environment, log: History, actor: Actor) -> None:
     """Delete a topic and create it again with another id."""
     delete_topic(actor, environment.objects, log)
-    successor = history(environment.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    successor = history(environment.scheduler.rng, replace(log.key, topic_id=new_kafka_uuid()), 2)
     # A running `vacuum --diverged` may also survey the new topic id.
     successor.is_given_up = any(log.is_given_up for log in environment.histories.values())
     environment.histories[successor.key] = successor

@@ -25,7 +25,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.jobs.engines.rows import failure, unpickled
 from tierfold.storage.catalog.catalog import new_commit_id
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.local_tiered_storage import partition_folder
 from tierfold.storage.tiers.remote_tier import Part
 
@@ -177,7 +177,7 @@ def test_only_the_product_draws_its_ids_from_the_seed() -> None:
         # numba calls this for each kernel that it adds to its cache.
         uuid.uuid4()
         assert rng.getstate() == before
-        assert {len(new_segment_id()), len(new_commit_id())} == {22, 36}
+        assert {len(new_kafka_uuid()), len(new_commit_id())} == {22, 36}
     assert rng.getstate() != before
 
 

@@ -46,6 +46,7 @@ from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.kafka.kafka_uuid import SegmentMark, mark_of
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 ON_THREADS: Final = (*ALWAYS, "--engine", "local")
@@ -193,6 +194,8 @@ def test_the_claim_lasts_until_a_commit_of_its_own(tier: Path) -> None:
     assert set(owners) == {owners[0]}
     state = catalog.read()[ORDERS]
     assert {segment.written_by_run for segment in state.segments} == {owners[0]}
+    marks = {mark_of(segment.segment_id) for segment in state.segments}
+    assert marks == {SegmentMark(catalog.fingerprint(), is_restored=False)}
 
 
 def test_a_run_that_is_taken_over_between_chunks_keeps_what_it_committed(tier: Path) -> None:

@@ -19,8 +19,8 @@ from tests.jobs.aiven import PLAIN
 from tests.jobs.commands import ALWAYS, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, files_below, key_of, updated_tier
 from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
+from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven_tiers import aiven_tier
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.object_names import Suffix
 
 ORDERS: Final = key_of("orders", 0)
@@ -129,7 +129,7 @@ INCOMPLETE: Final = (
 
 @pytest.mark.parametrize("suffixes", INCOMPLETE, ids="+".join)
 @pytest.mark.parametrize(("change", "says"), FOREIGN, ids=NAMES)
-@pytest.mark.parametrize("segment_id", [A_BROKERS_ID, new_segment_id()], ids=["broker", "tierfold"])
+@pytest.mark.parametrize("segment_id", [A_BROKERS_ID, own_id()], ids=["broker", "tierfold"])
 def test_what_is_left_of_a_foreign_segment_stays_and_is_reported(
     tier: Path, segment_id: str, change: Change, says: str, suffixes: tuple[Suffix, ...]
 ) -> None:
@@ -158,12 +158,12 @@ def test_what_is_left_of_a_segment_of_this_partition_is_deleted(
 def unproved(tier: Path) -> set[str]:
     """Write what dead runs and brokers leave, none of which says whose it is; its names."""
     before = set(files_below(tier))
-    ours, theirs = new_segment_id(), "B" * 21 + "A"
+    ours, theirs = own_id(), "B" * 21 + "A"
     objects = of_a_segment(tier, ours)
     planted(tier, ours, objects, [Suffix.LOG, Suffix.INDEXES])
     planted(tier, theirs, objects, [Suffix.INDEXES])
     (folder,) = {path.parent for path in tier.rglob("*.rsm-manifest")}
-    for segment_id in (new_segment_id(), A_BROKERS_ID):
+    for segment_id in (own_id(), A_BROKERS_ID):
         path = folder / f".{0:020d}-{segment_id}.log.0123.staged"
         path.write_bytes(b"half")
         os.utime(path, (NOW_MS / 1000, NOW_MS / 1000))
@@ -227,7 +227,7 @@ def test_with_the_shorter_prefix_nothing_of_the_other_cluster_goes(
     client, bucket = s3_client(s3()), shared.removeprefix("s3://").partition("/")[0]
     theirs = [name for name in keys_of(client, bucket) if name.startswith("tier/x-")]
     folder = theirs[0].rpartition("/")[0]
-    for segment_id in (new_segment_id(), A_BROKERS_ID):
+    for segment_id in (own_id(), A_BROKERS_ID):
         name = f"{folder}/{0:020d}-{segment_id}.log"
         client.create_multipart_upload(Bucket=bucket, Key=name)
         client.put_object(Bucket=bucket, Key=name.replace(".log", ".indexes"), Body=b"half")
@@ -256,7 +256,7 @@ def test_unfinished_uploads_to_a_bucket_stay_beside_a_foreign_segment(shared: st
     assert tierfold("compact", shared, *ALWAYS, *DETACHED, "--topic", "orders").code == 0
     foreign = f"{folder}/{0:020d}-{A_BROKERS_ID}.{Suffix.MANIFEST}"
     client.copy_object(Bucket=bucket, Key=foreign, CopySource={"Bucket": bucket, "Key": source})
-    for segment_id in (new_segment_id(), A_BROKERS_ID):
+    for segment_id in (own_id(), A_BROKERS_ID):
         name = f"{folder}/{0:020d}-{segment_id}.{Suffix.LOG}"
         client.create_multipart_upload(Bucket=bucket, Key=name)
     before = keys_of(client, bucket)

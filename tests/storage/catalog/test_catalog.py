@@ -82,6 +82,16 @@ class TestReading:
 
 
 class TestFailures:
+    def test_each_catalog_has_a_fingerprint_of_its_own(self, uri: str) -> None:
+        prints = set()
+        for name in ("a", "b"):
+            made, again = Catalog(f"{uri}/{name}"), Catalog(f"{uri}/{name}")
+            claim(made, fresh(KEY), "r")
+            assert made.fingerprint() == again.fingerprint()
+            prints.add(made.fingerprint())
+        assert len(prints) == 2
+        assert all(0 <= number < 2**40 for number in prints)
+
     def test_reading_creates_no_catalog(self, uri: str) -> None:
         Catalog(uri).read()
         assert not Path(uri).exists()

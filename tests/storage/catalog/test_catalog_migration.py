@@ -112,6 +112,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
     uri: str, old: list[PartitionState], version: int
 ) -> None:
     catalog = Catalog(uri)
+    fingerprint = catalog.fingerprint()
     cut = a_segment(
         40,
         49,
@@ -137,6 +138,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
         *grown.segments,
     ]
     assert [found[state.key] for state in old[1:]] == old[1:]
+    assert Catalog(uri).fingerprint() == fingerprint
     # The table has the new columns; a row gets the new format once its own partition is committed.
     assert versions(uri) == {
         (old[0].key.topic_id, 0): FORMAT_VERSION,

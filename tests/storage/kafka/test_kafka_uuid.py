@@ -9,19 +9,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierfold.storage.kafka.kafka_uuid import is_kafka_uuid, is_own_id, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import (
+    FINGERPRINT_BITS,
+    SegmentMark,
+    is_kafka_uuid,
+    is_own_id,
+    mark_of,
+    new_kafka_uuid,
+    new_segment_id,
+)
 
 
 def test_new_ids_differ_and_look_like_kafkas() -> None:
-    ids = {new_segment_id() for _ in range(2000)}
-    assert len(ids) == 2000
+    mark = SegmentMark(1, is_restored=True)
+    ids = {new_segment_id(mark) for _ in range(2000)} | {new_kafka_uuid() for _ in range(2000)}
+    assert len(ids) == 4000
     assert all(is_kafka_uuid(text) and not text.startswith("-") for text in ids)
 
 
-def test_an_id_of_ours_is_known_and_a_brokers_is_not() -> None:
-    assert all(is_own_id(new_segment_id()) for _ in range(200))
-    brokers = (base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22] for _ in range(200))
+@given(st.builds(SegmentMark, st.integers(0, 2**FINGERPRINT_BITS - 1), st.booleans()))
+def test_an_id_bears_its_mark(mark: SegmentMark) -> None:
+    text = new_segment_id(mark)
+    number = uuid.UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
+    assert (number.version, number.variant) == (8, uuid.RFC_4122)
+    assert mark_of(text) == mark
+    assert is_own_id(text)
+
+
+def test_an_id_of_an_older_tierfold_is_known_without_a_mark() -> None:
+    text = "AAECAwQFBgd80JKRLf0jHg"
+    assert is_own_id(text)
+    assert mark_of(text) is None
+
+
+def test_a_brokers_id_bears_no_mark() -> None:
+    brokers = [new_kafka_uuid() for _ in range(200)]
     assert not any(map(is_own_id, brokers))
+    assert {*map(mark_of, [*brokers, "short"])} == {None}
     assert not is_own_id("short")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.storage.legacy_messages import message
+from tests.storage.new_ids import new_address
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.producers import ProducerEntry
@@ -81,7 +82,7 @@ def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> Segment:
 
 
 def described(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> SegmentMetadata:
-    staged = tier.new_segment(KEY, START)
+    staged = tier.new_segment(new_address(KEY, START))
     for part in PARTS:
         if part in pieces:
             staged.put(part, pieces[part])

@@ -12,6 +12,7 @@ import pytest
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
 from tests.storage.call_scripts import Script
+from tests.storage.new_ids import own_address
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
 from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -54,7 +55,8 @@ def log(tmp_path: Path) -> Log:
 
 def a_writer(log: Log, *, interval: int = INDEX_INTERVAL_BYTES) -> SegmentWriter:
     group = SegmentGroup(segments=log.segments)
-    return SegmentWriter(log.tier, KEY, group, run="run-1", index_interval_bytes=interval)
+    address = own_address(KEY, group.start_offset)
+    return SegmentWriter(log.tier, address, group, run="run-1", index_interval_bytes=interval)
 
 
 def written(

@@ -11,6 +11,7 @@ from typing import Any
 import google_crc32c
 import pytest
 
+from tests.storage.new_ids import own_address, own_id
 from tierfold.compaction.discovery.listing import corrupted_parts, stored_sizes
 from tierfold.compaction.discovery.ownership import OF_PARTITION
 from tierfold.compaction.model.errors import (
@@ -20,7 +21,6 @@ from tierfold.compaction.model.errors import (
     UnreadableObject,
 )
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers import remote_tier
 from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.object_store import StoredChecksum
@@ -80,7 +80,7 @@ class RemoteTierContract:
         """A tier opened where there is none, but something else."""
 
     def write(self, key: PartitionKey, start_offset: int, *parts: Part) -> SegmentAddress:
-        staged = self.tier.new_segment(key, start_offset)
+        staged = self.tier.new_segment(own_address(key, start_offset))
         for part in parts or PARTS:
             staged.put(part, content(part))
         if not parts:
@@ -101,7 +101,7 @@ class RemoteTierContract:
         assert self.tier.incomplete_uploads([]) == {}
 
     def test_a_new_segment_is_complete_only_at_the_end(self) -> None:
-        staged = self.tier.new_segment(KEY, 42)
+        staged = self.tier.new_segment(own_address(KEY, 42))
         with staged.open_log() as log:
             log.write(b"bat")
             log.write(b"ches")
@@ -138,7 +138,7 @@ class RemoteTierContract:
             assert caught.value.where == stem + self.first_read
 
     def test_parts_out_of_order_are_refused(self) -> None:
-        staged = self.tier.new_segment(KEY, 42)
+        staged = self.tier.new_segment(own_address(KEY, 42))
         staged.put(Part.SNAPSHOT, b"x")
         with pytest.raises(ValueError, match=r"\.index must be written before \.snapshot"):
             staged.put(Part.OFFSET_INDEX, b"x")
@@ -151,7 +151,7 @@ class RemoteTierContract:
         assert len(self.tier.listing(KEY)) == 2
 
     def test_a_segment_whose_writer_fails_is_not_there(self) -> None:
-        staged = self.tier.new_segment(KEY, 0)
+        staged = self.tier.new_segment(own_address(KEY, 0))
         with pytest.raises(_Interrupted), staged.open_log() as log:
             log.write(b"half")
             raise _Interrupted
@@ -247,7 +247,7 @@ class RemoteTierContract:
     def copied(self, source: SegmentAddress, **changed: Any) -> Segment:
         """Copy a segment under a new id; return the metadata of the copy."""
         (listed,) = [one for one in self.tier.listing(KEY) if address_of(KEY, one) == source]
-        new = replace(self.described, segment_id=new_segment_id(), **changed)
+        new = replace(self.described, segment_id=own_id(), **changed)
         return self.tier.copy_segment(KEY, listed, new)
 
     @pytest.mark.parametrize("parts", [PARTS, tuple(p for p in PARTS if p is not NOT_REQUIRED)])
@@ -269,7 +269,7 @@ class RemoteTierContract:
             assert self.tier.read_part(address_of(KEY, copy), part).tobytes() == content(part)
 
     def write_all(self, start_offset: int, parts: tuple[Part, ...]) -> SegmentAddress:
-        staged = self.tier.new_segment(KEY, start_offset)
+        staged = self.tier.new_segment(own_address(KEY, start_offset))
         for part in parts:
             staged.put(part, content(part))
         has_index = NOT_REQUIRED in parts
@@ -301,7 +301,7 @@ class RemoteTierContract:
                 continue
             parts = {**dict(listed.parts), suffix: size_bytes + 1}
             other = replace(listed, parts=tuple(parts.items()))
-            new = replace(self.described, segment_id=new_segment_id())
+            new = replace(self.described, segment_id=own_id())
             sizes = f"it was copied from an object of {size_bytes + 1} bytes, and has {size_bytes}"
             with pytest.raises(UnreadableObject, match=re.escape(sizes)):
                 self.tier.copy_segment(KEY, other, new)

@@ -10,12 +10,13 @@ from typing import Final
 import pytest
 
 from tests.storage.call_scripts import NO_ANSWER, Killed, Rule, Script, fails, killed
+from tests.storage.new_ids import own_address, own_id
 from tests.storage.scripted_store import ScriptedStore
 from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, content, described
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import Segment
-from tierfold.storage.kafka.kafka_uuid import is_own_id, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import is_own_id
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.layout_options import Layout, LayoutOptions
@@ -58,7 +59,7 @@ def opened(tmp_path: Path) -> OpenTier:
 
 
 def uploaded(tier: RemoteTier) -> Segment:
-    staged = tier.new_segment(KEY, 42)
+    staged = tier.new_segment(own_address(KEY, 42))
     for part in PARTS:
         staged.put(part, content(part))
     return staged.finish(described(staged.address))
@@ -66,7 +67,7 @@ def uploaded(tier: RemoteTier) -> Segment:
 
 def copy_of(tier: RemoteTier, segment: Segment) -> Segment:
     (listed,) = [one for one in tier.listing(KEY) if one.segment_id == segment.segment_id]
-    return tier.copy_segment(KEY, listed, replace(segment, segment_id=new_segment_id()))
+    return tier.copy_segment(KEY, listed, replace(segment, segment_id=own_id()))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

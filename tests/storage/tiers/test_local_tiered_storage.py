@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.new_ids import new_address
 from tests.storage.tiers.remote_tier_contract import KEY, TOPIC_ID
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import (
     NAMES,
@@ -104,7 +105,7 @@ def test_other_folder_names_are_no_partitions(name: str) -> None:
     partition=st.integers(0, 2**31 - 1),
 )
 def test_every_partition_has_a_folder_of_its_own(topic: str, partition: int) -> None:
-    key = PartitionKey(topic=topic, partition=partition, topic_id=new_segment_id())
+    key = PartitionKey(topic=topic, partition=partition, topic_id=new_kafka_uuid())
     assert partition_key(partition_folder(key).removeprefix(f"{TIER_FOLDER}/")) == key
 
 
@@ -189,7 +190,7 @@ def test_a_segments_time_is_that_of_its_newest_part(
 
 
 def test_the_name_of_a_part_is_its_path(tier: LocalTieredStorage) -> None:
-    staged = tier.new_segment(KEY, 42)
+    staged = tier.new_segment(new_address(KEY, 42))
     with staged.open_log() as log:
         log.write(b"batches")
     assert Path(tier.uri(staged.address, Part.LOG)).read_bytes() == b"batches"

@@ -22,6 +22,7 @@ from tests.storage.live_segments import (
     marker,
     put_segment,
 )
+from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven.rsa_keys import key_file, private_pem
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, listing_violations
@@ -285,15 +286,13 @@ def test_a_log_without_its_manifest_is_an_orphan_only_if_it_is_ours(
     tier: AivenTier, suffixes: list[Suffix]
 ) -> None:
     state = a_state(uploaded(tier))
-    ours = put_segment(tier, MORE, offsets=(5, 6))
-    found = left_behind(tier, suffixes, ours)
-    assert not found.is_readable
-    assert is_orphan(found, state)
-    assert not is_orphan(found, None)
-    foreign = replace(found, listed=replace(found.listed, segment_id="xkx6IDUAQ0iGr3JsI9k8Fw"))
-    again = inspected(tier, KEY, foreign.listed)
-    assert (again.is_own_unfinished, again.end_offset, again.corruption) == (False, None, "")
-    assert not is_orphan(again, state)
+    brokers = left_behind(tier, suffixes, put_segment(tier, MORE, offsets=(5, 6)))
+    assert (brokers.is_own_unfinished, brokers.end_offset, brokers.corruption) == (False, None, "")
+    assert not is_orphan(brokers, state)
+    ours = inspected(tier, KEY, replace(brokers.listed, segment_id=own_id()))
+    assert not ours.is_readable
+    assert is_orphan(ours, state)
+    assert not is_orphan(ours, None)
 
 
 @pytest.mark.parametrize("suffixes", [[Suffix.INDEXES], [Suffix.MANIFEST]], ids=repr)

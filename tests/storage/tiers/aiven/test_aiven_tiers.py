@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.storage.emulators import new_bucket, new_name
+from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, RemoteTierContract
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.bucket_store import BucketStore
@@ -161,7 +161,7 @@ class TestBothOnS3(InABucket):
 
     def test_unfinished_uploads_are_ours_by_their_ids(self) -> None:
         client = self.store._clients.s3.client
-        ours, theirs = new_segment_id(), "xkx6IDUAQ0iGr3JsI9k8Fw"
+        ours, theirs = own_id(), "xkx6IDUAQ0iGr3JsI9k8Fw"
         for segment_id in (ours, theirs):
             for suffix in Suffix:
                 address = SegmentAddress(KEY, segment_id, 0)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven_samples import ENCRYPTED, KEY_FILE, SAMPLES, Sample
 from tests.storage.tiers.aiven_tiers import segments_in
 from tests.storage.tiers.remote_tier_contract import described
@@ -18,7 +19,6 @@ from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.ownership import OF_PARTITION
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
 from tierfold.storage.tiers.local_store import LocalStore
@@ -46,7 +46,7 @@ def first(tier: AivenTier) -> tuple[PartitionKey, ListedSegment]:
 
 
 def as_copy(key: PartitionKey, listed: ListedSegment) -> Segment:
-    return replace(described(address_of(key, listed)), segment_id=new_segment_id())
+    return replace(described(address_of(key, listed)), segment_id=own_id())
 
 
 def manifest(folder: Path, segment_id: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_a_copy_says_whose_it_is_also_where_its_source_does_not(
 def test_what_is_another_segments_is_not_copied(tmp_path: Path) -> None:
     folder, tier = copied_tier(tmp_path, ENCRYPTED)
     key, listed = first(tier)
-    other = new_segment_id()
+    other = own_id()
     changed(
         folder,
         listed.segment_id,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.storage.emulators import new_name
+from tests.storage.new_ids import new_address
 from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, content, described
 from tierfold.compaction.model.errors import CorruptLog
@@ -88,7 +89,7 @@ def written(options: LayoutOptions, chunk_bytes: int, log_bytes: int) -> Written
     store = BucketStore("memory", new_name(), "t", StoreOptions())
     tier = AivenTier(store, replace(options, chunk_bytes=chunk_bytes))
     log = np.random.default_rng(7).integers(0, 5, log_bytes, np.uint8).tobytes()
-    staged = tier.new_segment(KEY, 0)
+    staged = tier.new_segment(new_address(KEY, 0))
     with staged.open_log() as writer:
         for at in range(0, len(log), 17):
             writer.write(log[at : at + 17])
@@ -334,9 +335,10 @@ def test_a_large_chunk_whose_window_is_too_large_is_refused(window_log: int) -> 
 def test_a_log_is_written_in_no_more_chunks_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aiven_tier, "CHUNKS_MAX", 16)
     made = written(LayoutOptions(is_compressed=True), 7, 1000)
-    again = made.tier.new_segment(KEY, 0, [made.address])
+    again = made.tier.new_segment(new_address(KEY, 0), [made.address])
     assert again.chunk_bytes == 125
-    assert replace(made.tier, options=LayoutOptions()).new_segment(KEY, 0).chunk_bytes > 125
+    unlike = replace(made.tier, options=LayoutOptions())
+    assert unlike.new_segment(new_address(KEY, 0)).chunk_bytes > 125
 
 
 def test_a_chunk_of_another_size_is_refused() -> None:
@@ -355,7 +357,8 @@ def test_an_empty_piece_is_stored_as_0_bytes_though_it_is_encrypted() -> None:
 
 def test_a_log_of_0_bytes_is_never_written(options: LayoutOptions) -> None:
     tier = AivenTier(BucketStore("memory", new_name(), "t", StoreOptions()), options)
-    with pytest.raises(ValueError, match="0 bytes"), tier.new_segment(KEY, 0).open_log():
+    staged = tier.new_segment(new_address(KEY, 0))
+    with pytest.raises(ValueError, match="0 bytes"), staged.open_log():
         pass
     assert tier.listing(KEY) == ()
 
@@ -363,7 +366,7 @@ def test_a_log_of_0_bytes_is_never_written(options: LayoutOptions) -> None:
 @pytest.mark.parametrize("lacking", [part for part in PARTS if part is not Part.TRANSACTION_INDEX])
 def test_a_segment_that_lacks_a_part_is_not_finished(options: LayoutOptions, lacking: Part) -> None:
     tier = AivenTier(BucketStore("memory", new_name(), "t", StoreOptions()), options)
-    staged = tier.new_segment(KEY, 0)
+    staged = tier.new_segment(new_address(KEY, 0))
     for part in PARTS:
         if part is not lacking:
             staged.put(part, content(part))
