@@ -70,7 +70,7 @@ def restored_copies(
     if corruptions := corrupted_parts(sources, listed, kind="segment"):
         raise CorruptLog(
             corruptions[0],
-            where=str(key),
+            where=context.tier_uri,
             remedy="Copy its objects back from a backup, or choose another state.",
         )
     by_id = {segment.segment_id: segment for segment in listed}
