@@ -151,13 +151,15 @@ class FinishDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreState:
-    """Make the live segments of an earlier row live again.
+    """Make the live segments of an earlier row live again, or copies of them.
 
     Live segments that are not in `ids` are retired; retired segments in `ids` become live.
     """
 
     ids: tuple[str, ...]
-    """All segments that are live afterwards."""
+    """All segments that are live afterwards, but for the copies."""
+    copies: tuple[Segment, ...] = ()
+    """New segments with the bytes of retired ones, which stay retired."""
     cleaner_offset: int
     """The earlier row's cleaner offset, for the present epoch."""
     log_start_offset: int

@@ -99,7 +99,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
         return Event.FOUND if before.is_forgotten and not after.is_forgotten else Event.CLAIMED
     if after.is_forgotten and after.forgotten != before.forgotten:
         return Event.FORGOTTEN
-    if after.live_ids & before.retired_ids:
+    if after.live_ids & before.retired_ids or _has_new_copies(before, after):
         return Event.RESTORED
     if after.log_start_offset > before.log_start_offset:
         return Event.EXPIRED
@@ -110,6 +110,10 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
     if after.cleaner_offsets != before.cleaner_offsets or after.segments != before.segments:
         return Event.COMPACTED
     return Event.RELEASED
+
+
+def _has_new_copies(before: PartitionState, after: PartitionState) -> bool:
+    return any(s.copy_of and s.segment_id not in before.named_ids for s in after.segments)
 
 
 def notable(found: Iterable[Entry]) -> Iterator[Entry]:

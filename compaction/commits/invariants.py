@@ -7,7 +7,7 @@ of tierfold, and nothing is written.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,6 +19,8 @@ from tierfold.compaction.model.segments import Hole, PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 Invariant: TypeAlias = Callable[[PartitionState, PartitionState], str]
+
+_STORED_SIZES: Final = ("stored_log_bytes", "stored_indexes_bytes")
 
 
 def segments_are_contiguous(before: PartitionState, after: PartitionState) -> str:
@@ -145,6 +147,26 @@ def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> str:
     """
     listed = after.named_ids | before.marked_ids
     return with_ids("forgotten", before.named_ids - listed)
+
+
+def only_copies_are_new(before: PartitionState, after: PartitionState) -> str:
+    """A restore adds nothing but copies of segments that the row names, with all their metadata.
+
+    Only the stored sizes may be new: older rows lack them.
+    """
+    sources = defaultdict(list)
+    for segment in before.named_segments:
+        sources[segment.first_id].append(segment)
+    strange = set()
+    for segment in after.segments:
+        stored = {name: getattr(segment, name) for name in _STORED_SIZES}
+        copies = (
+            replace(source.copied(segment.segment_id, segment.written_by_run), **stored)
+            for source in sources[segment.copy_of]
+        )
+        if segment.segment_id not in before.named_ids and segment not in copies:
+            strange.add(segment.segment_id)
+    return with_ids("no copy", strange)
 
 
 def segments_are_within_the_lineage(before: PartitionState, after: PartitionState) -> str:
@@ -302,20 +324,23 @@ CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
 )
 """A claim may adopt new segments, and drop segments that the log lost by a truncation."""
 
-RESTORE_INVARIANTS: Final[tuple[Invariant, ...]] = (
+_CHANGE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
     segments_never_change,
     epoch_stays,
     covered_span_is_kept,
     nothing_is_forgotten,
 )
-"""A restore makes whole retired segments live again, with their cleaner offset and log start."""
+
+RESTORE_INVARIANTS: Final[tuple[Invariant, ...]] = (*_CHANGE_INVARIANTS, only_copies_are_new)
+"""A restore makes whole retired segments live again, or copies of them, with their cleaner offset
+and log start."""
 
 FORGET_INVARIANTS: Final[tuple[Invariant, ...]] = (epoch_stays, all_is_forgotten)
 """After an unclean leader election a row is emptied, and still fences older runs."""
 
 COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
-    *RESTORE_INVARIANTS,
+    *_CHANGE_INVARIANTS,
     retired_never_return,
     cleaner_offset_is_kept,
     log_start_only_rises,

@@ -2,17 +2,26 @@
 
 Later uploads stay live, as brokers uploaded them. Their compacted form will not do: a pass may have
 removed a tombstone whose older value the earlier row brings back.
+
+A segment and its copies have the same bytes, so a live copy stands for a retired segment.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tierfold.compaction.commits.commit import RestoreState
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import PartitionState, Segment, uploads_of
+from tierfold.compaction.model.segments import (
+    PartitionState,
+    Segment,
+    SparedBytes,
+    uploads_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,8 @@ class RestorePlan:
     """Those of them that are retired now."""
     leaving: tuple[Segment, ...]
     """The live segments that it retires."""
+    spared: tuple[SparedBytes, ...]
+    """What the earlier row says was left in segments, by their present ids."""
 
     @property
     def is_nothing(self) -> bool:
@@ -39,14 +50,24 @@ class RestorePlan:
         offset = self.state.cleaner_offset
         return self.state.log_start_offset if offset is None else offset
 
-    def update(self, *, at_ms: int, run: str) -> RestoreState:
-        """The change of the row; `at_ms` is epoch milliseconds."""
+    def update(self, *, at_ms: int, run: str, copies: Sequence[Segment] = ()) -> RestoreState:
+        """The change of the row; `at_ms` is epoch milliseconds.
+
+        Segments of `back` of which there is a copy stay retired: the copy is live instead.
+        """
+        new_ids = {copy.copy_of: copy.segment_id for copy in copies}
+        instead = {
+            segment.segment_id: new_ids[segment.first_id]
+            for segment in self.back
+            if segment.first_id in new_ids
+        }
         return RestoreState(
-            ids=tuple(segment.segment_id for segment in self.segments),
+            ids=tuple(s.segment_id for s in self.segments if s.segment_id not in instead),
+            copies=tuple(copies),
             cleaner_offset=self.cleaner_offset,
             log_start_offset=self.state.log_start_offset,
             strategies=self.state.strategies,
-            spared=self.state.spared,
+            spared=_renamed(self.spared, instead),
             at_ms=at_ms,
             run=run,
         )
@@ -61,9 +82,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         )
     live = {segment.segment_id: segment for segment in row.segments}
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
-    known = live | whole
-    # As the row has them now: the last one's end may have risen over a hole.
-    then = [known.get(segment.segment_id, segment) for segment in earlier.segments]
+    now = _as_now(earlier, row)
+    then = now.values()
     uploads = uploads_of([*whole.values(), *live.values()])
     wanted = [*then, *(s for s in uploads if s.start_offset >= earlier.next_offset)]
     gone = [
@@ -101,7 +121,35 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         segments=tuple(whole.get(segment.segment_id, segment) for segment in wanted),
         back=tuple(segment for segment_id, segment in whole.items() if segment_id in ids),
         leaving=tuple(segment for segment_id, segment in live.items() if segment_id not in ids),
+        spared=_renamed(
+            earlier.spared, {old_id: segment.segment_id for old_id, segment in now.items()}
+        ),
     )
+
+
+def _as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:
+    """By id, the live segments of an earlier row as the row has them: an end may have risen.
+
+    It may be another one with the same bytes, best a live one; the earlier one, if there is none.
+    """
+    same = defaultdict(list)
+    for segment in (*row.segments, *(entry.segment for entry in row.whole_retired)):
+        same[segment.first_id].append(segment)
+
+    def found(segment: Segment) -> Segment:
+        def rank(one: Segment) -> tuple[bool, bool]:
+            return one.segment_id in live_ids, one.segment_id == segment.segment_id
+
+        return max(same[segment.first_id], key=rank, default=segment)
+
+    live_ids = row.live_ids
+    return {segment.segment_id: found(segment) for segment in earlier.segments}
+
+
+def _renamed(
+    spared: Sequence[SparedBytes], ids: Mapping[str, str]
+) -> tuple[SparedBytes, ...]:
+    return tuple(replace(one, segment_id=ids.get(one.segment_id, one.segment_id)) for one in spared)
 
 
 _LATER: Final = "Choose a later state; `tierfold history` shows which can be restored."

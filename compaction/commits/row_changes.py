@@ -121,10 +121,10 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
     leaving = tuple(s.segment_id for s in state.segments if s.segment_id not in wanted)
     after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
     back = [entry.segment for entry in after.retired if entry.segment.segment_id in wanted]
-    live = sorted((*after.segments, *back), key=lambda segment: segment.start_offset)
+    live = (*after.segments, *back, *update.copies)
     return replace(
         after,
-        segments=tuple(live),
+        segments=tuple(sorted(live, key=lambda segment: segment.start_offset)),
         retired=tuple(entry for entry in after.retired if entry.segment.segment_id not in wanted),
         cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
         log_start_offset=update.log_start_offset,

@@ -26,7 +26,7 @@ class Copied:
     run: str
     """The run's name; not empty."""
     copy_of: str
-    """The id of that segment."""
+    """The id of that segment; of a copy of a copy, that of the first one."""
     upload: str
     """The id under which a broker uploaded those bytes; empty: a run compacted them."""
 

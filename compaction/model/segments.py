@@ -113,6 +113,16 @@ class Segment:
         return self.origin.upload if isinstance(self.origin, Copied) else ""
 
     @property
+    def first_id(self) -> str:
+        """The id under which its bytes were first written: its own, unless it is a copy."""
+        return self.copy_of or self.segment_id
+
+    def copied(self, segment_id: str, run: str) -> Segment:
+        """Its copy under that id, which `run` writes."""
+        origin = Copied(run=run, copy_of=self.first_id, upload=self.upload_id)
+        return replace(self, segment_id=segment_id, origin=origin)
+
+    @property
     def upload_id(self) -> str:
         """The id under which a broker uploaded its bytes; empty: a run compacted them."""
         match self.origin:

@@ -89,7 +89,12 @@ def restore(
     is_dry_run = given.get("dry_run", False)
     tools = opened(tier, given)
     found = restore_verb.restore(
-        tools.context, partition, to, listener_of(given), is_dry_run=is_dry_run
+        tools.context,
+        partition,
+        to,
+        listener_of(given),
+        is_dry_run=is_dry_run,
+        is_copy=given.get("copy", False),
     )
     about = tools.about(run_id="" if is_dry_run else tools.context.run)
     return checked(RestoreResult(partitions=(found,), **about), given)

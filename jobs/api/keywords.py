@@ -155,6 +155,8 @@ class ForgetKeywords(ChangeKeywords, HoleKeywords, total=False):
 class RestoreKeywords(ChangeKeywords, total=False):
     """The keywords of `restore`."""
 
+    copy: bool
+    """Copy what comes back under new ids, so that no retired segment is live again."""
     progress: Listener | None
     """As of `compact`."""
 

@@ -28,6 +28,11 @@ from tierfold.jobs.cli.usage_errors import Verb
     help="A time, in ISO 8601 (UTC without an offset) or epoch milliseconds: the state at that"
     " time. Or a run's name, or a prefix of it: the state after that run.",
 )
+@click.option(
+    "--copy",
+    is_flag=True,
+    help="Copy what comes back under new ids, within the store: no replaced segment is live again.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @output_options
 @clock_options
@@ -40,10 +45,15 @@ def restore_verb(output: Output, **given: Any) -> None:
     To undo a run, name the time of the line below it in `tierfold history`. To undo the very
     first run, name the time of the line "found".
 
+    With --copy the earlier state comes back as copies, which are compared with their sources before
+    the commit. The replaced segments stay as they are, so whoever has dropped them need not take
+    them back.
+
     \b
     Examples:
       tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
       tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
+      tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A --copy
     """
     from tierfold.jobs.api.changing import restore
 

@@ -21,7 +21,8 @@ class TimedStage(StrEnum):
     """Reads keys and reduces them to the records that are superseded: one Spark job, or three if
     key indexes are asked."""
     REWRITE = "rewrite"
-    """Reads the segments again; writes the new ones and verifies each."""
+    """Reads the segments again; writes the new ones and verifies each. In `restore`, copies those
+    that come back."""
     CHECK = "check"
     """Compares what was written with a listing; `restore` reads the segments that it restores."""
     COMMIT = "commit"

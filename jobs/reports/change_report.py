@@ -13,6 +13,7 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
+from tierfold.jobs.reports.plan_report import print_parts_verified
 from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.reports.tables import clean_below, exact_bytes, in_words, print_omitted
 from tierfold.jobs.verbs.forget import Forgot
@@ -53,6 +54,11 @@ def _restored_entry(found: Restored) -> dict[str, Any]:
         entry["log_start_offset"] = plan.state.log_start_offset
         for name, segments in (("back", plan.back), ("leaving", plan.leaving)):
             entry[name] = [named_segment(segment, "written_by_run") for segment in segments]
+        entry["is_copy"] = found.is_copy
+        entry["copies"] = [
+            {**named_segment(copy, "written_by_run"), "copy_of": source.segment_id}
+            for source, copy in zip(plan.back, found.copies, strict=False)
+        ]
     return entry
 
 
@@ -67,15 +73,22 @@ def _print_restored(console: Console, found: Restored) -> None:
     if plan is None or report.outcome not in {PLANNED, RESTORED}:
         return
     would = report.outcome == PLANNED
-    _print_segments(console, "would be live again" if would else "live again", plan.back)
+    back = "would be live again" if would else "live again"
+    if found.is_copy:
+        _print_segments(console, f"{back}, as copies under new ids", found.copies or plan.back)
+    else:
+        _print_segments(console, back, plan.back)
+    print_parts_verified(console, report.parts_verified)
     _print_segments(console, "would be retired" if would else "retired", plan.leaving)
     stay = len(plan.segments) - len(plan.back)
     boundary = f"clean below: {clean_below(plan.cleaner_offset)}"
     start = f"the log starts at {plan.state.log_start_offset}"
     console.print(f"{counted(stay, 'segment')} unchanged; {boundary}; {start}")
     if would:
+        compares = ", and compares each copy with its source" if found.is_copy else ""
         console.print(
-            "Nothing is changed. The real run reads and checks the segments that come back."
+            "Nothing is changed. The real run reads and checks the segments that come back"
+            f"{compares}."
         )
 
 
@@ -90,9 +103,15 @@ def _print_segments(console: Console, what: str, segments: Sequence[Segment]) ->
     for segment in segments[:SEGMENTS_SHOWN]:
         console.print(
             f"  {segment.segment_id}  offsets {segment.start_offset}–{segment.end_offset}"
-            f"  {decimal(segment.size_bytes)}  written by {segment.written_by_run or 'a broker'}"
+            f"  {decimal(segment.size_bytes)}  {_origin(segment)}"
         )
     print_omitted(console, len(segments) - SEGMENTS_SHOWN, indent="  ")
+
+
+def _origin(segment: Segment) -> str:
+    if segment.copy_of:
+        return f"copy of {segment.copy_of}"
+    return f"written by {segment.written_by_run or 'a broker'}"
 
 
 class ForgetResult(Result[Forgot]):

@@ -184,10 +184,10 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f"{counted(read_once, 'segment')} lost nothing, as the scan showed, and"
             f" {'was' if read_once == 1 else 'were'} read once; {decimal(bytes_read)} read in all."
         )
-    _print_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
+    print_parts_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
 
 
-def _print_verified(console: Console, verified: VerifiedParts) -> None:
+def print_parts_verified(console: Console, verified: VerifiedParts) -> None:
     """Print how many new objects were verified, and how."""
     by = (
         (verified.by_checksum, "by the store's checksum"),

@@ -9,6 +9,7 @@
     history          `history`
     row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
+    restored_copies  the copies that `restore --copy` makes live
     forget           `forget`
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition

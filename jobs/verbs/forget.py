@@ -78,8 +78,7 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
     with deferred():
         report = found.report
         if found.loss is not None and report.outcome == PLANNED:
-            with context.seconds.timed(TimedStage.COMMIT):
-                report = _emptied(context, found, found.loss)
+            report = _emptied(context, found, found.loss)
         keep_record(context, [(0, report)], started_at_ms, "forget")
     return replace(found, report=report)
 

@@ -2,7 +2,8 @@
 
     rows -> target state -> restore plan -> check the objects -> claim, commit, release -> report
 
-Nothing is written before the claim; the claim fences any other run that held the partition.
+Nothing is written before the claim; the claim fences any other run that held the partition. With
+`--copy`, segments are copied between claim and commit, so that no retired id is live again.
 Without Spark.
 """
 
@@ -41,6 +42,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
 from tierfold.jobs.verbs.history import claim_sentence, past_of
+from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
 from tierfold.jobs.verbs.row_change import changed_row, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
@@ -70,6 +72,10 @@ class Restored(Reporting):
     """The target state; None: there is none."""
     restore_plan: RestorePlan | None = None
     """The changes to make; None: the restore is impossible."""
+    is_copy: bool = False
+    """Whether copies come back, and the retired segments stay retired."""
+    copies: tuple[Segment, ...] = ()
+    """The copies that are live now, in the order of the plan's `back`."""
 
 
 def restore(
@@ -79,54 +85,72 @@ def restore(
     listener: Listener = unheard,
     *,
     is_dry_run: bool = False,
+    is_copy: bool = False,
 ) -> Restored:
     """Restore the partition `name` to its state at the time `to`, or after the run `to`.
 
-    `listener` receives the progress. A dry run checks names and sizes, and changes nothing. Raises
-    BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
+    `is_copy`: what comes back is copied under new ids, and no retired id is live again. `listener`
+    receives the progress. A dry run checks names and sizes, and changes nothing. Raises BadSettings
+    if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
     with context.seconds.timed(TimedStage.SURVEY):
-        found = _planned_restore(context, name, to)
+        found = _planned_restore(context, name, to, is_copy=is_copy)
     if is_dry_run:
         return found
-    report = found.report
     try:
-        if report.outcome == PLANNED:
-            report = _carried_out(context, found, listener)
+        if found.report.outcome == PLANNED:
+            found = _carried_out(context, found, listener)
     except Stopped as stopped:
         reason = f"stopped by {stopped.by}; nothing was changed"
-        left = replace(report, outcome=LEFT, reason=reason)
+        left = replace(found.report, outcome=LEFT, reason=reason)
         keep_record(context, [(0, left)], started_at_ms, "restore")
         raise
     with deferred():
-        keep_record(context, [(0, report)], started_at_ms, "restore")
-    return replace(found, report=report)
+        keep_record(context, [(0, found.report)], started_at_ms, "restore")
+    return found
 
 
-def _carried_out(context: RunContext, found: Restored, listener: Listener) -> PartitionReport:
-    """Check the segments that come back, and commit; raises Stopped during the check."""
+def _carried_out(context: RunContext, found: Restored, listener: Listener) -> Restored:
+    """Check the segments that come back, copy them if so asked, and commit.
+
+    Raises Stopped during the check, and between two copies.
+    """
     row, restore_plan = found.row, found.restore_plan
     if row is None or restore_plan is None:
         raise ValueError(f"{found.key}: a planned restore has a row and a plan")
-    seconds = context.seconds
-    with seconds.timed(TimedStage.CHECK):
+    with context.seconds.timed(TimedStage.CHECK):
         corruptions = _corruptions(context, row.key, restore_plan, listener)
     bytes_read = sum(segment.size_bytes for segment in restore_plan.back)
     if corruptions:
-        return replace(refused(row.key, _corrupt(corruptions)), bytes_read=bytes_read)
-    with deferred(), seconds.timed(TimedStage.COMMIT):
-        report = changed_row(
-            context,
-            row,
-            found.report,
-            lambda claimed: restore_proposal(restore_plan, claimed, context.clock()),
-            RESTORED,
-        )
-    return replace(report, bytes_read=bytes_read)
+        report = replace(refused(row.key, _corrupt(corruptions)), bytes_read=bytes_read)
+        return replace(found, report=report)
+    copies = RestoredCopies()
+
+    def propose(claimed: PartitionState) -> CommitProposal | Refusal:
+        nonlocal copies
+        if found.is_copy:
+            try:
+                with context.seconds.timed(TimedStage.REWRITE):
+                    copies = restored_copies(context, claimed.key, restore_plan.back, listener)
+            except TierfoldError as error:
+                return refusal_of(error, str(claimed.key))
+        return restore_proposal(restore_plan, claimed, context.clock(), copies.segments)
+
+    with deferred():
+        report = changed_row(context, row, found.report, propose, RESTORED)
+    report = replace(
+        report,
+        bytes_read=bytes_read,
+        objects_written=copies.objects,
+        bytes_written=copies.stored_bytes,
+        parts_verified=copies.verified,
+    )
+    is_restored = report.outcome == RESTORED
+    return replace(found, report=report, copies=copies.segments if is_restored else ())
 
 
-def _planned_restore(context: RunContext, name: str, to: str) -> Restored:
+def _planned_restore(context: RunContext, name: str, to: str, *, is_copy: bool) -> Restored:
     """Decide from the catalog and a listing."""
     known = known_by_name(context, name, where=context.tier_uri)
     key = known.key
@@ -153,21 +177,30 @@ def _planned_restore(context: RunContext, name: str, to: str) -> Restored:
     if time_ms is not None and time_ms > context.clock():
         note = f"{timestamp_text(time_ms)} is in the future"
         report = replace(report, notes=(*report.notes, note))
-    if report.outcome == PLANNED and (refusal := _refused_by_listing(context, key, restore_plan)):
-        report = refused(key, refusal)
-    report = replace(report, epoch=newest.state.epoch)
-    return Restored(report=report, row=newest.state, target=target, restore_plan=restore_plan)
+    found = Restored(
+        report=replace(report, epoch=newest.state.epoch),
+        row=newest.state,
+        target=target,
+        restore_plan=restore_plan,
+        is_copy=is_copy,
+    )
+    refusal = _refused_by_tier(context, found, restore_plan) if report.outcome == PLANNED else None
+    if refusal is None:
+        return found
+    return replace(found, report=replace(refused(key, refusal), epoch=newest.state.epoch))
 
 
-def _refused_by_listing(
-    context: RunContext, key: PartitionKey, restore_plan: RestorePlan
+def _refused_by_tier(
+    context: RunContext, found: Restored, restore_plan: RestorePlan
 ) -> Refusal | None:
+    """The refusal if the listing lacks what comes back, or the tier space for copies of it."""
     try:
-        listed = context.tier.listing(key)
-        corruptions = corrupted_parts(restore_plan.segments, listed, kind="segment")
+        listed = context.tier.listing(found.key)
+        if corruptions := corrupted_parts(restore_plan.segments, listed, kind="segment"):
+            return _corrupt(corruptions)
+        return lack_of_space(context, restore_plan.back, listed) if found.is_copy else None
     except TierfoldError as error:
-        return refusal_of(error, str(key))
-    return _corrupt(corruptions) if corruptions else None
+        return refusal_of(error, str(found.key))
 
 
 def _at_time(entries: Iterator[Entry], time_ms: int, history: str) -> Entry:
@@ -257,14 +290,18 @@ def _corruptions(
 
 
 def restore_proposal(
-    restore_plan: RestorePlan, state: PartitionState, at_ms: int
+    restore_plan: RestorePlan, state: PartitionState, at_ms: int, copies: Sequence[Segment] = ()
 ) -> CommitProposal:
-    """Return the commit under the epoch of the claimed row `state`."""
+    """Return the commit under the epoch of the claimed row `state`.
+
+    Segments of which there is a copy stay retired.
+    """
+    update = restore_plan.update(at_ms=at_ms, run=state.owner_run, copies=copies)
     back = tuple(segment.segment_id for segment in restore_plan.back)
-    stay = tuple(s.segment_id for s in restore_plan.segments if s.segment_id not in back)
+    stay = tuple(segment_id for segment_id in update.ids if segment_id not in back)
     return proposed(
         state,
-        restore_plan.update(at_ms=at_ms, run=state.owner_run),
+        update,
         commit_id=new_commit_id(),
         at_ms=at_ms,
         requires=(SegmentsAreRetired(ids=back), SegmentsAreLive(ids=stay)),

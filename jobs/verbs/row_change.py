@@ -10,12 +10,14 @@ from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import (
     LOST_RACE,
     REFUSED,
     PartitionReport,
     claim_report,
+    failure_report,
     outcome_report,
 )
 
@@ -24,24 +26,30 @@ def changed_row(
     context: RunContext,
     row: PartitionState,
     planned: PartitionReport,
-    propose: Callable[[PartitionState], CommitProposal | None],
+    propose: Callable[[PartitionState], CommitProposal | Refusal | None],
     done: str,
 ) -> PartitionReport:
     """Claim `row`, commit what `propose` returns for the claimed row, and report it.
 
-    None from `propose`: the tier is not as planned, so nothing is committed. `done`: the outcome
-    after a commit. If another run was faster, nothing is written.
+    None from `propose`: the tier is not as planned, so nothing is committed; nor after a refusal.
+    `done`: the outcome after a commit. If another run was faster, nothing is written.
     """
+    seconds = context.seconds
     with HeldPartitions(context=context) as held:
-        if failed := held.claim([row]):
+        with seconds.timed(TimedStage.COMMIT):
+            failed = held.claim([row])
+        if failed:
             return claim_report(planned, failed[row.key])
         claimed = held.by_key[row.key].row
         proposal = propose(claimed)
         if proposal is None:
             reason = "the tier changed since it was read, and nothing was done; run again"
             return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
-        held.commit([proposal])
-        held.settle()
+        if isinstance(proposal, Refusal):
+            return replace(failure_report(planned, proposal.sentence), epoch=claimed.epoch)
+        with seconds.timed(TimedStage.COMMIT):
+            held.commit([proposal])
+            held.settle()
         outcome = held.by_key[row.key].outcome
     report = replace(outcome_report(planned, outcome), epoch=claimed.epoch)
     return replace(report, outcome=done) if isinstance(outcome, Committed) else report

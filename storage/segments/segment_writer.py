@@ -210,7 +210,7 @@ class SegmentWriter:
     def _put(self, part: Part, data: bytes) -> None:
         check_size(part, len(data), self._tier.uri(self._staged.address, part))
         self._staged.put(part, data)
-        self._parts.append(_staged(part, [data]))
+        self._parts.append(staged_part(part, [data]))
 
     def _verify(self) -> None:
         """Compare what the store keeps with what was written; raises UnreadableObject.
@@ -229,7 +229,7 @@ class SegmentWriter:
                 self._verified += VerifiedParts(by_checksum=1)
                 continue
             stored = stored_object(self._tier, address, part, written.size_bytes)
-            found = _staged(part, stored.ranges())
+            found = staged_part(part, stored.ranges())
             if found != written:
                 raise UnreadableObject(
                     f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
@@ -241,8 +241,8 @@ class SegmentWriter:
             self._verified += VerifiedParts(by_reading_back=1)
 
 
-def _staged(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
-    """The size and the checksum of a part, given piece by piece."""
+def staged_part(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
+    """The size and the checksum of a part, given piece by piece; raises as the pieces do."""
     size_bytes = crc32c = 0
     for data in pieces:
         size_bytes += len(data)

@@ -4,14 +4,15 @@
     object_store           the interface of an object store
     request_counts         counts the requests to a store
     folder_handles         opens and deletes files without following links
+    file_copies            copies the bytes of a file into another
     file_ranges            ranges of files as arrays, mapped or copied
     local_store            an object store in a folder
     store_options          options of a store that are not secret
     store_errors           says why a store refused a request
     bucket_clients         opens the clients of a bucket: obstore's, boto3's
     s3_objects             writes objects of S3, and asks for their checksums
-    s3_uploads             streams objects to S3 in parts
-    copied_objects         writes objects of Azure and GCS
+    s3_uploads             streams objects to S3 in parts, and copies them there
+    copied_objects         writes and copies objects of Azure and GCS
     table_options          options of delta-rs and of Spark's S3A
     bucket_store           an object store in a bucket
     locations              names the place of a tier or a catalog, and opens its store

@@ -33,12 +33,18 @@ from tierfold.storage.tiers.object_store import (
     ObjectEntry,
     ObjectWriter,
     StoredChecksum,
+    check_copied,
     is_staged,
     listed_one_by_one,
 )
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
-from tierfold.storage.tiers.s3_objects import S3Object, S3Requests
-from tierfold.storage.tiers.s3_uploads import UPLOAD_ID, new_s3_object, unfinished_uploads
+from tierfold.storage.tiers.s3_objects import S3Object, S3Requests, SourceObject
+from tierfold.storage.tiers.s3_uploads import (
+    UPLOAD_ID,
+    copy_on_s3,
+    new_s3_object,
+    unfinished_uploads,
+)
 from tierfold.storage.tiers.store_errors import (
     Cause,
     Failure,
@@ -140,6 +146,16 @@ class BucketStore:
         if isinstance(target, S3Object):
             return new_s3_object(target)
         return new_copied_object(target)
+
+    def copy(self, source: str, target: str) -> int:
+        """See `ObjectStore.copy`."""
+        found, new, name = self._head(source, "copy"), self._new_object(target), self._name(source)
+        if isinstance(new, S3Object):
+            copy_on_s3(new, SourceObject(name, found["size"], found["e_tag"] or ""))
+        else:
+            new.copy_from(name)
+        check_copied(self._head(target, "check")["size"], found["size"], self.uri(target))
+        return found["size"]
 
     def stored_checksum(self, key: str) -> StoredChecksum | None:
         """See `ObjectStore.stored_checksum`; only S3 has one."""
@@ -309,10 +325,13 @@ class BucketStore:
         """Whether a range could not be read because it begins at the end of the object or later."""
         if failure.cause is Cause.OTHER:
             # Azurite's answer to a range that begins at the end is one that obstore cannot parse.
-            self._counter.add(heads=1)
-            with self._translated(key, "read"):
-                return obstore.head(self._clients.store, self._name(key))["size"] <= start
+            return self._head(key, "read")["size"] <= start
         return failure.cause is Cause.RANGE
+
+    def _head(self, key: str, doing: str) -> ObjectMeta:
+        self._counter.add(heads=1)
+        with self._translated(key, doing):
+            return obstore.head(self._clients.store, self._name(key))
 
     def _received(self, name: str, span: tuple[int, int] | None = None) -> NDArray[np.uint8]:
         """A span of an object's bytes, or all, as obstore holds them, read-only.

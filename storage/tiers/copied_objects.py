@@ -64,11 +64,15 @@ class CopiedObject:
         with self._decided(token):
             obstore.put(self.store, self.name, view, attributes={TOKEN: token}, mode="create")
 
-    def copy_from(self, temporary: str, token: str) -> None:
-        """Copy a temporary object to the name, unless it is taken; raises UnreadableObject."""
+    def copy_from(self, source: str, token: str = "") -> None:
+        """Copy an object to the name, unless it is taken; raises UnreadableObject.
+
+        A copy has its source's token, `token` if we wrote the source. Otherwise nothing shows whose
+        copy it is if the answer is lost, and it counts as failed.
+        """
         self.counter.add(copies=1)
         with self._decided(token):
-            obstore.copy(self.store, temporary, self.name, overwrite=False)
+            obstore.copy(self.store, source, self.name, overwrite=False)
 
     def delete(self, temporary: str) -> None:
         """Delete a temporary object; if that fails, it stays listed as unfinished."""

@@ -1,7 +1,7 @@
 """An object store in a folder.
 
 Writing: a hidden file is filled, synced, and linked to the final name. Linking fails if the name is
-taken, so nothing is ever overwritten, even in a race.
+taken, so nothing is ever overwritten, even in a race. So is a copy made, see `file_copies`.
 
 Reading: small objects and ranges are copied, large ones mapped, see `file_ranges`.
 """
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.file_copies import copied_bytes
 from tierfold.storage.tiers.file_ranges import file_range
 from tierfold.storage.tiers.folder_handles import deleted_file, ensure_unlinked, opened_file
 from tierfold.storage.tiers.object_store import (
@@ -33,6 +34,7 @@ from tierfold.storage.tiers.object_store import (
     ObjectWriter,
     Spans,
     as_view,
+    check_copied,
     is_staged,
     listed_one_by_one,
     staged_name,
@@ -150,6 +152,21 @@ class LocalStore:
     @contextmanager
     def open_new(self, key: str) -> Iterator[ObjectWriter]:
         """See `ObjectStore.open_new`."""
+        with self._new_file(key) as writer:
+            yield writer
+
+    def copy(self, source: str, target: str) -> int:
+        """See `ObjectStore.copy`."""
+        path = self._way(source)
+        with _translated(path, "copy"), self._opened(path) as descriptor:
+            size_bytes = os.fstat(descriptor).st_size
+            with self._new_file(target) as writer:
+                writer.copy(descriptor, size_bytes, path)
+                check_copied(writer.size_bytes, size_bytes, self.uri(target))
+        return size_bytes
+
+    @contextmanager
+    def _new_file(self, key: str) -> Iterator[_LocalWriter]:
         final = self._way(key)
         staged = final.with_name(staged_name(final.name, uuid.uuid4().hex))
         with _translated(final, "create"):
@@ -272,6 +289,11 @@ class _LocalWriter:
         if len(view) >= WRITE_BACK_BYTES_MIN:
             _begin_write_back(self._descriptor, self.size_bytes, len(view))
         self.size_bytes += len(view)
+
+    def copy(self, descriptor: int, size_bytes: int, path: Path) -> None:
+        """Append so many bytes of the open file at `path`, fewer if it ends earlier."""
+        with _translated(self._final, f"copy {path} to"):
+            self.size_bytes += copied_bytes(descriptor, self._descriptor, size_bytes)
 
 
 def _begin_write_back(descriptor: int, start: int, length: int) -> None:

@@ -28,6 +28,7 @@ from tierfold.storage.tiers.object_store import (
     ObjectStore,
     ObjectWriter,
     StoredChecksum,
+    check_copied,
 )
 from tierfold.storage.tiers.remote_tier import (
     CATALOG_FOLDER,
@@ -124,6 +125,16 @@ class LocalTieredStorage(RemoteTier):
     ) -> StagedFiles:
         """See `RemoteTier.new_segment`."""
         return StagedFiles(self, address)
+
+    def copy_segment(self, key: PartitionKey, listed: ListedSegment, copy: Segment) -> Segment:
+        """See `RemoteTier.copy_segment`: no file names its segment."""
+        source, target = address_of(key, listed), address_of(key, copy)
+        for part in PARTS:
+            size_bytes = listed.part_bytes(part)
+            if size_bytes is not None:
+                copied_bytes = self.store.copy(part_key(source, part), part_key(target, part))
+                check_copied(copied_bytes, size_bytes, self.uri(target, part))
+        return copy
 
     def delete_segment(self, address: SegmentAddress) -> None:
         """See `RemoteTier.delete_segment`."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.request_counts import Requests
 
 STAGED_SUFFIX: Final = ".staged"
@@ -123,6 +124,17 @@ class ObjectStore(Protocol):
         If the body raises, nothing appears. A key that is taken is refused.
         """
 
+    def copy(self, source: str, target: str) -> int:
+        """Copy an object within the store, by the store itself if it can; return its bytes.
+
+        It appears whole, durable, and with the time of the copy, which protects it from `vacuum`
+        as long as no row names it. A key that is taken is refused, and so is a copy of another
+        size than its source. Whether its bytes are equal is for the caller to find out, as after
+        `create`.
+
+        Raises UnreadableObject.
+        """
+
     def stored_checksum(self, key: str) -> StoredChecksum | None:
         """The checksum that the store computed of the bytes that it keeps.
 
@@ -155,6 +167,17 @@ class ObjectStore(Protocol):
     @property
     def keeps_empty_folders(self) -> bool:
         """Whether a folder exists without objects: on a disk, not in a bucket."""
+
+
+def check_copied(copied_bytes: int, source_bytes: int, where: str) -> None:
+    """Raise UnreadableObject if a copy, named `where`, has another size than its source."""
+    if copied_bytes != source_bytes:
+        raise UnreadableObject(
+            f"it was copied from an object of {source_bytes} bytes, and has {copied_bytes}",
+            where=where,
+            remedy="Nothing was committed. Check the disk or store, and whether another program"
+            " changes the tier's objects; then run again.",
+        )
 
 
 def listed_one_by_one(

@@ -38,7 +38,7 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 Step = tuple[str, int, int]
 """What is done, and two numbers that choose the segments."""
 
-KINDS = ("upload", "compact", "expire", "mark", "forget", "undo")
+KINDS = ("upload", "compact", "expire", "mark", "forget", "undo", "copy")
 STEPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 7), st.integers(0, 7)), max_size=12
 )
@@ -54,6 +54,8 @@ class Life:
     """All that brokers ever uploaded, in offset order."""
     going: set[str] = field(default_factory=set)
     """Ids whose deletion has started."""
+    copies: dict[str, str] = field(default_factory=dict)
+    """By the id of each copy, the id under which its bytes were first written."""
 
     @property
     def now(self) -> PartitionState:
@@ -82,11 +84,23 @@ class Life:
         assert not violations(before, after, invariants)
         self.rows.append(after)
 
-    def restore(self, restore_plan: RestorePlan) -> None:
-        """A run that restores."""
+    def restore(self, restore_plan: RestorePlan, *, by_copy: bool = False) -> None:
+        """A run that restores; by copies, if so asked."""
         self.claim(self.now)
         run = self.now.owner_run
-        self.commit(restore_plan.update(at_ms=len(self.rows), run=run), ReleaseClaim(run=run))
+        copies = [
+            segment.copied(segment_id(f"copy {len(self.rows)}/{number}"), run)
+            for number, segment in enumerate(restore_plan.back)
+            if by_copy
+        ]
+        self.copies |= {copy.segment_id: copy.first_id for copy in copies}
+        update = restore_plan.update(at_ms=len(self.rows), run=run, copies=copies)
+        self.commit(update, ReleaseClaim(run=run))
+
+    def is_gone(self, first_id: str) -> bool:
+        """Whether neither the segment nor a copy of it is whole."""
+        same = {first_id, *(copy for copy, first in self.copies.items() if first == first_id)}
+        return same <= self.going
 
     def claim(self, read: PartitionState) -> None:
         """A new run takes the partition over, as it read it."""
@@ -157,10 +171,13 @@ class Life:
         self.claim(self.now)
         return (FinishDeletion(ids=tuple(sorted(self.going & self.now.retired_ids))),)
 
-    def _undo(self, first: int, second: int) -> None:
+    def _undo(self, first: int, second: int, *, by_copy: bool = False) -> None:
         restore_plan = restore_plan_of(self.rows[(first * 8 + second) % len(self.rows)], self.now)
         if isinstance(restore_plan, RestorePlan) and not restore_plan.is_nothing:
-            self.restore(restore_plan)
+            self.restore(restore_plan, by_copy=by_copy)
+
+    def _copy(self, first: int, second: int) -> None:
+        self._undo(first, second, by_copy=True)
 
 
 def lived(steps: Sequence[Step]) -> Life:

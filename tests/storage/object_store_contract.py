@@ -251,12 +251,85 @@ class ObjectStoreContract:
             self.store.create("f/object", data)
         assert list(self.store.unfinished("f")) == []
 
+    @pytest.mark.parametrize("size_bytes", [0, 1, 6 * MIB, 17 * MIB + 5])
+    def test_a_copy_has_the_bytes_of_its_source(self, size_bytes: int) -> None:
+        data = np.arange(size_bytes, dtype=np.uint32).astype(np.uint8)
+        self.store.create("f/source", data)
+        (source,) = self.store.list("f")
+        assert self.store.copy("f/source", "g/h/copy") == size_bytes
+        assert np.array_equal(self.store.read("g/h/copy"), data)
+        (copy,) = self.store.list("g/h")
+        assert copy.size_bytes == size_bytes
+        assert list(self.store.list("f")) == [source]
+        assert list(self.store.unfinished("g/h")) == []
+        self.store.delete("f/source")
+        assert np.array_equal(self.store.read("g/h/copy"), data)
+
+    def test_a_copy_has_its_own_time(self) -> None:
+        """By its source's, `vacuum` would take a copy that is being made for an old orphan."""
+        self.store.create("f/source", b"x")
+        self.let_time_pass()
+        self.store.copy("f/source", "g/copy")
+        (source,), (copy,) = self.store.list("f"), self.store.list("g")
+        assert copy.modified_ms >= source.modified_ms + 1000
+
+    def let_time_pass(self) -> None:
+        """A second at least: the times of a bucket are in seconds."""
+        time.sleep(1.05)
+
+    @pytest.mark.parametrize("size_bytes", [0, 3, 6 * MIB])
+    def test_a_copy_overwrites_nothing(self, size_bytes: int) -> None:
+        self.store.create("f/source", bytes(size_bytes))
+        self.store.create("f/taken", b"first")
+        with pytest.raises(UnreadableObject, match="the name is taken") as caught:
+            self.store.copy("f/source", "f/taken")
+        assert caught.value.where.endswith("/f/taken")
+        assert self.store.read("f/taken").tobytes() == b"first"
+        assert self.keys("f") == ["f/source", "f/taken"]
+        assert list(self.store.unfinished("f")) == []
+
+    def test_of_many_racing_copies_one_succeeds(self) -> None:
+        start = threading.Barrier(8)
+        outcomes: list[int] = []
+        for number in range(8):
+            self.store.create(f"f/{number}", bytes([number]) * 1000)
+
+        def copy(number: int) -> None:
+            start.wait()
+            try:
+                self.store.copy(f"f/{number}", "g/copy")
+            except UnreadableObject:
+                return
+            outcomes.append(number)
+
+        copiers = [threading.Thread(target=copy, args=(number,)) for number in range(8)]
+        for copier in copiers:
+            copier.start()
+        for copier in copiers:
+            copier.join()
+        (copied,) = outcomes
+        assert self.store.read("g/copy").tobytes() == bytes([copied]) * 1000
+
+    def test_a_copy_of_what_is_not_there_names_it_and_leaves_nothing(self) -> None:
+        self.store.create("f/object", b"x")
+        with pytest.raises(UnreadableObject, match="it is not there") as caught:
+            self.store.copy("f/missing", "f/copy")
+        assert caught.value.where.endswith("/f/missing")
+        assert self.keys("f") == ["f/object"]
+        assert list(self.store.unfinished("f")) == []
+
     @pytest.mark.parametrize(
         "key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "a\0b"]
     )
     def test_a_key_never_leaves_the_store(self, key: str) -> None:
         uses = (self.store.read, self.store.exists, self.store.delete)
-        for use in (*uses, lambda key: self.store.create(key, b"x")):
+        self.store.create("object", b"x")
+        writes = (
+            lambda key: self.store.create(key, b"x"),
+            lambda key: self.store.copy(key, "copy"),
+            lambda key: self.store.copy("object", key),
+        )
+        for use in (*uses, *writes):
             with pytest.raises(UnreadableObject, match="leaves the store"):
                 use(key)
 

@@ -18,7 +18,8 @@ _READS: Final = ("list", "list_folders", "exists", "read", "read_range", "unfini
 
 
 class ScriptedStore(LocalStore):
-    """A folder as a store. A write is one call of `open_new`, which ends with the object there.
+    """A folder as a store. A write is one call of `open_new`, which ends with the object there, or
+    of `copy`.
 
     A Spark worker gets the store without its script.
     """
@@ -28,7 +29,7 @@ class ScriptedStore(LocalStore):
     def __init__(self, root: Path, script: Script | None = None) -> None:
         super().__init__(root)
         object.__setattr__(self, "script", script or Script())
-        self.script.attach(self, super(), (*_READS, "delete"))
+        self.script.attach(self, super(), (*_READS, "delete", "copy"))
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
         return LocalStore, (self.root,)

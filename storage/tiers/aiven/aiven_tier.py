@@ -22,12 +22,18 @@ from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegmen
 from tierfold.compaction.discovery.ownership import UNSAID, Ownership
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.aiven.chunk_index import CHUNKS_MAX, INT_MAX
 from tierfold.storage.tiers.aiven.chunk_transform import ChunkTransform, DataKey, corrupt_object
 from tierfold.storage.tiers.aiven.data_keys import unwrapped_key, wrapped_key
 from tierfold.storage.tiers.aiven.kept import Kept
 from tierfold.storage.tiers.aiven.key_files import check_key_files, read_key
-from tierfold.storage.tiers.aiven.manifest import MANIFEST_BYTES_MAX, Manifest, read_manifest
+from tierfold.storage.tiers.aiven.manifest import (
+    MANIFEST_BYTES_MAX,
+    Manifest,
+    copied_manifest,
+    read_manifest,
+)
 from tierfold.storage.tiers.aiven.object_names import (
     NAMES,
     ObjectNames,
@@ -42,6 +48,7 @@ from tierfold.storage.tiers.object_store import (
     LISTERS,
     ObjectStore,
     StoredChecksum,
+    check_copied,
 )
 from tierfold.storage.tiers.remote_tier import (
     Access,
@@ -153,6 +160,24 @@ class AivenTier(RemoteTier):
             wrapped_key="" if data_key is None else wrapped_key(data_key.key, options.key_files),
         )
 
+    def copy_segment(self, key: PartitionKey, listed: ListedSegment, copy: Segment) -> Segment:
+        """See `RemoteTier.copy_segment`: only the manifest names its segment, and comes last.
+
+        An encrypted segment stays so: its data key and additional data are in the manifest, and no
+        private key is needed.
+        """
+        source, target = address_of(key, listed), address_of(key, copy)
+        for suffix in (Suffix.LOG, Suffix.INDEXES):
+            old, new = (self.names.object_key(one, suffix) for one in (source, target))
+            size_bytes = listed.part_bytes(suffix) or 0
+            check_copied(self.store.copy(old, new), size_bytes, self.store.uri(new))
+        data, manifest = self._read_manifest(source)
+        self._check_owner(manifest, source)
+        self._check_sizes(manifest, key, listed)
+        written = copied_manifest(data, target, copy, event_ms=now_ms())
+        self.store.create(self.names.object_key(target, Suffix.MANIFEST), written)
+        return self.with_stored_sizes(copy, listed)
+
     def delete_segment(self, address: SegmentAddress) -> None:
         """See `RemoteTier.delete_segment`: the `.log` goes first.
 
@@ -176,18 +201,8 @@ class AivenTier(RemoteTier):
 
     def part_sizes(self, key: PartitionKey, listed: ListedSegment) -> Mapping[Part, int]:
         """See `RemoteTier.part_sizes`; reads the manifest, and compares it with the listing."""
-        address = address_of(key, listed)
-        manifest = self._read(address).manifest
-        for suffix, stored_bytes in (
-            (Suffix.LOG, manifest.chunks.stored_bytes),
-            (Suffix.INDEXES, manifest.indexes_bytes),
-        ):
-            listed_bytes = listed.part_bytes(suffix)
-            if listed_bytes is not None and listed_bytes != stored_bytes:
-                raise corrupt_object(
-                    f"the object has {listed_bytes} bytes, its manifest says {stored_bytes}",
-                    self.store.uri(self.names.object_key(address, suffix)),
-                )
+        manifest = self._read(address_of(key, listed)).manifest
+        self._check_sizes(manifest, key, listed)
         sizes = {part: manifest.part_bytes(part) for part in Part}
         return {part: size for part, size in sizes.items() if size is not None}
 
@@ -225,6 +240,19 @@ class AivenTier(RemoteTier):
             return self.store.uri(self.names.object_key(address, Suffix.LOG))
         return f"{self.store.uri(self.names.object_key(address, Suffix.INDEXES))} (.{part.value})"
 
+    def _check_sizes(self, manifest: Manifest, key: PartitionKey, listed: ListedSegment) -> None:
+        """Raise CorruptLog if a listed object has another size than the manifest says."""
+        for suffix, stored_bytes in (
+            (Suffix.LOG, manifest.chunks.stored_bytes),
+            (Suffix.INDEXES, manifest.indexes_bytes),
+        ):
+            listed_bytes = listed.part_bytes(suffix)
+            if listed_bytes is not None and listed_bytes != stored_bytes:
+                raise corrupt_object(
+                    f"the object has {listed_bytes} bytes, its manifest says {stored_bytes}",
+                    self.store.uri(self.names.object_key(address_of(key, listed), suffix)),
+                )
+
     def _topics(self) -> tuple[tuple[str, str], ...]:
         """Topic and topic id of each topic; raises BadSettings if this is no tier."""
         names = self.names
@@ -245,8 +273,7 @@ class AivenTier(RemoteTier):
     def _read(self, address: SegmentAddress) -> StoredSegment:
         """The segment by its manifest; raises UnreadableObject, CorruptLog and BadSettings."""
         manifest = self._manifest(address)
-        where = self.store.uri(self.names.object_key(address, Suffix.MANIFEST))
-        manifest.owner.check(address, where)
+        where = self._check_owner(manifest, address)
         data_key = None
         if manifest.encryption is not None:
             wrapped = manifest.encryption.wrapped_key
@@ -263,16 +290,23 @@ class AivenTier(RemoteTier):
             open_chunks=self._kept.open_chunks,
         )
 
+    def _check_owner(self, manifest: Manifest, address: SegmentAddress) -> str:
+        """The manifest's name; raises UnreadableObject if it names another segment."""
+        where = self.store.uri(self.names.object_key(address, Suffix.MANIFEST))
+        manifest.owner.check(address, where)
+        return where
+
     def _manifest(self, address: SegmentAddress) -> Manifest:
         """The segment's manifest, whosever it is; raises UnreadableObject and CorruptLog."""
         key = self.names.object_key(address, Suffix.MANIFEST)
+        return self._kept.manifests.get(key, lambda: self._read_manifest(address)[1])
 
-        def read() -> Manifest:
-            data = self.store.read_range(key, 0, MANIFEST_BYTES_MAX + 1)
-            with self._kept.parsing:
-                return read_manifest(data, self.store.uri(key))
-
-        return self._kept.manifests.get(key, read)
+    def _read_manifest(self, address: SegmentAddress) -> tuple[NDArray[np.uint8], Manifest]:
+        """Its bytes, and what they say."""
+        key = self.names.object_key(address, Suffix.MANIFEST)
+        data = self.store.read_range(key, 0, MANIFEST_BYTES_MAX + 1)
+        with self._kept.parsing:
+            return data, read_manifest(data, self.store.uri(key))
 
     def _is_encrypted(
         self, sources: Sequence[SegmentAddress], manifests: Sequence[Manifest]

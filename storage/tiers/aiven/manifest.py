@@ -29,7 +29,13 @@ from tierfold.storage.tiers.aiven.chunk_index import (
     decoded_sizes,
     encoded_sizes,
 )
-from tierfold.storage.tiers.aiven.segment_owner import Owner, end_in, metadata_of, owner_in
+from tierfold.storage.tiers.aiven.segment_owner import (
+    Owner,
+    copied_metadata,
+    end_in,
+    metadata_of,
+    owner_in,
+)
 from tierfold.storage.tiers.object_store import Bytes
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
@@ -67,6 +73,7 @@ class _MalformedError(ValueError):
     """A manifest that the plugin would not have written."""
 
 
+_METADATA: Final = "remoteLogSegmentMetadata"
 _PUFFIN: Final = b"PFA1"
 _VERSION: Final = "1"
 
@@ -172,8 +179,20 @@ def write_manifest(
     if manifest.encryption is not None:
         aad = b64encode(manifest.encryption.aad).decode("ascii")
         fields["encryption"] = {"dataKey": manifest.encryption.wrapped_key, "aad": aad}
-    fields["remoteLogSegmentMetadata"] = metadata_of(address, segment, event_ms)
+    fields[_METADATA] = metadata_of(address, segment, event_ms)
     return json.dumps(fields, separators=(",", ":")).encode("ascii")
+
+
+def copied_manifest(
+    data: Bytes, address: SegmentAddress, copy: Segment, *, event_ms: int
+) -> bytes:
+    """The manifest of a copy; `data` is its source's, which `read_manifest` has read.
+
+    Only the metadata change: chunks, pieces, data key and additional data stay.
+    """
+    fields = json.loads(bytes(data))
+    metadata = copied_metadata(fields.get(_METADATA), address, copy, event_ms)
+    return json.dumps({**fields, _METADATA: metadata}, separators=(",", ":")).encode("ascii")
 
 
 def _manifest(found: object) -> Manifest:
@@ -191,8 +210,8 @@ def _manifest(found: object) -> Manifest:
         pieces=_pieces(top["segmentIndexes"]),
         is_compressed=is_compressed,
         encryption=encryption,
-        owner=owner_in(top.get("remoteLogSegmentMetadata")),
-        end_offset=end_in(top.get("remoteLogSegmentMetadata")),
+        owner=owner_in(top.get(_METADATA)),
+        end_offset=end_in(top.get(_METADATA)),
     )
     _check_stored_sizes(manifest)
     return manifest
@@ -284,10 +303,10 @@ _TOP: Final = frozenset(
         "segmentIndexes",
         "compression",
         "encryption",
-        "remoteLogSegmentMetadata",
+        _METADATA,
     }
 )
-_MAY_LACK: Final = frozenset({"encryption", "remoteLogSegmentMetadata"})
+_MAY_LACK: Final = frozenset({"encryption", _METADATA})
 _SIZES: Final = frozenset({"type", "originalChunkSize", "originalFileSize"})
 _CHUNKS: Final = {
     "fixed": _SIZES | {"transformedChunkSize", "finalTransformedChunkSize"},

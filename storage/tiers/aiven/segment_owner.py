@@ -110,10 +110,24 @@ def _shown(named: str | int | None) -> str:
     return repr(named[:249] if isinstance(named, str) else named)
 
 
+def copied_metadata(
+    found: object, address: SegmentAddress, copy: Segment, event_ms: int
+) -> dict[str, Any]:
+    """Those of a copy: its source's, with its own id, if they say whose that is; else new ones.
+
+    Only the source's have the leader epochs of offsets below the effective start.
+    """
+    new = metadata_of(address, copy, event_ms)
+    if not isinstance(found, dict) or not owner_in(found).is_known:
+        return new
+    own = ("remoteLogSegmentId", "brokerId", "eventTimestampMs")
+    return {**found, **{name: new[name] for name in own}}
+
+
 def metadata_of(address: SegmentAddress, segment: Segment, event_ms: int) -> dict[str, Any]:
     """Kafka's `RemoteLogSegmentMetadata`; brokers do not read it back, people and tools do.
 
-    No broker wrote the segment: its id is −1.
+    No broker wrote the segment: its id is −1. The start is that of the `.log`, as in its key.
     """
     key = address.key
     epochs = sorted(segment.leader_epochs, key=lambda entry: entry.epoch)
@@ -125,7 +139,7 @@ def metadata_of(address: SegmentAddress, segment: Segment, event_ms: int) -> dic
             },
             "id": address.segment_id,
         },
-        "startOffset": segment.start_offset,
+        "startOffset": address.start_offset,
         "endOffset": segment.end_offset,
         "maxTimestampMs": segment.max_timestamp_ms,
         "brokerId": -1,

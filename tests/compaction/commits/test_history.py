@@ -33,6 +33,7 @@ def test_each_row_has_its_event() -> None:
         Event.DELETED,
     ]
     assert events(("compact", 0, 0), ("undo", 0, 0)) == [Event.COMPACTED, Event.RESTORED]
+    assert events(("compact", 0, 0), ("copy", 0, 0)) == [Event.COMPACTED, Event.RESTORED]
     # All segments stayed the same: only the cleaner offset moved.
     assert events(("compact", 7, 0)) == [Event.COMPACTED]
 

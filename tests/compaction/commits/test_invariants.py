@@ -225,6 +225,29 @@ def test_only_a_restore_may_bring_retired_segments_back() -> None:
     assert set(found) == {"what_is_being_deleted_never_returns"}
 
 
+def test_a_restore_adds_nothing_but_copies_of_what_the_row_names() -> None:
+    copies = tuple(
+        segment.copied(segment_id(f"copy {number}"), "a run")
+        for number, segment in enumerate(LIVE)
+    )
+    back = replace(AFTER, segments=copies, retired=(*AFTER.retired, retired(MERGED)))
+    assert not violations(AFTER, back, RESTORE_INVARIANTS)
+    first, rest = copies[0], copies[1:]
+    known = replace(first, stored_log_bytes=7, stored_indexes_bytes=8)
+    assert not violations(AFTER, replace(back, segments=(known, *rest)), RESTORE_INVARIANTS)
+    for other in (
+        replace(first, max_timestamp_ms=first.max_timestamp_ms + 1),
+        replace(first, size_bytes=first.size_bytes + 1),
+        replace(first, cleaner_offsets=(CleanerOffset(epoch=1, offset=1),)),
+        replace(first, origin=Compacted("a run")),
+        replace(first, origin=replace(first.origin, upload="")),
+        replace(first, origin=replace(first.origin, copy_of=segment_id("elsewhere"))),
+        replace(first, origin=replace(first.origin, copy_of=LIVE[-1].segment_id)),
+    ):
+        found = violations(AFTER, replace(back, segments=(other, *rest)), RESTORE_INVARIANTS)
+        assert found == {"only_copies_are_new": f"no copy: {other.segment_id}"}
+
+
 FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="forget", owner_run="")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +21,13 @@ from tests.compaction.builders import (
 from tests.compaction.histories import STEPS, Life, Step, lived
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.origins import Compacted, Copied
-from tierfold.compaction.model.segments import PartitionState, RetiredSegment
+from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied
+from tierfold.compaction.model.segments import (
+    PartitionState,
+    RetiredSegment,
+    Segment,
+    SparedBytes,
+)
 
 FIRST, SECOND, THIRD = ORIGINALS = a_chain(10, 10, 10)
 MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), origin=Compacted("a run"))
@@ -48,17 +54,33 @@ def refused(earlier: PartitionState, row: PartitionState) -> str:
     return found.detail
 
 
+def contents(segments: Iterable[Segment]) -> list[Segment]:
+    """Each as it was first written, whatever copy of it is there."""
+    return [replace(s, segment_id=s.first_id, origin=UPLOADED) for s in segments]
+
+
 def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
-    """The model: the segments of that row and every later upload; None: some are not whole."""
-    ids = [segment.segment_id for segment in earlier.segments]
+    """The model: what that row and every later upload were first called; None: not all is whole."""
+    ids = [segment.first_id for segment in earlier.segments]
     ids += [
         upload.segment_id for upload in life.uploads if upload.start_offset >= earlier.next_offset
     ]
-    return None if life.going & set(ids) else ids
+    return None if any(map(life.is_gone, ids)) else ids
 
 
-@given(STEPS)
-def test_any_row_comes_back_whole_or_not_at_all(steps: list[Step]) -> None:
+def as_it_is(life: Life) -> Life:
+    return replace(
+        life,
+        rows=list(life.rows),
+        uploads=list(life.uploads),
+        going=set(life.going),
+        copies=dict(life.copies),
+    )
+
+
+@pytest.mark.parametrize("by_copy", [False, True])
+@given(steps=STEPS)
+def test_any_row_comes_back_whole_or_not_at_all(by_copy: bool, steps: list[Step]) -> None:
     life = lived(steps)
     for earlier in life.rows:
         ids = wanted(life, earlier)
@@ -66,29 +88,79 @@ def test_any_row_comes_back_whole_or_not_at_all(steps: list[Step]) -> None:
             assert refused(earlier, life.now)
             continue
         found = planned(earlier, life.now)
-        again = Life(rows=list(life.rows), uploads=list(life.uploads), going=set(life.going))
-        again.restore(found)
+        again = as_it_is(life)
+        again.restore(found, by_copy=by_copy)
         row = again.now
-        assert [segment.segment_id for segment in row.segments] == ids
+        assert [segment.first_id for segment in row.segments] == ids
+        assert contents(row.segments)[: len(earlier.segments)] == contents(earlier.segments)
         assert row.next_offset == life.now.next_offset
-        assert (row.cleaner_offset or 0) == (earlier.cleaner_offset or earlier.log_start_offset)
+        offset = earlier.cleaner_offset
+        assert row.cleaner_offset == (earlier.log_start_offset if offset is None else offset)
         assert row.log_start_offset == earlier.log_start_offset
         assert row.strategies == earlier.strategies
 
 
 @given(STEPS)
-def test_a_restore_is_idempotent_and_can_be_undone(steps: list[Step]) -> None:
+def test_a_restore_by_copy_makes_no_retired_id_live_and_copies_nothing_that_is_live(
+    steps: list[Step],
+) -> None:
+    life = lived(steps)
+    for earlier in life.rows:
+        found = restore_plan_of(earlier, life.now)
+        if not isinstance(found, RestorePlan):
+            continue
+        again = as_it_is(life)
+        again.restore(found, by_copy=True)
+        row, before = again.now, life.now
+        assert not row.live_ids & before.retired_ids
+        assert before.retired_ids <= row.retired_ids
+        copied = {s.first_id for s in row.segments if s.segment_id not in before.live_ids}
+        assert not copied & {segment.first_id for segment in before.segments}
+        assert copied == {segment.first_id for segment in found.back}
+
+
+@pytest.mark.parametrize("by_copy", [False, True])
+@given(steps=STEPS)
+def test_a_restore_is_idempotent_and_can_be_undone(by_copy: bool, steps: list[Step]) -> None:
     life = lived(steps)
     before = life.now
     for earlier in list(life.rows):
         found = restore_plan_of(earlier, life.now)
         if not isinstance(found, RestorePlan):
             continue
-        life.restore(found)
+        life.restore(found, by_copy=by_copy)
         assert planned(earlier, life.now).is_nothing
-        life.restore(planned(before, life.now))
-        assert life.now.segments == before.segments
+        life.restore(planned(before, life.now), by_copy=by_copy)
+        assert contents(life.now.segments) == contents(before.segments)
+        assert by_copy or life.copies or life.now.segments == before.segments
         assert life.now.log_start_offset == before.log_start_offset
+
+
+def test_what_was_left_in_a_segment_is_noted_for_its_copy() -> None:
+    left = SparedBytes(segment_id=FIRST.segment_id, superseded_bytes=5, since_offset=3)
+    found = planned(replace(FOUND, spared=(left,)), COMPACTED)
+    assert found.spared == (left,)
+    copies = [one.copied(segment_id(f"copy of {one.segment_id}"), "undo") for one in found.back]
+    update = found.update(at_ms=7, run="undo", copies=copies)
+    assert update.spared == (replace(left, segment_id=copies[0].segment_id),)
+    assert (update.ids, update.copies) == ((), tuple(copies))
+    # The copies are live now, and the earlier row still names the originals.
+    row = replace(
+        COMPACTED, segments=tuple(copies), retired=(*COMPACTED.retired, retired(MERGED))
+    )
+    again = planned(replace(FOUND, spared=(left,)), row)
+    assert again.is_nothing
+    assert again.spared == update.spared
+
+
+def test_of_the_same_bytes_the_live_ones_stay_and_then_the_earlier_rows_come_back() -> None:
+    copy = FIRST.copied(segment_id("copy"), "undo")
+    row = replace(COMPACTED, retired=(retired(copy), *COMPACTED.retired))
+    assert planned(FOUND, row).back == (FIRST, SECOND)
+    earlier = replace(FOUND, segments=(copy, SECOND))
+    assert planned(earlier, row).back == (copy, SECOND)
+    only_copy = replace(COMPACTED, retired=(retired(copy), retired(SECOND)))
+    assert planned(FOUND, only_copy).back == (copy, SECOND)
 
 
 def test_retired_segments_come_back_and_live_ones_are_retired() -> None:

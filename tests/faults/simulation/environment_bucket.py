@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import google_crc32c
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -43,6 +42,9 @@ from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter
 from tierfold.storage.tiers.s3_objects import TOKEN
 from tierfold.storage.tiers.s3_uploads import UPLOAD_ID
 from tierfold.storage.tiers.store_options import StoreOptions
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 PART_BYTES: Final = 100
 """Smaller than most logs of a scenario."""
@@ -166,6 +168,21 @@ class VirtualS3:
         self._write(what, request["Key"], lambda: self.objects.add_part(name, number, data))
         return _answer(ETag=f"{number}")
 
+    def upload_part_copy(self, **request: Any) -> Mapping[str, Any]:
+        """Copy a part of an object, or all of it."""
+        name, number, source = request["UploadId"], request["PartNumber"], request["CopySource"]
+        span = request.get("CopySourceRange", f"bytes=0-{2**63}").removeprefix("bytes=")
+        first, last = map(int, span.split("-"))
+
+        def copied() -> None:
+            if source["Key"] not in self.objects.stored:
+                raise answered("NoSuchKey", 404)
+            data = bytes(self.objects.stored[source["Key"]].data)
+            self.objects.add_part(name, number, data[first : last + 1])
+
+        self._write(f"copy part {number} to", request["Key"], copied)
+        return _answer(CopyPartResult={"ETag": f"{number}"})
+
     def complete_multipart_upload(self, **request: Any) -> Mapping[str, Any]:
         """Make an object of the parts; fails if the name is taken."""
         name = request["UploadId"]
@@ -285,6 +302,11 @@ class _Writes(BucketStore):
 
     client: VirtualS3
 
+    def _head(self, key: str, doing: str) -> ObjectMeta:
+        with self._translated(key, doing):
+            found = self.client.head_object(Key=self._name(key))
+        return {"size": found["ContentLength"], "e_tag": found["ETag"]}  # type: ignore[typeddict-item]
+
     @property
     def _clients(self) -> BucketClients:
         is_aws = self.client.objects.is_aws
@@ -313,6 +335,10 @@ class VirtualBucket(VirtualStore):
         """See `ObjectStore.open_new`."""
         return self._writes.open_new(key)
 
+    def copy(self, source: str, target: str) -> int:
+        """See `ObjectStore.copy`."""
+        return self._writes.copy(source, target)
+
     def stored_checksum(self, key: str) -> StoredChecksum | None:  # type: ignore[override]
         """See `ObjectStore.stored_checksum`."""
         return self._writes.stored_checksum(key)
@@ -337,22 +363,6 @@ def store_of(actor: Actor, objects: Objects) -> VirtualStore:
     if isinstance(objects, BucketObjects):
         return VirtualBucket(actor, objects)
     return VirtualStore(actor, objects)
-
-
-class InlineExecutor(Executor):
-    """Runs each task at once, in the thread that submits it."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        """Accept the arguments of a thread pool."""
-
-    def submit(self, task: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
-        """See `Executor.submit`; `Killed` ends the caller too."""
-        done: Future[T] = Future()
-        try:
-            done.set_result(task(*given, **named))
-        except Exception as error:  # noqa: BLE001 - as in a thread pool
-            done.set_exception(error)
-        return done
 
 
 def answered(code: str, status: int) -> ClientError:

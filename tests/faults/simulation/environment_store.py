@@ -202,6 +202,13 @@ class VirtualStore:
             objects.unfinished.pop(hidden, None)
             raise
 
+    def copy(self, source: str, target: str) -> int:
+        """See `ObjectStore.copy`."""
+        data = bytes(self._read("copy", _checked(source), lambda: self.objects.get(source)))
+        with self.open_new(target) as writer:
+            writer.write(data)
+        return len(data)
+
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
         self._write("delete", key, lambda: self.objects.remove(key))

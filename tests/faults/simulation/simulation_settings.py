@@ -18,15 +18,11 @@ import pytest
 
 from tests.compaction.hash_keys import HASH_KEY
 from tests.faults.simulation.environment_broker import History, history
-from tests.faults.simulation.environment_bucket import (
-    BucketObjects,
-    InlineExecutor,
-    Upload,
-    store_of,
-)
+from tests.faults.simulation.environment_bucket import BucketObjects, Upload, store_of
 from tests.faults.simulation.environment_checks import Violation, Watch, is_forgotten
 from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
+from tests.faults.simulation.inline_executor import InlineExecutor
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
 from tests.jobs.tiers import key_of
 from tests.storage.call_scripts import Call, Rule, Script

@@ -35,6 +35,9 @@ class TestVirtualStore(ObjectStoreContract):
             Objects(now_ms=lambda: witness.scheduler.now_ms, removed=nothing, deletes=nothing),
         )
 
+    def let_time_pass(self) -> None:
+        self.store.actor.scheduler.now_ms += 1000
+
 
 class TestVirtualBucket(ObjectStoreContract):
     unfinished_bytes = MIB
@@ -52,6 +55,9 @@ class TestVirtualBucket(ObjectStoreContract):
                 part_bytes=MIB,
             ),
         )
+
+    def let_time_pass(self) -> None:
+        self.store.actor.scheduler.now_ms += 1000
 
 
 def opener() -> Callable[..., VirtualTable]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import re
 from abc import abstractmethod
 from dataclasses import replace
+from typing import Any
 
 import google_crc32c
 import pytest
 
-from tests.storage.new_ids import own_address
+from tests.storage.new_ids import own_address, own_id
 from tierfold.compaction.discovery.listing import corrupted_parts, stored_sizes
+from tierfold.compaction.discovery.ownership import OF_PARTITION
 from tierfold.compaction.model.errors import (
     BadSettings,
     CorruptLog,
@@ -19,6 +22,7 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.storage.tiers import remote_tier
+from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.object_store import StoredChecksum
 from tierfold.storage.tiers.remote_tier import (
     PARTS,
@@ -28,6 +32,7 @@ from tierfold.storage.tiers.remote_tier import (
     address_of,
 )
 
+NOT_REQUIRED = Part.TRANSACTION_INDEX
 TOPIC_ID = "EnvZlVwBRBCOjS6Uhrdc6w"
 KEY = PartitionKey(topic="orders", partition=7, topic_id=TOPIC_ID)
 
@@ -238,6 +243,68 @@ class RemoteTierContract:
         # Its last segment is gone, and this is still a tier.
         self.tier.check()
         assert all(self.tier.listing(key) == () for key in self.tier.partitions())
+
+    def copied(self, source: SegmentAddress, **changed: Any) -> Segment:
+        """Copy a segment under a new id; return the metadata of the copy."""
+        (listed,) = [one for one in self.tier.listing(KEY) if address_of(KEY, one) == source]
+        new = replace(self.described, segment_id=own_id(), **changed)
+        return self.tier.copy_segment(KEY, listed, new)
+
+    @pytest.mark.parametrize("parts", [PARTS, tuple(p for p in PARTS if p is not NOT_REQUIRED)])
+    def test_a_copied_segment_is_a_segment_of_its_own(self, parts: tuple[Part, ...]) -> None:
+        source = self.write_all(42, parts)
+        (before,) = self.tier.listing(KEY)
+        copy = self.copied(source)
+        assert copy == replace(self.described, segment_id=copy.segment_id)
+        listed = {one.segment_id: one for one in self.tier.listing(KEY)}
+        assert listed.pop(source.segment_id) == before
+        (found,) = listed.values()
+        assert found.is_complete
+        assert address_of(KEY, found) == address_of(KEY, copy)
+        assert corrupted_parts([copy], [found], kind="copy") == ()
+        assert self.tier.ownership(KEY, found) == OF_PARTITION
+        self.tier.delete_segment(source)
+        assert set(self.tier.part_sizes(KEY, found)) == set(parts)
+        for part in parts:
+            assert self.tier.read_part(address_of(KEY, copy), part).tobytes() == content(part)
+
+    def write_all(self, start_offset: int, parts: tuple[Part, ...]) -> SegmentAddress:
+        staged = self.tier.new_segment(own_address(KEY, start_offset))
+        for part in parts:
+            staged.put(part, content(part))
+        has_index = NOT_REQUIRED in parts
+        metadata = replace(described(staged.address), has_transaction_index=has_index)
+        self.described = staged.finish(metadata)
+        return staged.address
+
+    def test_a_copy_is_named_by_the_start_of_its_log(self) -> None:
+        copy = self.copied(self.write(KEY, 42), start_offset=45, skipped_offsets=3)
+        address = address_of(KEY, copy)
+        assert address.start_offset == 42
+        assert self.tier.read_part(address, Part.LOG).tobytes() == content(Part.LOG)
+
+    def test_a_copy_takes_no_others_name(self) -> None:
+        source, other = self.write(KEY, 42), self.write(KEY, 42)
+        (listed,) = [one for one in self.tier.listing(KEY) if address_of(KEY, one) == source]
+        before = self.tier.listing(KEY)
+        with pytest.raises(UnreadableObject, match="the name is taken"):
+            self.tier.copy_segment(
+                KEY, listed, replace(self.described, segment_id=other.segment_id)
+            )
+        assert self.tier.listing(KEY) == before
+
+    def test_an_object_that_is_not_as_listed_is_refused(self) -> None:
+        self.write(KEY, 42)
+        (listed,) = self.tier.listing(KEY)
+        for suffix, size_bytes in listed.parts:
+            if suffix == Suffix.MANIFEST:
+                continue
+            parts = {**dict(listed.parts), suffix: size_bytes + 1}
+            other = replace(listed, parts=tuple(parts.items()))
+            new = replace(self.described, segment_id=own_id())
+            sizes = f"it was copied from an object of {size_bytes + 1} bytes, and has {size_bytes}"
+            with pytest.raises(UnreadableObject, match=re.escape(sizes)):
+                self.tier.copy_segment(KEY, other, new)
 
     def test_a_stored_checksum_is_right_or_missing(self) -> None:
         address = self.write(KEY, 0)

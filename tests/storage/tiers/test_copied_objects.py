@@ -42,6 +42,29 @@ def test_a_copy_whose_answer_is_lost_is_a_success(
     assert store.read("f/object").tobytes() == LARGE
 
 
+@pytest.mark.parametrize("answer", [error(500, "InternalError"), RESET])
+def test_a_copy_of_another_writers_object_whose_answer_is_lost_counts_as_failed(
+    store_and_proxy: tuple[BucketStore, Proxy], answer: Answer
+) -> None:
+    store, proxy = store_and_proxy
+    store.create("f/source", LARGE)
+    proxy.add("puts", answer=answer, is_forwarded=True)
+    with pytest.raises(UnreadableObject, match="the name is taken"):
+        store.copy("f/source", "f/copy")
+    assert store.copy("f/source", "f/second") == len(LARGE)
+    assert store.read("f/second").tobytes() == LARGE
+
+
+def test_a_copy_that_fails_leaves_nothing(store_and_proxy: tuple[BucketStore, Proxy]) -> None:
+    store, proxy = store_and_proxy
+    store.create("f/source", LARGE)
+    proxy.add("puts", times=ALWAYS, answer=error(403, "AccessDenied"))
+    with pytest.raises(UnreadableObject, match="access is denied"):
+        store.copy("f/source", "f/copy")
+    proxy.faults.clear()
+    assert keys(store) == (["f/source"], 0)
+
+
 def test_a_name_that_is_taken_before_the_copy_is_refused(
     store_and_proxy: tuple[BucketStore, Proxy],
 ) -> None:
