@@ -52,7 +52,7 @@ def state(tier: Path) -> tuple[Any, ...]:
 
 
 def calls(tier: Path) -> list[tuple[str, int]]:
-    """Every call of a restore that succeeds, but for its looks at the catalog."""
+    """Every call of a restore that succeeds, except its looks at the catalog."""
     with scripted() as script:
         assert restore(tier, found_at(tier)).code == 0
     kinds = ("list", "read", "read_range", "copy", "claim", "commit")
@@ -208,7 +208,7 @@ def test_a_source_that_vanishes_meanwhile_is_reported(tier: Path) -> None:
     assert state(tier) == before
 
 
-def test_a_stop_between_two_copies_commits_nothing_and_gives_the_claim_back(tier: Path) -> None:
+def test_a_stop_between_two_copies_commits_nothing_and_releases_the_claim(tier: Path) -> None:
     before, to = state(tier), found_at(tier)
 
     def stops() -> None:
