@@ -157,7 +157,7 @@ class RestoreState:
     """
 
     ids: tuple[str, ...]
-    """All segments that are live afterwards, but for the copies."""
+    """All segments that are live afterwards, except the copies."""
     copies: tuple[Segment, ...] = ()
     """New segments with the bytes of retired ones, which stay retired."""
     cleaner_offset: int

@@ -83,9 +83,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     live = {segment.segment_id: segment for segment in row.segments}
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
     now = _as_now(earlier, row)
-    then = now.values()
     uploads = uploads_of([*whole.values(), *live.values()])
-    wanted = [*then, *(s for s in uploads if s.start_offset >= earlier.next_offset)]
+    wanted = [*now.values(), *(s for s in uploads if s.start_offset >= earlier.next_offset)]
     gone = [
         segment.segment_id
         for segment in wanted
@@ -116,14 +115,13 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
             "Choose a later state: with this one, a deleted key could come back.",
         )
     ids = {segment.segment_id for segment in wanted}
+    new_ids = {old_id: segment.segment_id for old_id, segment in now.items()}
     return RestorePlan(
         state=earlier,
-        segments=tuple(whole.get(segment.segment_id, segment) for segment in wanted),
+        segments=tuple(wanted),
         back=tuple(segment for segment_id, segment in whole.items() if segment_id in ids),
         leaving=tuple(segment for segment_id, segment in live.items() if segment_id not in ids),
-        spared=_renamed(
-            earlier.spared, {old_id: segment.segment_id for old_id, segment in now.items()}
-        ),
+        spared=_renamed(earlier.spared, new_ids),
     )
 
 

@@ -46,8 +46,7 @@ def restore_verb(output: Output, **given: Any) -> None:
     first run, name the time of the line "found".
 
     With --copy the earlier state comes back as copies, which are compared with their sources before
-    the commit. The replaced segments stay as they are, so whoever has dropped them need not take
-    them back.
+    the commit. The replaced segments stay replaced.
 
     \b
     Examples:

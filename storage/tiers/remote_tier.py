@@ -164,9 +164,9 @@ class RemoteTier(Protocol):
         """Copy a complete segment within the store, under another id.
 
         `listed` is the segment as the listing shows it, `copy` the metadata of the copy, with its
-        id. What names the segment in its objects is written anew; all else stays as it is stored,
-        encoding included. Returns `copy` with its stored sizes. If interrupted, it leaves an
-        incomplete segment, never one that looks complete.
+        id. What names the segment in its objects is written for the copy; all else stays as it is
+        stored, encoding included. Returns `copy` with its stored sizes. If interrupted, it leaves
+        an incomplete segment, never one that looks complete.
 
         Raises UnreadableObject, also if an object is not as listed, and CorruptLog if the layout
         must open an object for it.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import google_crc32c
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -305,7 +305,7 @@ class _Writes(BucketStore):
     def _head(self, key: str, doing: str) -> ObjectMeta:
         with self._translated(key, doing):
             found = self.client.head_object(Key=self._name(key))
-        return {"size": found["ContentLength"], "e_tag": found["ETag"]}  # type: ignore[typeddict-item]
+        return cast("ObjectMeta", {"size": found["ContentLength"], "e_tag": found["ETag"]})
 
     @property
     def _clients(self) -> BucketClients:
