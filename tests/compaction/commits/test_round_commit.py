@@ -29,7 +29,7 @@ from tierfold.compaction.commits.receipts import (
 from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import CompactionStrategy
-from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.segments import Segment, SparedBytes
 from tierfold.compaction.planning.plan import CompactReason
 
 AT_MS: Final = NOW_MS + 5_000
@@ -98,6 +98,14 @@ def test_all_segments_of_a_group_become_live_and_may_hold_what_was_left() -> Non
     (note,) = (update for update in updates if isinstance(update, NoteSpared))
     found = {entry.segment_id: entry.superseded_bytes for entry in note.entries}
     assert found == {"f" * 22: 50, "w" * 22: 70}
+
+
+def test_what_was_left_in_a_segment_is_forgotten_only_if_its_keys_were_read() -> None:
+    left = SparedBytes(segment_id=THREE[0].segment_id, superseded_bytes=70, since_offset=11)
+    work = a_round(state=a_claim(spared=(left,)))
+    for unread, expected in (({}, [NoteSpared(entries=())]), ({left.segment_id: 0}, [])):
+        updates = proposal_of(work, unchanged(work), "commit", AT_MS, unread).updates
+        assert [update for update in updates if isinstance(update, NoteSpared)] == expected
 
 
 def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset() -> None:

@@ -36,6 +36,12 @@ def test_a_late_upload_is_set_apart_and_the_partition_goes_on() -> None:
         )
 
 
+def test_a_segment_set_apart_beyond_the_end_does_not_wait() -> None:
+    seen = view(ROW, LATE, upload(11, 15, (0, 0), (2, 11)))
+    assert (spans(seen), starts(seen.set_apart)) == (["0-10", "11-15"], [11])
+    assert (seen.waiting, seen.stalled_since_ms) == ((), None)
+
+
 @pytest.mark.parametrize("others", [(0, 10), (19, 25)])
 def test_without_a_row_a_segment_apart_that_alone_holds_offsets_refuses(
     others: tuple[int, int],

@@ -242,6 +242,19 @@ def test_an_orphan_has_no_records_of_its_own(
     assert not is_orphan(found, None)
 
 
+def test_an_orphan_beyond_the_end_does_not_wait() -> None:
+    seen = view(ROW, upload(30, 35, lacking="log"))
+    assert (starts(seen.orphans), seen.waiting, seen.stalled_since_ms) == ([30], (), None)
+
+
+@pytest.mark.parametrize(("seen_offset", "since_ms"), [(10, None), (11, 1_000_000)])
+def test_a_torn_log_stalls_the_partition_if_a_batch_beyond_the_end_was_seen(
+    seen_offset: int, since_ms: int | None
+) -> None:
+    seen = view(ROW, replace(torn(5), seen_offset=seen_offset))
+    assert (starts(seen.waiting), seen.stalled_since_ms) == ([5], since_ms)
+
+
 @pytest.mark.parametrize(("epoch", "expected"), [(0, True), (-1, True), (1, False)])
 def test_without_a_checkpoint_an_orphans_batches_are_of_the_lineage(
     epoch: int, expected: bool

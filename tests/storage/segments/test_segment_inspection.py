@@ -18,7 +18,7 @@ from tests.storage.live_segments import (
     part_file,
 )
 from tests.storage.scripted_store import ScriptedStore
-from tierfold.compaction.discovery.candidates import NO_EPOCH, Candidate, EpochStretch
+from tierfold.compaction.discovery.candidates import NO_EPOCH, Candidate, EndFrom, EpochStretch
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.broker_upload import BrokerUpload
@@ -63,7 +63,7 @@ def test_a_complete_segment_is_read_at_its_ends(tier: LocalTieredStorage) -> Non
     upload = found(tier)
     assert (upload.segment, upload.end_offset, upload.corruption) == (segment, 14, "")
     assert (upload.checkpoint, upload.stretches) == (LINEAGE, ())
-    assert upload.is_readable
+    assert (upload.is_readable, upload.end_from) == (True, EndFrom.LAST_BATCH)
 
 
 def test_only_part_of_a_complete_segments_log_is_read(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven.rsa_keys import key_file, private_pem
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, listing_violations
-from tierfold.compaction.discovery.candidates import Candidate, is_orphan
+from tierfold.compaction.discovery.candidates import Candidate, EndFrom, is_orphan
 from tierfold.compaction.discovery.listing import classify, corrupted_parts
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
@@ -112,6 +112,7 @@ def test_an_upload_is_discovered_as_it_was_described(tier: AivenTier) -> None:
     found = [inspected(tier, KEY, listed) for listed in tier.listing(KEY)]
     assert tuple(one.segment for one in found) == segments
     assert all(one.is_readable and one.checkpoint for one in found)
+    assert {one.end_from for one in found} == {EndFrom.MANIFEST}
     assert classify(tier.listing(KEY), a_state(segments)).corruptions == ()
 
 
