@@ -89,9 +89,10 @@ def restore(
 ) -> Restored:
     """Restore the partition `name` to its state at the time `to`, or after the run `to`.
 
-    `is_copy`: what comes back is copied under new ids, and no retired id is live again. `listener`
-    receives the progress. A dry run checks names and sizes, and changes nothing. Raises BadSettings
-    if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
+    `is_copy`: what comes back is copied under new ids, and no retired id is live again; always so
+    if the row names a cluster that serves it. `listener` receives the progress. A dry run checks
+    names and sizes, and changes nothing. Raises BadSettings if `name` or `to` matches nothing,
+    TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
     with context.seconds.timed(TimedStage.SURVEY):
@@ -182,7 +183,8 @@ def _planned_restore(context: RunContext, name: str, to: str, *, is_copy: bool) 
         row=newest.state,
         target=target,
         restore_plan=restore_plan,
-        is_copy=is_copy,
+        # Brokers never take back an id whose deletion they know of.
+        is_copy=is_copy or newest.state.is_served,
     )
     refusal = _refused_by_tier(context, found, restore_plan) if report.outcome == PLANNED else None
     if refusal is None:

@@ -52,6 +52,18 @@ def test_a_row_that_a_cluster_serves_is_never_forgotten(tier: Path) -> None:
     assert f"cluster {CLUSTER.cluster_id} serves it" in ran.entry["reason"]
 
 
+def test_a_restore_brings_back_copies_without_being_asked(tier: Path) -> None:
+    before = row_of(tier)
+    *_, first = catalog_of(tier).history(ORDERS)
+    to = str(first.committed_at_ms)
+    ran = tierfold("restore", tier, "orders-0", "--to", to, "--json")
+    assert ran.entry["outcome"] == "restored"
+    row = row_of(tier)
+    assert row.live_ids.isdisjoint(before.named_ids)
+    assert {segment.upload_id for segment in row.segments} <= before.retired_ids
+    assert row.served_by == before.served_by
+
+
 def test_a_user_who_insists_deletes_and_leaves_a_consent(tier: Path) -> None:
     ran = vacuum(tier, *ABANDONED, hours=25)
     assert ran.outcomes["orders", 0] == "vacuumed"
