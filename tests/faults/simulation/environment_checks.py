@@ -19,6 +19,7 @@ from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_table import Buckets
 from tests.faults.simulation.simulation_scheduler import Actor
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS, ORPHAN_AGE_MS
+from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -293,8 +294,10 @@ def _segment(values: Mapping[str, Any]) -> Segment:
         "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in epochs),
         "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in offsets),
         "agrees_with": tuple(values["agrees_with"]),
+        "origin": origin_of(values["written_by_run"], values["copy_of"], values["copied_upload"]),
     }
-    return Segment(**{**values, **parsed})
+    plain = {field.name: values[field.name] for field in fields(Segment) if field.name in values}
+    return Segment(**{**plain, **parsed})
 
 
 def _cover_violations(state: PartitionState) -> Iterator[str]:

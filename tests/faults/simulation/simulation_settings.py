@@ -278,7 +278,7 @@ def deterministic(environment: Environment) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # Only in the product: numba also calls `uuid4`, to name the files of its cache.
         for module in (catalog, kafka_uuid):
-            patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid))
+            patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid, UUID=uuid.UUID))
         for module in (s3_objects, s3_uploads):
             patch.setattr(module, "uuid4", drawn_uuid)
         patch.setattr(s3_objects, "pause", environment.scheduler.pause)
