@@ -104,9 +104,9 @@ def restore(machine: Machine) -> None:
         return
     to = rng.choice(restorable)
     word = str(to["committed_at_ms"]) if rng.random() < 0.5 else str(to["run"])
-    dry = ("--dry-run",) if rng.random() < 0.2 else ()
+    more = [option for option in ("--dry-run", "--copy") if rng.random() < 0.3]
     machine.verb(
-        *("restore", machine.tier, partition.folder.name, "--to", word, *dry),
+        *("restore", machine.tier, partition.folder.name, "--to", word, *more),
         fault=machine.a_fault(0.25),
     )
 
