@@ -13,6 +13,7 @@ import pyarrow as pa
 from tests.compaction.builders import a_chain, a_state, cleaned_to, retired
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, compared
 from tests.storage.catalog_contract import A_RUN
+from tests.storage.stored_values import of_state
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.catalog.rows import column_of, rows_read, table_of
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -145,7 +146,7 @@ _CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
 
 def _checked_partitions(rows: pa.Table) -> Outcome:
     def read() -> list[dict[str, Any]]:
-        found = [asdict(state) for state in rows_read(rows, where="a table").trusted().states]
+        found = [of_state(state) for state in rows_read(rows, where="a table").trusted().states]
         return [_listed({**row.pop("key"), **row}) for row in found]
 
     return compared(read, lambda: [_row_of(row) for row in rows.to_pylist()])
@@ -155,7 +156,9 @@ def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
     derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
     return _listed(
         {
-            column.name: _as(row[column.name], column)
+            column.name: _as(
+                row.get(column.name) if column.nullable else row[column.name], column
+            )
             for column in PARTITIONS
             if column.name not in derived
         }
@@ -168,6 +171,10 @@ def _as(value: Any, field: pa.Field) -> Any:
         return f"{value:g}" if isinstance(value, float) else str(value)
     if pa.types.is_integer(field.type):
         return None if value is None and field.nullable else int(value)
+    if pa.types.is_boolean(field.type):
+        return True if value is None else bool(value)  # An older tierfold did not note it.
+    if pa.types.is_list(field.type):
+        return value or []
     if pa.types.is_floating(field.type):
         return None if value is None else float(value)
     return dict(value or ()) if pa.types.is_map(field.type) else value

@@ -19,6 +19,7 @@ from tests.jobs.commands import ROOT
 from tests.storage import emulators
 from tests.storage.aged_tables import superseded
 from tests.storage.catalog_contract import A_RUN, committed, fresh
+from tests.storage.stored_values import of_segment
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.sources import catalog_tables
@@ -115,7 +116,7 @@ def test_spark_reads_one_row_per_live_segment(
     spark: SparkSession, catalog_uri: str, seen: Path
 ) -> None:
     rows: list[dict[str, Any]] = [
-        asdict(state.key) | {"position": position} | asdict(segment)
+        asdict(state.key) | {"position": position} | of_segment(segment)
         for state in states(catalog_uri)
         for position, segment in enumerate(state.segments)
     ]
