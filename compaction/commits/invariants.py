@@ -157,14 +157,14 @@ def only_copies_are_new(before: PartitionState, after: PartitionState) -> str:
     sources = defaultdict(list)
     for segment in before.named_segments:
         sources[segment.first_id].append(segment)
-    strange = set()
+    known, strange = before.named_ids, set()
     for segment in after.segments:
         stored = {name: getattr(segment, name) for name in _STORED_SIZES}
         copies = (
             replace(source.copied(segment.segment_id, segment.written_by_run), **stored)
             for source in sources[segment.copy_of]
         )
-        if segment.segment_id not in before.named_ids and segment not in copies:
+        if segment.segment_id not in known and segment not in copies:
             strange.add(segment.segment_id)
     return with_ids("no copy", strange)
 

@@ -130,7 +130,7 @@ def _as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:
 
     It may be another one with the same bytes, best a live one; the earlier one, if there is none.
     """
-    same = defaultdict(list)
+    same, live_ids = defaultdict(list), row.live_ids
     for segment in (*row.segments, *(entry.segment for entry in row.whole_retired)):
         same[segment.first_id].append(segment)
 
@@ -140,7 +140,6 @@ def _as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:
 
         return max(same[segment.first_id], key=rank, default=segment)
 
-    live_ids = row.live_ids
     return {segment.segment_id: found(segment) for segment in earlier.segments}
 
 

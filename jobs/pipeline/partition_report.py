@@ -162,11 +162,10 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 def planned_report(partition: PartitionPlan) -> PartitionReport:
     """Report the plan; the report is final unless the partition is then compacted."""
     is_refused = isinstance(partition.choice, Refusal)
-    superseded = superseded_bytes(partition.retired, partition.rules, partition.binding)
     return replace(
         _planned(partition),
         epoch=partition.epoch,
-        superseded=None if is_refused else superseded,
+        superseded=None if is_refused else _superseded(partition, partition.retired),
         ratio=partition.ratio,
         spared_bytes=partition.spared_bytes,
         should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
@@ -211,8 +210,14 @@ def with_sources_superseded(
         )
         for source in partition.compact.sources
     )
-    superseded = superseded_bytes(sources, partition.rules, partition.binding)
+    superseded = _superseded(partition, sources)
     return replace(planned, superseded=joined((*(planned.superseded or ()), *superseded)))
+
+
+def _superseded(
+    partition: PartitionPlan, retired: Iterable[RetiredSegment]
+) -> tuple[SupersededBytes, ...]:
+    return superseded_bytes(retired, partition.rules, partition.binding)
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:

@@ -106,9 +106,8 @@ def _why_ended(error: BaseException) -> str:
 
 def broker_warnings(settings: Settings, reports: Sequence[PartitionReport]) -> tuple[str, ...]:
     """Return a warning if segments were replaced and brokers may serve the tier."""
-    if not any(report.objects_written for report in reports):
-        return ()
-    if isinstance(settings.binding, Detached):
+    has_replaced = any(report.objects_written for report in reports)
+    if not has_replaced or isinstance(settings.binding, Detached):
         return ()
     return (
         "This tier may be served by brokers. They keep serving the segments that they"

@@ -267,8 +267,10 @@ def _values(
             _values(child, f"{name}.{field}", row_of, cells)
             for field, child in zip(names, column.flatten(), strict=True)
         ]
-        rows = zip(*children, strict=True)
-        values = [_made(model, dict(zip(names, row, strict=True))) for row in rows]
+        fields = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
+        if model is Segment:
+            fields = [_with_origin(of_segment) for of_segment in fields]
+        values = [model(**of_one) for of_one in fields]
     else:
         values = column.to_pylist()
         if column.null_count and (field := name.rpartition(".")[2]) in _WHERE_NULL:
@@ -277,10 +279,10 @@ def _values(
     return values
 
 
-def _made(model: type[Model], columns: dict[str, Any]) -> Model:
-    if model is Segment:
-        columns["origin"] = origin_of(*(columns.pop(name) for name in _OF_THE_ORIGIN))
-    return model(**columns)
+def _with_origin(fields: dict[str, Any]) -> dict[str, Any]:
+    """A segment's fields, with its origin in place of the columns that it is made from."""
+    fields["origin"] = origin_of(*(fields.pop(name) for name in _OF_THE_ORIGIN))
+    return fields
 
 
 def _same(place: int) -> int:

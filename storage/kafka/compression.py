@@ -79,6 +79,7 @@ def bytes_left(before_bytes: int, plain_bytes: int) -> int:
     """What a payload leaves of `PlainLimits.together_bytes`; one alone may take more."""
     return max(before_bytes - plain_bytes, 0)
 
+
 GZIP_LEVEL: Final = 6  # The levels are Kafka's defaults (`CompressionType`).
 ZSTD_LEVEL: Final = 3
 

@@ -24,7 +24,6 @@ KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
 _KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
 
 
-
 def new_kafka_uuid() -> str:
     """A new id as a broker draws it: of version 4, and it does not begin with a dash."""
     while True:
@@ -34,12 +33,12 @@ def new_kafka_uuid() -> str:
 
 
 FINGERPRINT_BITS: Final = 40
+_FINGERPRINTS: Final = (1 << FINGERPRINT_BITS) - 1
 
 _FINGERPRINT_AT: Final = 22
 _VERSION_AT: Final = 76
 _RESTORED_AT: Final = 75
-"""Where these bits begin, counted from the lowest. The 48 highest are random, so that an id that
-would begin with a dash can be drawn again."""
+"""Where these bits begin, counted from the lowest; the 48 highest stay as they were drawn."""
 
 
 class SegmentMark(NamedTuple):
@@ -53,25 +52,22 @@ class SegmentMark(NamedTuple):
 
 def new_segment_id(mark: SegmentMark) -> str:
     """A new id that bears the mark; like Kafka's, it does not begin with a dash."""
-    mask = (1 << FINGERPRINT_BITS) - 1
-    while True:
-        # Of version 4: its variant, the two bits above the fingerprint, is that of version 8, too.
-        number = uuid.uuid4().int & ~(0xF << _VERSION_AT | 1 << _RESTORED_AT)
-        number = number & ~(mask << _FINGERPRINT_AT) | 8 << _VERSION_AT
-        number |= mark.fingerprint << _FINGERPRINT_AT | int(mark.is_restored) << _RESTORED_AT
-        text = _text(number.to_bytes(16, "big"))
-        if not text.startswith("-"):
-            return text
+    # Of version 4: its variant, the two bits above the fingerprint, is that of version 8, too.
+    number = _number(new_kafka_uuid())
+    number &= ~(0xF << _VERSION_AT | 1 << _RESTORED_AT | _FINGERPRINTS << _FINGERPRINT_AT)
+    number |= 8 << _VERSION_AT | int(mark.is_restored) << _RESTORED_AT
+    number |= mark.fingerprint << _FINGERPRINT_AT
+    return _text(number.to_bytes(16, "big"))
 
 
 def mark_of(text: str) -> SegmentMark | None:
     """The mark that the id of a segment bears; None: a broker made it, or an older tierfold."""
     if not is_kafka_uuid(text):
         return None
-    number = int.from_bytes(base64.urlsafe_b64decode(f"{text}=="), "big")
+    number = _number(text)
     if uuid.UUID(int=number).version != 8:
         return None
-    fingerprint = number >> _FINGERPRINT_AT & (1 << FINGERPRINT_BITS) - 1
+    fingerprint = number >> _FINGERPRINT_AT & _FINGERPRINTS
     return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))
 
 
@@ -79,13 +75,17 @@ def is_own_id(text: str) -> bool:
     """Whether tierfold made the id of a segment, under whichever catalog."""
     if not is_kafka_uuid(text):
         return False
-    id_bytes = base64.urlsafe_b64decode(f"{text}==")
+    id_bytes = _number(text).to_bytes(16, "big")
     return mark_of(text) is not None or id_bytes == _unmarked(id_bytes[:8])
 
 
 def _unmarked(drawn: bytes) -> bytes:
     """The id that releases before marks made of 8 random bytes."""
     return drawn + blake2b(drawn, digest_size=8, person=b"tierfold").digest()
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(base64.urlsafe_b64decode(f"{text}=="), "big")
 
 
 def _text(id_bytes: bytes) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
+from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.segments.log_windows import stored_object
-from tierfold.storage.segments.segment_writer import staged_part
+from tierfold.storage.segments.segment_writer import read_back
+from tierfold.storage.tiers.object_store import not_as_written
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress, address_of
 
 
@@ -60,17 +59,11 @@ def _verified(
     stated = {tier.stored_checksum(address, part) for address in addresses}
     if len(stated) == 1 and None not in stated:
         return VerifiedParts(by_checksum=1)
-    source, copy = (_read(tier, address, part, size_bytes) for address in addresses)
+    source, copy = (read_back(tier, address, part, size_bytes) for address in addresses)
     if source != copy:
-        raise UnreadableObject(
+        raise not_as_written(
             f"its source has {source.size_bytes} bytes with CRC32C {source.crc32c:08x},"
             f" {copy.size_bytes} bytes with {copy.crc32c:08x} are read back",
-            where=tier.uri(addresses[1], part),
-            remedy="Nothing was committed. Check the disk or store, and whether another program"
-            " changes the tier's objects; then run again.",
+            tier.uri(addresses[1], part),
         )
     return VerifiedParts(by_reading_back=1)
-
-
-def _read(tier: RemoteTier, address: SegmentAddress, part: Part, size_bytes: int) -> StagedPart:
-    return staged_part(part, stored_object(tier, address, part, size_bytes).ranges())

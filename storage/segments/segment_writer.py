@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.producers import ProducerEntry
@@ -39,6 +38,7 @@ from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.segments.log_windows import stored_object
+from tierfold.storage.tiers.object_store import not_as_written
 from tierfold.storage.tiers.remote_tier import (
     Part,
     RemoteTier,
@@ -210,7 +210,7 @@ class SegmentWriter:
     def _put(self, part: Part, data: bytes) -> None:
         check_size(part, len(data), self._tier.uri(self._staged.address, part))
         self._staged.put(part, data)
-        self._parts.append(staged_part(part, [data]))
+        self._parts.append(_staged_part(part, [data]))
 
     def _verify(self) -> None:
         """Compare what the store keeps with what was written; raises UnreadableObject.
@@ -228,20 +228,24 @@ class SegmentWriter:
             ):
                 self._verified += VerifiedParts(by_checksum=1)
                 continue
-            stored = stored_object(self._tier, address, part, written.size_bytes)
-            found = staged_part(part, stored.ranges())
+            found = read_back(self._tier, address, part, written.size_bytes)
             if found != written:
-                raise UnreadableObject(
+                raise not_as_written(
                     f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
                     f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
-                    where=self._tier.uri(self._staged.address, part),
-                    remedy="Nothing was committed. Check the disk or store, and whether another"
-                    " program changes the tier's objects; then run again.",
+                    self._tier.uri(self._staged.address, part),
                 )
             self._verified += VerifiedParts(by_reading_back=1)
 
 
-def staged_part(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
+def read_back(
+    tier: RemoteTier, address: SegmentAddress, part: Part, size_bytes: int
+) -> StagedPart:
+    """A part of so many bytes as the tier has it; raises UnreadableObject and CorruptLog."""
+    return _staged_part(part, stored_object(tier, address, part, size_bytes).ranges())
+
+
+def _staged_part(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
     """The size and the checksum of a part, given piece by piece; raises as the pieces do."""
     size_bytes = crc32c = 0
     for data in pieces:

@@ -172,12 +172,18 @@ class ObjectStore(Protocol):
 def check_copied(copied_bytes: int, source_bytes: int, where: str) -> None:
     """Raise UnreadableObject if a copy, named `where`, has another size than its source."""
     if copied_bytes != source_bytes:
-        raise UnreadableObject(
-            f"it was copied from an object of {source_bytes} bytes, and has {copied_bytes}",
-            where=where,
-            remedy="Nothing was committed. Check the disk or store, and whether another program"
-            " changes the tier's objects; then run again.",
-        )
+        what = f"it was copied from an object of {source_bytes} bytes, and has {copied_bytes}"
+        raise not_as_written(what, where)
+
+
+def not_as_written(what: str, where: str) -> UnreadableObject:
+    """The error for a new object that has not the bytes that were written or copied."""
+    return UnreadableObject(
+        what,
+        where=where,
+        remedy="Nothing was committed. Check the disk or store, and whether another program"
+        " changes the tier's objects; then run again.",
+    )
 
 
 def listed_one_by_one(
