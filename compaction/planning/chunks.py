@@ -26,6 +26,7 @@ from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.planning.grouping import grouped
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
+from tierfold.compaction.planning.waves import WaveLimit
 
 SPACE_SHARE: Final = 3
 """A wave takes at most a third of the free space (KIP-1272: `free space / 3`)."""
@@ -55,8 +56,8 @@ class RemainingBudget:
     """How much of it the run has begun."""
     free_bytes: int | None = None
     """Free space of the tier's file system, where the results are written."""
-    wave_bytes: int | None = None
-    """The limit of a wave of several partitions; a partition alone may exceed it."""
+    wave: WaveLimit | None = None
+    """The limit of a wave of several partitions; a partition alone may exceed its bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,8 @@ def next_wave(due: Sequence[PartitionPlan], budget_left: RemainingBudget) -> Wav
     """
     chunks: list[PartitionPlan] = []
     taken_bytes = 0
-    for partition in due:
+    most = None if budget_left.wave is None else budget_left.wave.partitions
+    for partition in due[:most]:
         found = _fitting(partition, tuple(_limits(budget_left, taken_bytes)))
         if isinstance(found, _Limit):
             return Wave(chunks=tuple(chunks), stop=found.why if found.ends_run else "")
@@ -115,8 +117,8 @@ def _limits(budget_left: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
             " at most a third"
         )
         yield _Limit(whole_bytes=free // SPACE_SHARE, used_bytes=taken_bytes, why=why)
-    if budget_left.wave_bytes is not None:
-        yield _Limit(whole_bytes=budget_left.wave_bytes, used_bytes=taken_bytes, cuts=False)
+    if (wave := budget_left.wave) is not None:
+        yield _Limit(whole_bytes=wave.size_bytes, used_bytes=taken_bytes, cuts=False)
 
 
 def _fitting(due: PartitionPlan, limits: Sequence[_Limit]) -> PartitionPlan | _Limit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal
@@ -118,3 +118,14 @@ def in_order_of_work(plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
     """The plans that are due: most overdue first, then dirtiest (KIP-354)."""
     due = [plan for plan in plans if plan.is_due]
     return sorted(due, key=lambda plan: plan.compact.ratio.precedence, reverse=True)
+
+
+def by_place(
+    due: Sequence[PartitionPlan], place_of: Callable[[PartitionPlan], int]
+) -> list[PartitionPlan]:
+    """The plans in another order, for a run that has time for all of them.
+
+    Those that are overdue stay first. The others go by place, so that a commit of some touches few
+    places.
+    """
+    return sorted(due, key=lambda plan: (-1 if plan.compact.ratio.must_clean else place_of(plan)))

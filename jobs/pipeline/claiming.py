@@ -5,7 +5,7 @@ A partition is planned once per run. The claim is refused if its row has changed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.producers import ProducerEntry
-from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.discovery import aborted_in
@@ -28,17 +28,18 @@ from tierfold.storage.segments.segment_metadata import read_snapshot
 
 
 def begun_rounds(
-    held: HeldPartitions, runs: Sequence[PartitionRun]
+    held: HeldPartitions, runs: Sequence[PartitionRun], done: Iterable[PartitionKey] = ()
 ) -> tuple[list[PartitionRun], list[Round]]:
     """Claim the partitions whose chunks begin; return all runs, and a round for each open one.
 
-    A chunk that cannot begin ends its run with a reason.
+    A chunk that cannot begin ends its run with a reason. The claims of `done` are given up by the
+    same commit.
     """
     context = held.context
     with ThreadPoolExecutor(READERS) as pool:
         prepared = list(pool.map(lambda run: _prepared(context, run), runs))
     ends = {run.key: end for run, end in prepared}
-    claimed = _claimed(held, [run for run, _ in prepared])
+    claimed = _claimed(held, [run for run, _ in prepared], done)
     ready = [(run, run.state) for run in claimed if run.is_open and run.state is not None]
     rounds = [
         Round(
@@ -102,10 +103,12 @@ def _segments(plan: PartitionPlan) -> tuple[Segment, ...]:
     return () if plan.view is None else plan.view.segments
 
 
-def _claimed(held: HeldPartitions, runs: Sequence[PartitionRun]) -> list[PartitionRun]:
+def _claimed(
+    held: HeldPartitions, runs: Sequence[PartitionRun], done: Iterable[PartitionKey]
+) -> list[PartitionRun]:
     """Open the next epoch of every unclaimed partition, in one commit."""
     views = [run.plan.view for run in runs if run.is_open and run.state is None]
-    refused = held.claim([state_with_new(view) for view in views if view is not None])
+    refused = held.exchange([state_with_new(view) for view in views if view is not None], done)
     return [_with_claim(run, held, refused.get(run.key)) for run in runs]
 
 

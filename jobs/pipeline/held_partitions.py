@@ -4,6 +4,7 @@
     commit   -> one commit changes the rows of held partitions
     settle   -> reads back the commits that got no answer, a few times; nothing is written
     recheck  -> reads rows again: what is still held?
+    exchange -> one commit claims the next partitions and gives up those that are done
     release  -> one commit gives up all claims that are still held, at the latest at the end
 
 Every verb that changes a partition does it here. What the answers mean is decided by
@@ -13,7 +14,7 @@ Every verb that changes a partition does it here. What the answers mean is decid
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -65,13 +66,29 @@ class HeldPartitions:
         `rows`: as `Catalog.claim` takes them. An error: the catalog could not be read. A claim
         without an answer has failed, too: the next run's claim opens a newer epoch.
         """
+        return self.exchange(rows, ())
+
+    def exchange(
+        self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, Outcome | TierfoldError]:
+        """Claim as `claim` does, and in the same commit give up those of `done` that are held.
+
+        With nothing to claim nothing is written: a release can wait.
+        """
         if not rows:
             return {}
+        catalog, run, at_ms = self.context.catalog, self.context.run, self.context.clock()
+        releases = self._releases(done, at_ms)
         try:
-            claims = self.context.catalog.claim(rows, self.context.run, at_ms=self.context.clock())
+            if releases:
+                claims, released = catalog.exchange(rows, releases, run, at_ms=at_ms)
+            else:
+                claims, released = catalog.claim(rows, run, at_ms=at_ms), {}
         except (CorruptLog, UnreadableObject) as error:
             # Do not raise: the commits of earlier waves must still be reported.
             return {row.key: error for row in rows}
+        for release in releases:
+            self._after(release, released[release.key])
         won = {key: one for key, one in claims.items() if isinstance(one.outcome, Committed)}
         self.by_key |= won
         return {key: one.outcome for key, one in claims.items() if key not in won}
@@ -91,8 +108,10 @@ class HeldPartitions:
                 for proposal in proposals
             }
         for proposal in proposals:
-            held = self.by_key[proposal.key]
-            self.by_key[proposal.key] = held.after(proposal, outcomes[proposal.key])
+            self._after(proposal, outcomes[proposal.key])
+
+    def _after(self, proposal: CommitProposal, outcome: Outcome) -> None:
+        self.by_key[proposal.key] = self.by_key[proposal.key].after(proposal, outcome)
 
     def settle(self) -> None:
         """Resolve the commits without an answer by reading the rows, with waits between attempts.
@@ -131,10 +150,12 @@ class HeldPartitions:
 
         The outcome does not matter: the next run takes over a claim that stays.
         """
-        at_ms = self.context.clock()
-        proposals = [held.release(new_commit_id(), at_ms) for held in self.by_key.values()]
         with self.context.seconds.timed(TimedStage.COMMIT):
             try:
-                self.commit([proposal for proposal in proposals if proposal is not None])
+                self.commit(self._releases(self.by_key, self.context.clock()))
             except BadSettings as error:  # The run's results must still be reported.
                 _log.warning("The claims could not be released: %s", error)
+
+    def _releases(self, keys: Iterable[PartitionKey], at_ms: int) -> list[CommitProposal]:
+        releases = (self.by_key[key].release(new_commit_id(), at_ms) for key in keys)
+        return [release for release in releases if release is not None]

@@ -1,9 +1,11 @@
 """Runs waves of chunks: claim, execute, commit, then plan the next wave.
 
-A wave is one pass over the data for the chunks of many partitions; each chunk has its own commit. A
-partition is claimed with its first chunk. The next chunk is planned from the row that the previous
-commit wrote. A partition that fails leaves the loop. So does a partition whose commit got no
-answer; its row is read back after all other work. Then one commit releases all claims.
+A wave is one pass over the data for the chunks of some partitions, and one commit of their results.
+It is small at first, then about as large as half a minute of work, so that a run that is stopped or
+killed loses little. A partition is claimed with its first chunk; the same commit releases those
+that earlier waves have finished. The next chunk is planned from the row that the previous commit
+wrote. A partition that fails leaves the loop. So does a partition whose commit got no answer; its
+row is read back after all other work. Then one commit releases all claims that are left.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from typing import Any, Final
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import spaced
-from tierfold.compaction.planning.chunks import Budget, RemainingBudget, Wave, next_wave
-from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
+from tierfold.compaction.planning.partition_plan import PartitionPlan, by_place
+from tierfold.compaction.planning.waves import FIRST_WAVE, WaveLimit, next_limit
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
@@ -29,13 +32,10 @@ from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
+from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
 
 _log: Final = logging.getLogger(__name__)
-
-WAVE_BYTES: Final = 8 * 2**30
-"""Maximum source bytes of a wave of several partitions if `--max-duration` is set: some tens of
-seconds of work, after which the clock is checked."""
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Records the outcomes of numbered chunks; also takes the wave's start, epoch milliseconds."""
@@ -51,6 +51,8 @@ class Waves:
     started_at_ms: int
     record: Record
     spent_bytes: int = 0
+    limit: WaveLimit = FIRST_WAVE
+    """Of the next wave."""
     runs: dict[PartitionKey, PartitionRun] = field(default_factory=dict)
     """How far each partition got, in the order of their work."""
     held: HeldPartitions = field(init=False)
@@ -63,6 +65,8 @@ class Waves:
 
         A signal drops the current chunks and leaves the rest for the next run.
         """
+        if self.budget == UNBOUND:
+            due = by_place(due, lambda plan: bucket_of(plan.key.topic_id))
         self.runs = {plan.key: PartitionRun(plan=plan) for plan in due}
         chosen = [*self.runs][: self.budget.max_partitions]
         for key in [*self.runs][len(chosen) :]:
@@ -92,17 +96,31 @@ class Waves:
             if not wave.chunks:
                 self._leave(pending, wave.stop)
                 return
+            began_ms = now_ms()
             self._pass(wave.chunks, free)
+            self._resize(wave, now_ms() - began_ms)
+
+    def _resize(self, wave: Wave, took_ms: int) -> None:
+        """Set the limit of the next wave by what this one took."""
+        size_bytes = sum(chunk.compact.bytes_in for chunk in wave.chunks)
+        share = self.limit.share(len(wave.chunks), size_bytes)
+        left_ms = self._left_ms()
+        self.limit = next_limit(self.limit, share=share, took_ms=took_ms, left_ms=left_ms)
+
+    def _left_ms(self) -> int | None:
+        """What is left of `--max-duration`; None: no end is set."""
+        bound_ms = self.budget.max_duration_ms
+        return None if bound_ms is None else self.started_at_ms + bound_ms - now_ms()
 
     def _next(self, pending: Sequence[PartitionPlan], free: int | None) -> Wave:
-        bound_ms = self.budget.max_duration_ms
-        if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
+        left_ms = self._left_ms()
+        if left_ms is not None and left_ms <= 0:
             return Wave(chunks=(), stop="--max-duration has passed")
         budget_left = RemainingBudget(
             budget_bytes=self.budget.max_bytes,
             spent_bytes=self.spent_bytes,
             free_bytes=free,
-            wave_bytes=None if bound_ms is None else WAVE_BYTES,
+            wave=self.limit,
         )
         return next_wave(pending, budget_left)
 
@@ -113,7 +131,8 @@ class Waves:
         runs = [self.runs[chunk.key].beginning(chunk, began_at_ms) for chunk in chunks]
         runs = [_with_space(run, free) for run in runs]
         with self.context.seconds.timed(TimedStage.CLAIM):
-            runs, rounds = begun_rounds(self.held, runs)
+            done = [key for key in self.held.by_key if not self.runs[key].is_open]
+            runs, rounds = begun_rounds(self.held, runs, done)
         for run in runs:
             _log.debug("%s: %s", run.key, _said_of(run))
         self._update(runs)

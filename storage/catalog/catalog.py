@@ -155,12 +155,26 @@ class Catalog:
 
         Raises InvariantBroken if a state violates an invariant; then nothing was written.
         """
+        return self.exchange(states, (), run, at_ms=at_ms)[0]
+
+    def exchange(
+        self,
+        states: Sequence[PartitionState],
+        releases: Sequence[CommitProposal],
+        run: str,
+        *,
+        at_ms: int,
+    ) -> tuple[dict[PartitionKey, HeldPartition], dict[PartitionKey, Outcome]]:
+        """Claim partitions and release others in one commit: return how each ended.
+
+        It takes `states` as `claim` does, and `releases` as `commit` does; raises as both do.
+        """
         commit_id = new_commit_id()
         after = [claimed(state, run=run, commit_id=commit_id, at_ms=at_ms) for state in states]
-        outcomes = self._settle(
-            [claim_attempt(read, state) for read, state in zip(states, after, strict=True)]
-        )
-        return {row.key: HeldPartition(row=row, outcome=outcomes[row.key]) for row in after}
+        claims = [claim_attempt(read, state) for read, state in zip(states, after, strict=True)]
+        outcomes = self._settle([*claims, *map(commit_attempt, releases)])
+        held = {row.key: HeldPartition(row=row, outcome=outcomes[row.key]) for row in after}
+        return held, {release.key: outcomes[release.key] for release in releases}
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         """Write all proposals whose requirements hold, in one commit; return all outcomes.
