@@ -118,7 +118,7 @@ def _limits(budget_left: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
         )
         yield _Limit(whole_bytes=free // SPACE_SHARE, used_bytes=taken_bytes, why=why)
     if (wave := budget_left.wave) is not None:
-        yield _Limit(whole_bytes=wave.size_bytes, used_bytes=taken_bytes, cuts=False)
+        yield _Limit(whole_bytes=wave.work, used_bytes=taken_bytes, cuts=False)
 
 
 def _fitting(due: PartitionPlan, limits: Sequence[_Limit]) -> PartitionPlan | _Limit:

@@ -27,6 +27,7 @@ from tierfold.jobs.verbs import forget as forget_verb
 from tierfold.jobs.verbs import plan as plan_verb
 from tierfold.jobs.verbs import restore as restore_verb
 from tierfold.jobs.verbs import vacuum as vacuum_verb
+from tierfold.jobs.verbs.vacuum_survey import inspect
 
 
 @takes(CompactKeywords)
@@ -63,14 +64,12 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
         takes_set_apart=bool(given.get("diverged")),
         **{name: age_ms for name in ages if (age_ms := given.get(name)) is not None},
     )
-    found = vacuum_verb.vacuum(
-        tools.context,
-        tools.settings,
-        tools.scope,
-        limits,
-        listener_of(given),
-        is_dry_run=is_dry_run,
-    )
+    verb = (tools.context, tools.settings, tools.scope, limits)
+    if is_dry_run:
+        found = inspect(*verb)
+    else:
+        duration_ms = given.get("max_duration_ms")
+        found = vacuum_verb.vacuum(*verb, listener_of(given), max_duration_ms=duration_ms)
     files = vacuum_verb.catalog_cleaned(tools.context, is_dry_run=is_dry_run)
     about = tools.about(run_id="" if is_dry_run else tools.context.run)
     return checked(VacuumResult(partitions=tuple(found), catalog_files=files, **about), given)

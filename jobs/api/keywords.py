@@ -103,7 +103,7 @@ class CompactKeywords(ReplayKeywords, EngineKeywords, total=False):
     max_bytes: int | None
     """Read at most this much of the log, but at least one segment."""
     max_duration_ms: int | None
-    """Start no new chunk of a partition after this long."""
+    """Begin nothing new after this long; the next run continues."""
     dry_run: bool
     """Only show what would be done, as `plan` does."""
 
@@ -113,6 +113,8 @@ class VerifyKeywords(ScopeKeywords, EngineKeywords, total=False):
 
     second_opinion: bool
     """Also find the latest records with a Spark window; reads all logs twice."""
+    max_duration_ms: int | None
+    """As of `compact`."""
 
 
 class ReadKeywords(TierKeywords, HoleKeywords, total=False):
@@ -135,6 +137,8 @@ class VacuumKeywords(ScopeKeywords, total=False):
     """How long to keep what no run has committed. Default: 24 hours."""
     diverged: bool
     """Also delete segments that are set apart. Only with `tier.binding=detached`."""
+    max_duration_ms: int | None
+    """As of `compact`."""
     dry_run: bool
     """Only list what would be deleted."""
     progress: Listener | None

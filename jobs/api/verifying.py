@@ -29,13 +29,15 @@ def verify(tier: str | Path, **given: Unpack[VerifyKeywords]) -> VerifyResult:
             where="--second-opinion",
             remedy="Leave out --engine local.",
         )
+    duration_ms = given.get("max_duration_ms")
+    extent = verify_verb.Extent(second_opinion=second_opinion, max_duration_ms=duration_ms)
     tools = opened(tier, given)
     found = verify_verb.verify(
         tools.context,
         tools.settings,
         tools.scope,
         listener_of(given),
-        second_opinion=second_opinion,
-        engine=engine_of(given),
+        extent,
+        engine_of(given),
     )
     return checked(VerifyResult(partitions=tuple(found), **tools.about()), given)

@@ -9,6 +9,7 @@ import click
 from tierfold.jobs.cli.options import (
     catalog_options,
     clock_options,
+    duration_option,
     holes_option,
     output_options,
     tier_options,
@@ -117,6 +118,7 @@ def forget_verb(output: Output, **given: Any) -> None:
     help="Also delete segments that are set apart, because an unclean leader election truncated"
     " their log, once they are --orphan-age old. Only with tier.binding=detached.",
 )
+@duration_option
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
 def vacuum_verb(output: Output, **given: Any) -> None:
     """Delete replaced, expired and orphaned segments.

@@ -25,6 +25,7 @@ from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
     clock_options,
+    duration_option,
     encryption_key_option,
     engine_options,
     output_options,
@@ -125,6 +126,7 @@ def status_verb(output: Output, **given: Any) -> None:
     is_flag=True,
     help="Also find the latest records with a Spark window; reads all logs twice.",
 )
+@duration_option
 def verify_verb(output: Output, **given: Any) -> None:
     """Read all live segments and check them: CRCs, offsets, indexes, latest values.
 

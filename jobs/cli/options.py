@@ -219,6 +219,14 @@ tier_options: Final = _together(
     output_options,
 )
 
+duration_option: Final = click.option(
+    "--max-duration",
+    "max_duration_ms",
+    type=DURATION_MS,
+    metavar="TIME",
+    help="Begin nothing new after this long, such as 90m; the next run continues.",
+)
+
 budget_options: Final = _together(
     click.option(
         "--max-partitions",
@@ -232,13 +240,7 @@ budget_options: Final = _together(
         metavar="SIZE",
         help="Read at most this much of the log, such as 10GiB, but at least one segment.",
     ),
-    click.option(
-        "--max-duration",
-        "max_duration_ms",
-        type=DURATION_MS,
-        metavar="TIME",
-        help="Start no new chunk of a partition after this long, such as 90m.",
-    ),
+    duration_option,
 )
 """The limits of a run; the next run continues with the rest."""
 

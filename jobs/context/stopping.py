@@ -85,6 +85,11 @@ def is_stopping() -> bool:
     return _stop.asked is not None
 
 
+def stopped_by() -> str:
+    """The name of the signal that has arrived, for messages; empty: none has."""
+    return "" if _stop.asked is None else Stopped(_stop.asked).by
+
+
 def check() -> None:
     """Raise Stopped if a signal has arrived."""
     if _stop.asked is not None:

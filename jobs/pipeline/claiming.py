@@ -108,7 +108,7 @@ def _claimed(
 ) -> list[PartitionRun]:
     """Open the next epoch of every unclaimed partition, in one commit."""
     views = [run.plan.view for run in runs if run.is_open and run.state is None]
-    refused = held.exchange([state_with_new(view) for view in views if view is not None], done)
+    refused = held.claim([state_with_new(view) for view in views if view is not None], done)
     return [_with_claim(run, held, refused.get(run.key)) for run in runs]
 
 

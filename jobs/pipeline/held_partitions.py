@@ -1,10 +1,10 @@
 """Claims, commits, rechecks and releases the partitions that a run changes. Without Spark.
 
-    claim    -> one commit opens the next epoch of many partitions; those that it won are held
+    claim    -> one commit opens the next epoch of many partitions; those that it won are held;
+                it also gives up claims on partitions that are done
     commit   -> one commit changes the rows of held partitions
     settle   -> reads back the commits that got no answer, a few times; nothing is written
     recheck  -> reads rows again: what is still held?
-    exchange -> one commit claims the next partitions and gives up those that are done
     release  -> one commit gives up all claims that are still held, at the latest at the end
 
 Every verb that changes a partition does it here. What the answers mean is decided by
@@ -59,21 +59,13 @@ class HeldPartitions:
         self.release()
 
     def claim(
-        self, rows: Sequence[PartitionState]
+        self, rows: Sequence[PartitionState], done: Iterable[PartitionKey] = ()
     ) -> dict[PartitionKey, Outcome | TierfoldError]:
         """Open the next epoch of all these rows in one commit; return the claims that failed.
 
         `rows`: as `Catalog.claim` takes them. An error: the catalog could not be read. A claim
-        without an answer has failed, too: the next run's claim opens a newer epoch.
-        """
-        return self.exchange(rows, ())
-
-    def exchange(
-        self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]
-    ) -> dict[PartitionKey, Outcome | TierfoldError]:
-        """Claim as `claim` does, and in the same commit give up those of `done` that are held.
-
-        With nothing to claim nothing is written: a release can wait.
+        without an answer has failed, too: the next run's claim opens a newer epoch. The same commit
+        gives up those of `done` that are still held; without `rows` nothing is written.
         """
         if not rows:
             return {}

@@ -21,7 +21,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan, by_place
-from tierfold.compaction.planning.waves import FIRST_WAVE, WaveLimit, next_limit
+from tierfold.compaction.planning.waves import FIRST_WAVE_OF_BYTES
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
@@ -29,6 +29,7 @@ from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, with_outcome
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
+from tierfold.jobs.pipeline.pace import DURATION_PASSED, Pace, pace_of
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
@@ -51,14 +52,15 @@ class Waves:
     started_at_ms: int
     record: Record
     spent_bytes: int = 0
-    limit: WaveLimit = FIRST_WAVE
-    """Of the next wave."""
     runs: dict[PartitionKey, PartitionRun] = field(default_factory=dict)
     """How far each partition got, in the order of their work."""
     held: HeldPartitions = field(init=False)
+    pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
         self.held = HeldPartitions(context=self.context)
+        duration_ms = self.budget.max_duration_ms
+        self.pace = pace_of(FIRST_WAVE_OF_BYTES, self.started_at_ms, duration_ms)
 
     def run(self, due: Sequence[PartitionPlan]) -> list[PartitionReport]:
         """Compact the partitions in the given order; return one report per partition.
@@ -96,31 +98,18 @@ class Waves:
             if not wave.chunks:
                 self._leave(pending, wave.stop)
                 return
-            began_ms = now_ms()
-            self._pass(wave.chunks, free)
-            self._resize(wave, now_ms() - began_ms)
-
-    def _resize(self, wave: Wave, took_ms: int) -> None:
-        """Set the limit of the next wave by what this one took."""
-        size_bytes = sum(chunk.compact.bytes_in for chunk in wave.chunks)
-        share = self.limit.share(len(wave.chunks), size_bytes)
-        left_ms = self._left_ms()
-        self.limit = next_limit(self.limit, share=share, took_ms=took_ms, left_ms=left_ms)
-
-    def _left_ms(self) -> int | None:
-        """What is left of `--max-duration`; None: no end is set."""
-        bound_ms = self.budget.max_duration_ms
-        return None if bound_ms is None else self.started_at_ms + bound_ms - now_ms()
+            size_bytes = sum(chunk.compact.bytes_in for chunk in wave.chunks)
+            with self.pace.timed(len(wave.chunks), size_bytes):
+                self._pass(wave.chunks, free)
 
     def _next(self, pending: Sequence[PartitionPlan], free: int | None) -> Wave:
-        left_ms = self._left_ms()
-        if left_ms is not None and left_ms <= 0:
-            return Wave(chunks=(), stop="--max-duration has passed")
+        if self.pace.is_over:
+            return Wave(chunks=(), stop=DURATION_PASSED)
         budget_left = RemainingBudget(
             budget_bytes=self.budget.max_bytes,
             spent_bytes=self.spent_bytes,
             free_bytes=free,
-            wave=self.limit,
+            wave=self.pace.limit,
         )
         return next_wave(pending, budget_left)
 

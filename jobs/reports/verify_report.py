@@ -17,6 +17,9 @@ from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import NO_PARTITIONS, ROWS_MAX, Column, of_markers, print_rows
 from tierfold.jobs.verbs.verify import Verified
 
+_NOT_LISTED: Final = frozenset({"key", "notes", "left"})
+"""Fields that an entry has under other names."""
+
 
 class VerifyResult(Result[Verified]):
     """Whether each partition's live segments are sound."""
@@ -27,7 +30,7 @@ class VerifyResult(Result[Verified]):
 
     def entry(self, partition: Verified) -> dict[str, Any]:
         """See `Result`."""
-        names = (field.name for field in fields_of(partition) if field.name not in {"key", "notes"})
+        names = (field.name for field in fields_of(partition) if field.name not in _NOT_LISTED)
         entry = fields(partition, *names)
         if partition.second_opinion is not None:
             entry["second_opinion"] = fields(partition.second_opinion, "keys", "differing", "late")
@@ -53,11 +56,11 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
 
 
 def _conclusion(verified: Verified) -> Text:
-    result = (
-        Text(counted(len(verified.corruptions), "corruption"), style="red")
-        if verified.corruptions
-        else Text("sound")
-    )
+    result = Text("sound")
+    if verified.corruptions:
+        result = Text(counted(len(verified.corruptions), "corruption"), style="red")
+    elif verified.left:
+        result = Text(f"left: {verified.left}", style="yellow")
     for note in verified.notes:
         result.append(printable(f"; {note}"), style="dim")
     return result
@@ -102,8 +105,10 @@ def _totals(partitions: Sequence[Verified]) -> Text:
     seconds = [verified.second_opinion for verified in partitions if verified.second_opinion]
     if seconds:
         keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
+    left = sum(bool(verified.left) for verified in partitions)
+    rest = f"; left: {counted(left, 'partition')}" if left else ""
     return Text(
         f"verified: {counted(summed('segments'), 'segment')}, {spaced(summed('batches'))} batches,"
-        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}",
-        style="green",
+        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}{rest}",
+        style="yellow" if left else "green",
     )

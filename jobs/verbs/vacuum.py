@@ -8,6 +8,9 @@
     6 finish   list again; one commit removes deleted segments
     7 release  one commit gives up all claims, whatever happened
 
+Stages 2 to 6 are done for a wave of partitions at a time: a few at first, then as many as take half
+a minute. The claim of a wave gives up the claims of the waves before it.
+
 Catalog files that only the oldest history still needs are deleted too.
 
 Nothing is deleted unless stage 3 is known to be committed. If the run is killed later, the rows
@@ -24,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from tierfold.compaction.commits.commit import proposed
@@ -37,13 +41,15 @@ from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.waves import FIRST_WAVE_OF_OBJECTS
 from tierfold.jobs.context.byte_progress import Listener, Step, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import VACUUMED
+from tierfold.jobs.pipeline.pace import Pace, pace_ended, pace_of
+from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, refusal_of
 from tierfold.jobs.settings.resolution import Settings
@@ -57,13 +63,11 @@ from tierfold.jobs.verbs.vacuum_survey import inspect
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.rows import NO_ROWS
 from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
 
 _log: Final = logging.getLogger(__name__)
-
-PARTITIONS_PER_RECHECK: Final = 64
-"""Partitions whose rows are read again together, right before their objects are deleted."""
 
 Uploads: TypeAlias = Mapping[PartitionKey, tuple[IncompleteUpload, ...] | Exception]
 """By partition, what unfinished writes left of its objects, or why that is unknown."""
@@ -76,34 +80,59 @@ def vacuum(
     times: VacuumLimits,
     listener: Listener = unheard,
     *,
-    is_dry_run: bool = False,
+    max_duration_ms: int | None = None,
 ) -> list[PartitionVacuum]:
     """Vacuum every partition in scope; return them by topic and number.
 
-    A dry run changes nothing. `listener` receives the progress. Raises BadSettings; an error in one
-    partition is its outcome.
+    `listener` receives the progress. No wave begins `max_duration_ms` after the start; None: no
+    limit. Raises BadSettings; an error in one partition is its outcome.
     """
     started_at_ms = now_ms()
-    seconds = context.seconds
-    with seconds.timed(TimedStage.SURVEY):
-        found = inspect(context, settings, scope, times)
-    if is_dry_run:
-        return found
+    with context.seconds.timed(TimedStage.SURVEY):
+        surveyed = inspect(context, settings, scope, times)
+    pace = pace_of(FIRST_WAVE_OF_OBJECTS, started_at_ms, max_duration_ms)
     with deferred():
-        going = [partition for partition in found if partition.is_open]
-        if going:
-            with HeldPartitions(context=context) as held:
-                with seconds.timed(TimedStage.CLAIM):
-                    going = _claimed(held, going)
-                with seconds.timed(TimedStage.COMMIT):
-                    going = _started(held, going)
-                with seconds.timed(TimedStage.DELETE):
-                    going = _deletion(held, going, listener)
-        ended = {partition.key: partition for partition in going}
-        found = [ended.get(partition.key, partition) for partition in found]
-        chunks = [(0, partition.as_run()) for partition in found]
-        keep_record(context, chunks, started_at_ms, "vacuum")
-    return found
+        ended = {one.key: one for one in surveyed if not one.is_open}
+        ended |= _in_waves(context, [one for one in surveyed if one.is_open], pace, listener)
+        vacuumed = [ended[one.key] for one in surveyed]
+        _record(context, [one for one in vacuumed if one.outcome in NOT_BEGUN], started_at_ms)
+    return vacuumed
+
+
+def _in_waves(
+    context: RunContext, due: Sequence[PartitionVacuum], pace: Pace, listener: Listener
+) -> dict[PartitionKey, PartitionVacuum]:
+    """Vacuum the partitions wave by wave; those that no wave reaches are left."""
+    bytes_total = sum(partition.size_bytes for partition in due)
+    ended: dict[PartitionKey, PartitionVacuum] = {}
+    ordered = sorted(due, key=lambda partition: bucket_of(partition.key.topic_id))
+    with HeldPartitions(context=context) as held, Step(listener, "delete", bytes_total) as step:
+        for wave in pace.waves(ordered, attrgetter("objects")):
+            began_at_ms = now_ms()
+            of_wave = _vacuumed(held, wave, step.advance)
+            _record(context, of_wave, began_at_ms)
+            ended |= {partition.key: partition for partition in of_wave}
+    return {one.key: ended.get(one.key) or one.left(pace_ended()) for one in due}
+
+
+def _vacuumed(
+    held: HeldPartitions, wave: Sequence[PartitionVacuum], advance: Callable[[int], None]
+) -> list[PartitionVacuum]:
+    """Stages 2 to 6 for one wave; `advance` as in `_deleted`."""
+    seconds = held.context.seconds
+    with seconds.timed(TimedStage.CLAIM):
+        claimed = _claimed(held, wave)
+    with seconds.timed(TimedStage.COMMIT):
+        started = _started(held, claimed)
+    with seconds.timed(TimedStage.DELETE):
+        return _deletion(held, started, advance)
+
+
+def _record(
+    context: RunContext, partitions: Sequence[PartitionVacuum], started_at_ms: int
+) -> None:
+    chunks = [(0, partition.as_run()) for partition in partitions]
+    keep_record(context, chunks, started_at_ms, "vacuum")
 
 
 def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
@@ -148,7 +177,7 @@ def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
 
 def _claimed(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 2: one commit opens the next epoch of all partitions that need a claim."""
-    refused = held.claim([one.row for one in going if one.deletion.needs_claim])
+    refused = held.claim([one.row for one in going if one.deletion.needs_claim], [*held.by_key])
     return [_after(one, held, refused) for one in going]
 
 
@@ -186,23 +215,20 @@ def _started(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[Par
 
 
 def _deletion(
-    held: HeldPartitions, started: Sequence[PartitionVacuum], listener: Listener
+    held: HeldPartitions, started: Sequence[PartitionVacuum], advance: Callable[[int], None]
 ) -> list[PartitionVacuum]:
-    """Stages 4 to 6 for some partitions at a time, so that the rows are fresh."""
+    """Stages 4 to 6."""
     context = held.context
     going = [partition for partition in started if partition.is_open]
     ended = [partition for partition in started if not partition.is_open]
-    bytes_total = sum(partition.size_bytes for partition in going)
-    with ThreadPoolExecutor(READERS) as pool, Step(listener, "delete", bytes_total) as step:
-        for first in range(0, len(going), PARTITIONS_PER_RECHECK):
-            read = _read_again(held, going[first : first + PARTITIONS_PER_RECHECK])
-            uploads = _uploads_of([partition for partition in read if partition.is_open], context)
-            checked = list(pool.map(partial(_without_changed, context, uploads), read))
-            ended += [partition for partition in checked if not partition.is_open]
-            open_ones = [partition for partition in checked if partition.is_open]
-            deleted = _deleted(context, open_ones, pool, step.advance)
-            ended += _finished(held, _listed_again(context, deleted))
-    return ended
+    with ThreadPoolExecutor(READERS) as pool:
+        read = _read_again(held, going)
+        uploads = _uploads_of([partition for partition in read if partition.is_open], context)
+        checked = list(pool.map(partial(_without_changed, context, uploads), read))
+        ended += [partition for partition in checked if not partition.is_open]
+        open_ones = [partition for partition in checked if partition.is_open]
+        deleted = _deleted(context, open_ones, pool, advance)
+        return ended + _finished(held, _listed_again(context, deleted))
 
 
 def _read_again(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:

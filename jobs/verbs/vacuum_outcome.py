@@ -13,6 +13,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
     FAILED,
     FENCED,
+    LEFT,
     LOST_RACE,
     PLANNED,
     REFUSED,
@@ -117,6 +118,10 @@ class PartitionVacuum:
     def failed(self, what: str, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
         """Return it as failed; `so_far` as in `after`."""
         return replace(self, outcome=FAILED, reason=f"{what.rstrip('.')}; {so_far}")
+
+    def left(self, why: str) -> PartitionVacuum:
+        """Return it as left for the next run; `why`: a clause."""
+        return replace(self, outcome=LEFT, reason=f"{why}; {NOTHING_DELETED}")
 
     def after(
         self, outcome: Outcome | TierfoldError, so_far: str = NOTHING_DELETED

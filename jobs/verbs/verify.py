@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from tierfold.compaction.cleaning.transactions import (
@@ -23,15 +25,17 @@ from tierfold.compaction.cleaning.transactions import (
 )
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.waves import FIRST_WAVE_OF_BYTES
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
 from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.context.stopping import check
+from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
-from tierfold.jobs.pipeline.partition_report import FAILED, SOUND
+from tierfold.jobs.pipeline.pace import pace_ended, pace_of
+from tierfold.jobs.pipeline.partition_report import FAILED, LEFT, SOUND
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.verify_targets import (
@@ -40,10 +44,24 @@ from tierfold.jobs.verbs.verify_targets import (
     orders_of,
     target_of,
 )
+from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.segment_check import CheckedSegment
 
 UNINDEXED_SHOWN: Final = 3
 """Maximum number of transactions without an index entry that a message lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much `verify` does."""
+
+    second_opinion: bool = False
+    """A Spark window compares the keys too."""
+    max_duration_ms: int | None = None
+    """No wave begins once this much time has passed; None: no limit."""
+
+
+EVERYTHING_ONCE: Final = Extent()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +89,23 @@ class Verified:
     """Of the keys compared, those whose latest record in the originals is a tombstone."""
     index_entries: int = 0
     corruptions: tuple[str, ...] = ()
-    """One sentence per corruption; empty: the partition is sound."""
+    """One sentence per corruption; empty: the partition is sound, or left."""
     notes: tuple[str, ...] = ()
+    left: str = ""
+    """Why the partition was not read, a clause; empty: it was."""
 
     @property
     def outcome(self) -> str:
-        """`sound`, or `failed`."""
+        """`sound`, `failed` or `left`."""
+        if self.left:
+            return LEFT
         return FAILED if self.corruptions else SOUND
 
     @property
     def reason(self) -> str:
-        """The first corruption, and how many there are."""
+        """The first corruption, and how many there are; or why the partition was left."""
         if not self.corruptions:
-            return ""
+            return self.left
         more = len(self.corruptions) - 1
         return self.corruptions[0] + (f" (and {more} more)" if more else "")
 
@@ -167,31 +189,53 @@ def verify(
     settings: Settings,
     scope: Scope,
     listener: Listener = unheard,
-    *,
-    second_opinion: bool = False,
+    extent: Extent = EVERYTHING_ONCE,
     engine: Engine = on_spark,
 ) -> list[Verified]:
     """Verify every partition in scope, by topic and number, of any policy.
 
-    `listener` receives the progress. `second_opinion`: a Spark window compares the keys too.
+    `listener` receives the progress. The partitions are read wave by wave; those that no wave
+    reaches before a signal, or the end of `--max-duration`, are left.
 
     Raises UnreadableObject if Spark's workers die, BadSettings if the tier does not exist or a
     topic's settings conflict; an error in one partition is in its result.
     """
+    started_at_ms = now_ms()
     known = known_partitions(context, scope)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     of_known = [rules[partition.key.topic] for partition in known]
     with ThreadPoolExecutor(READERS) as pool:
         targets = list(pool.map(partial(target_of, context), known, of_known))
     readable = [target for target in targets if target.read]
-    if not readable:
-        return [_verified(target, _Found()) for target in targets]
-    executor = engine(context, listener, sum(target.read_bytes for target in readable))
-    found = list(zip(readable, _read(executor, context, readable), strict=True))
-    if second_opinion:
-        found = _with_second_opinions(context, found, listener)
-    by_key = {target.key: one for target, one in found}
-    return [_verified(target, by_key.get(target.key, _Found())) for target in targets]
+    found: dict[PartitionKey, _Found] = {}
+    if readable:
+        executor = engine(context, listener, sum(target.read_bytes for target in readable))
+        opinions = listener if extent.second_opinion else None
+        pace = pace_of(FIRST_WAVE_OF_BYTES, started_at_ms, extent.max_duration_ms)
+        with deferred(), suppress(Stopped):  # What earlier waves have found is reported.
+            for wave in pace.waves(readable, attrgetter("read_bytes")):
+                found |= _of_wave(executor, context, wave, opinions)
+    left = pace_ended() if len(found) < len(readable) else ""
+    unread = {target.key for target in readable} - found.keys()
+    return [
+        Verified(key=target.key, left=left)
+        if target.key in unread
+        else _verified(target, found.get(target.key, _Found()))
+        for target in targets
+    ]
+
+
+def _of_wave(
+    executor: StageExecutor[Any],
+    context: RunContext,
+    wave: Sequence[VerifyTarget],
+    opinions: Listener | None,
+) -> dict[PartitionKey, _Found]:
+    """Verify the partitions of a wave; `opinions`: the listener of second ones; None: none."""
+    found = list(zip(wave, _read(executor, context, wave), strict=True))
+    if opinions is not None:
+        found = _with_second_opinions(context, found, opinions)
+    return {target.key: one for target, one in found}
 
 
 def _with_second_opinions(

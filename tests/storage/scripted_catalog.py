@@ -11,7 +11,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 
-_OPERATIONS: Final = ("look", "history", "claim", "commit", "resolve", "clean_up")
+_OPERATIONS: Final = ("look", "history", "claim", "exchange", "commit", "resolve", "clean_up")
 
 
 class ScriptedCatalog(Catalog):

@@ -14,6 +14,7 @@ from tests.compaction.planning.plan_check import plan_violations
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.planning.chunks import RemainingBudget, next_wave, rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
+from tierfold.compaction.planning.waves import WaveLimit
 
 NOW_MS = 2_000_000
 RULES = Rules(
@@ -163,8 +164,8 @@ def test_one_segment_is_begun_however_little_is_free() -> None:
 
 def test_a_wave_of_several_partitions_ends_at_its_bytes_and_a_single_one_is_not_cut() -> None:
     three = [due(a_plan(*FIVE)), due(a_plan(10)), due(a_plan(10))]
-    assert ends(three, RemainingBudget(wave_bytes=1500)) == ([50], "")
-    assert ends(three[1:], RemainingBudget(wave_bytes=1500)) == ([10], "")
+    assert ends(three, RemainingBudget(wave=WaveLimit(partitions=9, work=1500))) == ([50], "")
+    assert ends(three[1:], RemainingBudget(wave=WaveLimit(partitions=9, work=1500))) == ([10], "")
 
 
 # The rest of a plan.

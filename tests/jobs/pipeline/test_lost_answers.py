@@ -14,6 +14,7 @@ from tests.storage.call_scripts import Rule, Script, at, fails
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.planning.chunks import Budget
+from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.pipeline import run_loop as waves_module
 from tierfold.jobs.pipeline.held_partitions import READ_BACK_AFTER_MS
 from tierfold.jobs.pipeline.partition_report import (
@@ -34,6 +35,8 @@ ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
 """`chunk.bytes` so small that a chunk is one segment."""
 TOPICS: Final = ("orders", "payments")
+IN_ORDER: Final = Budget(max_duration_ms=3_600_000)
+"""The dirtier partition first; without a limit, by bucket."""
 LOST: Final = fails("commit", is_done=True)
 """Each commit takes effect, and its answer is lost."""
 
@@ -132,11 +135,11 @@ def test_after_a_lost_answer_a_partition_is_left_and_others_go_on(
     tier: Path, pauses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One partition to a wave, one chunk to a partition: only the first one's answer is lost.
-    monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
+    monkeypatch.setattr(waves_module, "FIRST_WAVE_OF_BYTES", WaveLimit(partitions=1, work=1))
     reports = compacted(
         tier,
         EACH_SEGMENT,
-        budget=Budget(max_duration_ms=3_600_000),
+        budget=IN_ORDER,
         script=Script(fails("commit 1", is_done=True)),
     )
     orders, payments = reports["orders"], reports["payments"]
@@ -164,9 +167,8 @@ def test_a_claim_without_an_answer_began_nothing() -> None:
 def test_a_claim_that_fails_in_a_later_wave_keeps_the_commits(
     tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
-    budget = Budget(max_duration_ms=3_600_000)
-    reports = compacted(tier, budget=budget, script=Script(fails("claim 2")))
+    monkeypatch.setattr(waves_module, "FIRST_WAVE_OF_BYTES", WaveLimit(partitions=1, work=1))
+    reports = compacted(tier, budget=IN_ORDER, script=Script(fails("exchange")))
     assert (reports["orders"].outcome, reports["payments"].outcome) == (COMPACTED, FAILED)
     assert "the store: no answer" in reports["payments"].reason
     assert recorded(tier, "orders") == [(0, COMPACTED)]

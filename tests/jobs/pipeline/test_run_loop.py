@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -35,9 +38,11 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.plan import propose
 from tierfold.compaction.planning.regions import Regions, regions_of
+from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.engines.local_executor import LocalExecutor
 from tierfold.jobs.pipeline import run_loop as waves_module
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, FENCED, LEFT
@@ -111,7 +116,7 @@ def test_no_chunk_is_begun_after_the_duration(tier: Path) -> None:
 
 def test_the_clock_is_checked_between_chunks(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0]
-    monkeypatch.setattr(waves_module, "now_ms", lambda: NOW_MS * 2 + clock[0])
+    monkeypatch.setattr("tierfold.jobs.pipeline.pace.now_ms", lambda: NOW_MS * 2 + clock[0])
     monkeypatch.setattr("tierfold.jobs.verbs.compact.now_ms", lambda: NOW_MS * 2)
 
     def an_hour_later() -> None:
@@ -125,16 +130,41 @@ def test_the_clock_is_checked_between_chunks(tier: Path, monkeypatch: pytest.Mon
     assert clean_until(tier) == RECORDS_PER_SEGMENT
 
 
-def test_a_run_with_a_duration_reads_at_most_a_wave_at_once(
+@pytest.mark.parametrize("budget", [UNBOUND, Budget(max_duration_ms=3_600_000)])
+def test_each_wave_is_committed_before_the_next_and_released_with_its_claim(
+    tier: Path, monkeypatch: pytest.MonkeyPatch, budget: Budget
+) -> None:
+    monkeypatch.setattr(waves_module, "FIRST_WAVE_OF_BYTES", WaveLimit(partitions=1, work=1))
+    seen: list[list[tuple[bool, int | None]]] = []
+    catalog = Catalog(str(tier / "_tierfold"))
+
+    def look() -> None:
+        rows = catalog.read().values()
+        seen.append(sorted((row.owner_run != "", row.cleaner_offset) for row in rows))
+
+    script = Script(*(at(step, look, is_done=True) for step in ("claim", "commit", "exchange")))
+    compacted(tier, budget=budget, script=script)
+    # Held, and what is clean.
+    assert seen == [
+        [(True, None)],
+        [(True, 33)],
+        [(False, 33), (True, None)],
+        [(False, 33), (True, 33)],
+        [(False, 33), (False, 33)],
+    ]
+
+
+def test_a_signal_between_waves_leaves_the_rest_and_keeps_what_is_done(
     tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
-    seen: list[int | None] = []
-    catalog = Catalog(str(tier / "_tierfold"))
-    script = Script(at("commit", lambda: seen.append(len(catalog.read()))))
-    compacted(tier, budget=Budget(max_duration_ms=3_600_000), script=script)
-    # The second partition is claimed once the first is done; both are released at the end.
-    assert seen == [1, 2, 2]
+    monkeypatch.setattr(waves_module, "FIRST_WAVE_OF_BYTES", WaveLimit(partitions=1, work=1))
+    script = Script(at("commit", lambda: os.kill(os.getpid(), signal.SIGTERM), is_done=True))
+    with suppress(Stopped), stoppable():
+        reports = compacted(tier, budget=Budget(max_duration_ms=3_600_000), script=script)
+    assert [report.outcome for report in reports.values()] == [COMPACTED, LEFT]
+    assert reports["payments"].reason == "left for the next run: stopped by SIGTERM"
+    assert clean_until(tier) == 33
+    assert {row.owner_run for row in Catalog(str(tier / "_tierfold")).read().values()} == {""}
 
 
 @pytest.mark.parametrize(
@@ -273,7 +303,8 @@ def test_a_chunk_that_may_not_fit_into_the_tier_is_not_begun(tier: Path) -> None
         started_at_ms=0,
         record=lambda *_told: None,
     )
-    first, second = waves.run([orders, payments])
+    reports = {report.key: report for report in waves.run([orders, payments])}
+    first, second = reports[ORDERS], reports[PAYMENTS]
     assert (first.outcome, second.outcome) == (FAILED, COMPACTED)
     assert not told(first.reason, "orders-0", str(2**60), "bytes free", "Make room there")
     assert ORDERS not in context.catalog.read()

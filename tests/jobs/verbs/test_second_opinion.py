@@ -33,7 +33,7 @@ from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.pipeline.survey import known_partitions
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
-from tierfold.jobs.verbs.verify import Verified, verify
+from tierfold.jobs.verbs.verify import Extent, Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -178,7 +178,7 @@ def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
     """The results of one `verify` of all cases."""
     context = run_context(str(tier))
-    found = verify(context, resolve([]), Scope(), second_opinion=True)
+    found = verify(context, resolve([]), Scope(), extent=Extent(second_opinion=True))
     return {verified.key: verified for verified in found}
 
 

@@ -38,6 +38,7 @@ from tests.jobs.vacuum_tiers import (
 from tests.storage.call_scripts import NO_ANSWER, Call, Killed, at, changes, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 PAYMENTS = key_of("payments")
@@ -275,17 +276,18 @@ def test_a_catalog_that_cannot_clean_up_gives_a_warning_and_no_failure(tier: Pat
 def test_many_partitions_are_vacuumed_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tierfold.jobs.verbs.vacuum.PARTITIONS_PER_RECHECK", 2)
+    first = WaveLimit(partitions=2, work=100)
+    monkeypatch.setattr("tierfold.jobs.verbs.vacuum.FIRST_WAVE_OF_OBJECTS", first)
     keys = [key_of(f"t{number}") for number in range(3)]
     tier = compacted(tmp_path / "tier", *keys, segments=2)
     hidden = incomplete_upload(tier, key=keys[1])
     with scripted() as script:
         ran = tierfold("vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000))
     assert set(ran.outcomes.values()) == {"vacuumed"}
-    counted = {name: len(script.of(name)) for name in ("claim", "look", "commit")}
-    # One claim, one start and one release for all; two partitions at a time are read, then
-    # finished. At the end the rows say which key indexes are still needed.
-    assert counted == {"claim": 1, "look": 3 + 1, "commit": 1 + 2 + 1}
+    counted = {name: len(script.of(name)) for name in ("claim", "exchange", "look", "commit")}
+    # Two waves: each is claimed, started, read again and finished. The second claim releases the
+    # first wave. At the end the rows say which key indexes are still needed.
+    assert counted == {"claim": 1, "exchange": 1, "look": 1 + 2 + 1, "commit": 2 * 2 + 1}
     assert all(ids_in(tier, key) == live_ids(tier, key) for key in keys)
     assert not hidden.exists()
 

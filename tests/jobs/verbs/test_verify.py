@@ -35,7 +35,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline.survey import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.verbs.verify import Verified, verify
+from tierfold.jobs.verbs.verify import Extent, Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
@@ -123,7 +123,8 @@ def verified(
     second_opinion: bool = False,
 ) -> list[Verified]:
     settings = resolve([f"index.interval.bytes={interval_bytes}"])
-    how = {"second_opinion": second_opinion, "engine": LOCAL_ENGINE}
+    extent = Extent(second_opinion=second_opinion)
+    how = {"extent": extent, "engine": LOCAL_ENGINE}
     context = run_context(str(folder), None, None)
     return verify(context, settings, scope, **how)
 

@@ -1,0 +1,93 @@
+"""`vacuum` and `verify` work in waves: what is done counts, and the rest is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.claims import ORDERS
+from tests.jobs.commands import LOCAL_ENGINE, tierfold
+from tests.jobs.scripted_runs import scripted
+from tests.jobs.tiers import files_below, key_of
+from tests.jobs.vacuum_tiers import compacted, vacuum
+from tests.storage.call_scripts import at
+from tierfold.compaction.planning.waves import WaveLimit
+from tierfold.jobs.context.byte_progress import Progress
+from tierfold.jobs.context.run_context import run_context
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.reports.verify_report import VerifyResult
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.verify import Verified, verify
+from tierfold.storage.catalog.catalog import Catalog
+
+ONE: WaveLimit = WaveLimit(partitions=1, work=1)
+PAYMENTS = key_of("payments")
+
+
+@pytest.fixture
+def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tierfold.jobs.verbs.verify.FIRST_WAVE_OF_BYTES", ONE)
+    monkeypatch.setattr("tierfold.jobs.verbs.vacuum.FIRST_WAVE_OF_OBJECTS", ONE)
+    return compacted(tmp_path / "tier", ORDERS, PAYMENTS, segments=2)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_verification_that_is_stopped_reports_what_it_has_verified(tier: Path) -> None:
+    ends: list[Progress] = []
+
+    def stop_in_the_second(progress: Progress) -> None:
+        if ends and not progress.is_ended:
+            stop()
+        elif progress.is_ended:
+            ends.append(progress)
+
+    found: list[Verified] = []
+    with suppress(Stopped), stoppable():
+        context = run_context(str(tier), None)
+        found = verify(context, resolve([]), Scope(), stop_in_the_second, engine=LOCAL_ENGINE)
+    outcomes = [(one.outcome, one.reason) for one in found]
+    assert outcomes == [("sound", ""), ("left", "stopped by SIGTERM")]
+    shown = str(VerifyResult(tier=str(tier), partitions=tuple(found)))
+    assert "left: stopped by SIGTERM" in shown
+
+
+@pytest.mark.parametrize("verb", ["verify", "vacuum"])
+def test_nothing_begins_after_the_duration(tier: Path, verb: str) -> None:
+    before = files_below(tier / ORDERS.topic)
+    if verb == "vacuum":
+        ran = vacuum(tier, "--max-duration", "0s")
+    else:
+        ran = tierfold("verify", tier, "--engine", "local", "--json", "--max-duration", "0s")
+    assert (ran.code, set(ran.outcomes.values())) == (0, {"left"})
+    assert ran.partitions["orders", 0]["reason"].startswith("--max-duration has passed")
+    assert files_below(tier / ORDERS.topic) == before
+
+
+def test_a_vacuum_that_is_stopped_has_finished_its_wave_and_released_it(tier: Path) -> None:
+    # The commit that starts the second partition's deletion.
+    with scripted(at("commit 3", stop)):
+        ran = vacuum(tier)
+    assert ran.code == 143
+    assert sorted(ran.outcomes.values()) == ["failed", "vacuumed"]
+    rows = Catalog(str(tier / "_tierfold")).read().values()
+    assert {row.owner_run for row in rows} == {""}
+    assert sorted(bool(row.retired) for row in rows) == [False, True]
+    again = vacuum(tier)
+    assert sorted(again.outcomes.values()) == ["nothing_to_do", "vacuumed"]
+
+
+def test_a_signal_between_two_waves_leaves_the_second(tier: Path) -> None:
+    with scripted(at("commit 2", stop, is_done=True)):
+        ran = vacuum(tier)
+    assert ran.code == 143
+    assert sorted(ran.outcomes.values()) == ["left", "vacuumed"]
+    left = next(one for one in ran.partitions.values() if one["outcome"] == "left")
+    assert left["reason"] == "stopped by SIGTERM; nothing was deleted"
