@@ -6,5 +6,6 @@
     plan             the choice: compact, rest, or refuse, with its reason
     partition_plan   one partition's plan: the choice, and the facts behind it
     chunks           how much of a plan is done at once: limits of bytes, space and partitions
+    waves            how large the next wave of a run may be
     explanation      the plan, explained segment by segment
 """

@@ -125,7 +125,7 @@ def by_place(
 ) -> list[PartitionPlan]:
     """The plans in another order, for a run that has time for all of them.
 
-    Those that are overdue stay first. The others go by place, so that a commit of some touches few
-    places.
+    Those that are overdue stay first. The others are sorted by place, so that a commit of some of
+    them touches few places.
     """
     return sorted(due, key=lambda plan: (-1 if plan.compact.ratio.must_clean else place_of(plan)))

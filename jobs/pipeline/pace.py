@@ -23,13 +23,16 @@ class Pace:
 
     limit: WaveLimit
     """Of the next wave."""
-    ends_at_ms: int | None
-    """When `--max-duration` ends, epoch milliseconds; None: no end is set."""
+    started_at_ms: int
+    """When the run began, epoch milliseconds."""
+    max_duration_ms: int | None
+    """No wave begins once this much time has passed; None: no limit."""
 
     @property
     def left_ms(self) -> int | None:
         """What is left of `--max-duration`; None: no end is set."""
-        return None if self.ends_at_ms is None else self.ends_at_ms - now_ms()
+        most_ms = self.max_duration_ms
+        return None if most_ms is None else self.started_at_ms + most_ms - now_ms()
 
     @property
     def is_over(self) -> bool:
@@ -68,9 +71,3 @@ def pace_ended() -> str:
     """Why the waves have ended before all was done, a clause."""
     by = stopped_by()
     return f"stopped by {by}" if by else DURATION_PASSED
-
-
-def pace_of(limit: WaveLimit, started_at_ms: int, max_duration_ms: int | None) -> Pace:
-    """Return the pace of a run that began at `started_at_ms`; `limit`: of its first wave."""
-    ends_at_ms = None if max_duration_ms is None else started_at_ms + max_duration_ms
-    return Pace(limit=limit, ends_at_ms=ends_at_ms)

@@ -29,7 +29,7 @@ from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, with_outcome
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.pace import DURATION_PASSED, Pace, pace_of
+from tierfold.jobs.pipeline.pace import DURATION_PASSED, Pace
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
@@ -59,8 +59,11 @@ class Waves:
 
     def __post_init__(self) -> None:
         self.held = HeldPartitions(context=self.context)
-        duration_ms = self.budget.max_duration_ms
-        self.pace = pace_of(FIRST_WAVE_OF_BYTES, self.started_at_ms, duration_ms)
+        self.pace = Pace(
+            limit=FIRST_WAVE_OF_BYTES,
+            started_at_ms=self.started_at_ms,
+            max_duration_ms=self.budget.max_duration_ms,
+        )
 
     def run(self, due: Sequence[PartitionPlan]) -> list[PartitionReport]:
         """Compact the partitions in the given order; return one report per partition.

@@ -48,7 +48,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.pace import Pace, pace_ended, pace_of
+from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, refusal_of
@@ -90,7 +90,9 @@ def vacuum(
     started_at_ms = now_ms()
     with context.seconds.timed(TimedStage.SURVEY):
         surveyed = inspect(context, settings, scope, times)
-    pace = pace_of(FIRST_WAVE_OF_OBJECTS, started_at_ms, max_duration_ms)
+    pace = Pace(
+        limit=FIRST_WAVE_OF_OBJECTS, started_at_ms=started_at_ms, max_duration_ms=max_duration_ms
+    )
     with deferred():
         ended = {one.key: one for one in surveyed if not one.is_open}
         ended |= _in_waves(context, [one for one in surveyed if one.is_open], pace, listener)

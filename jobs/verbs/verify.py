@@ -34,7 +34,7 @@ from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
-from tierfold.jobs.pipeline.pace import pace_ended, pace_of
+from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import FAILED, LEFT, SOUND
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.settings.resolution import Settings
@@ -211,7 +211,11 @@ def verify(
     if readable:
         executor = engine(context, listener, sum(target.read_bytes for target in readable))
         opinions = listener if extent.second_opinion else None
-        pace = pace_of(FIRST_WAVE_OF_BYTES, started_at_ms, extent.max_duration_ms)
+        pace = Pace(
+            limit=FIRST_WAVE_OF_BYTES,
+            started_at_ms=started_at_ms,
+            max_duration_ms=extent.max_duration_ms,
+        )
         with deferred(), suppress(Stopped):  # What earlier waves have found is reported.
             for wave in pace.waves(readable, attrgetter("read_bytes")):
                 found |= _of_wave(executor, context, wave, opinions)
