@@ -105,7 +105,7 @@ def evicted_runs(address: str, catalog: Path, schedule: Schedule) -> Iterator[Ev
         if run.outcomes:
             assert run.outcomes["compacted"] == len(run.clean - before), run.outcomes
             assert run.outcomes["nothing_to_do"] >= len(before), run.outcomes
-            # Nobody claims what a killed run had finished, until it is dirty again.
+            # What a killed run had finished stays claimed until it is dirty again.
             assert run.claimed <= claimed & before, "a run that could release its claims did not"
         before, claimed = run.clean, run.claimed
         yield run
@@ -116,7 +116,7 @@ def evicted_runs(address: str, catalog: Path, schedule: Schedule) -> Iterator[Ev
 def _evicted(address: str, catalog: Path, schedule: Schedule, clean: int) -> EvictedRun:
     command = [script("tierfold"), "compact", address, *ALWAYS, "--json"]
     began_s = time.monotonic()
-    # A pipe that nobody reads would stop the run.
+    # A full pipe would stop the run.
     with TemporaryFile() as out, subprocess.Popen(
         [*command, "--engine", schedule.engine],
         stdout=out,
