@@ -6,6 +6,7 @@
     spared         what a round leaves of superseded records
     round_commit   the commit of a round, from its receipts
     held_partition a claimed partition: its row, its unanswered commit, what the present row says
+    holders        who is at work on a partition: claim it, skip it or wait
     invariants     what must hold between a row and the row that replaces it
     served_rows    what must also hold for brokers that serve the partition
     history        what happened to a partition, one entry per claim and commit
