@@ -132,18 +132,6 @@ def _ids(entries: Sequence[Expired] | Sequence[RetiredSegment]) -> tuple[str, ..
     return tuple(entry.segment.segment_id for entry in entries)
 
 
-def run_at_work(state: PartitionState | None, times: VacuumLimits) -> str:
-    """The run that may be at work on the partition; empty: none.
-
-    A new epoch would discard its work. A run without a commit for the orphan age is dead or a
-    zombie, and is fenced. So is a run whose last commit lies that far in the future: otherwise it
-    would hold the partition as long as the clocks differ.
-    """
-    if state is None or abs(times.now_ms - state.committed_at_ms) >= times.orphan_age_ms:
-        return ""
-    return state.owner_run
-
-
 def deletion_plan_of(
     view: PartitionView,
     rules: Rules,

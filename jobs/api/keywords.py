@@ -95,7 +95,16 @@ class EngineKeywords(TypedDict, total=False):
     """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
 
 
-class CompactKeywords(ReplayKeywords, EngineKeywords, total=False):
+class HeldKeywords(TypedDict, total=False):
+    """What to do with partitions that other runs hold."""
+
+    if_held: Literal["skip", "wait", "take-over"]
+    """Of a partition that a run at work holds. `skip`, the default: leave it to that run; a verb on
+    one partition refuses. `wait`: until that run is done or silent. `take-over`: discard what it is
+    doing."""
+
+
+class CompactKeywords(ReplayKeywords, EngineKeywords, HeldKeywords, total=False):
     """The keywords of `compact`."""
 
     max_partitions: int | None
@@ -128,7 +137,7 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(ScopeKeywords, total=False):
+class VacuumKeywords(ScopeKeywords, HeldKeywords, total=False):
     """The keywords of `vacuum`."""
 
     grace_ms: int
@@ -145,7 +154,7 @@ class VacuumKeywords(ScopeKeywords, total=False):
     """As of `compact`."""
 
 
-class ChangeKeywords(CheckKeywords, total=False):
+class ChangeKeywords(CheckKeywords, HeldKeywords, total=False):
     """Whether anything changes."""
 
     dry_run: bool

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from tierfold.compaction.commits.holders import IfHeld
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import Listener, unheard
@@ -82,10 +84,23 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
         context,
         layout_words=_layout_words(given),
         holes_are_holes=_names(given.get("holes_are_holes")),
+        if_held=_if_held(given.get("if_held")),
     )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()
     return Opened(context=context, settings=settings, scope=scope, remarks=remarks)
+
+
+def _if_held(given: str | None) -> IfHeld:
+    """Return what to do with partitions that live runs hold; raises BadSettings."""
+    try:
+        return IfHeld.SKIP if given is None else IfHeld(given)
+    except ValueError:
+        raise BadSettings(
+            f"{given!r} is not one of {', '.join(IfHeld)}",
+            where="if_held",
+            remedy="Leave it out: a partition that a run at work holds is left to that run.",
+        ) from None
 
 
 def _patterns(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:

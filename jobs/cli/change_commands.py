@@ -11,6 +11,7 @@ from tierfold.jobs.cli.options import (
     clock_options,
     duration_option,
     holes_option,
+    if_held_option,
     output_options,
     tier_options,
 )
@@ -34,6 +35,7 @@ from tierfold.jobs.cli.usage_errors import Verb
     is_flag=True,
     help="Copy what comes back under new ids, within the store: no replaced segment is live again.",
 )
+@if_held_option
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @output_options
 @clock_options
@@ -63,6 +65,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 @click.command("forget", cls=Verb)
 @catalog_options
 @click.argument("partition", metavar="PARTITION")
+@if_held_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
 @holes_option
 @output_options
@@ -108,8 +111,7 @@ def forget_verb(output: Output, **given: Any) -> None:
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="How long to keep what no run has committed, and to respect the claim of a run without"
-    " commits: longer than your longest run.",
+    help="How long to keep what no run has committed: longer than your longest run.",
 )
 @click.option(
     "--diverged",
@@ -119,6 +121,7 @@ def forget_verb(output: Output, **given: Any) -> None:
     " their log, once they are --orphan-age old. Only with tier.binding=detached.",
 )
 @duration_option
+@if_held_option
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
 def vacuum_verb(output: Output, **given: Any) -> None:
     """Delete replaced, expired and orphaned segments.

@@ -28,6 +28,7 @@ from tierfold.jobs.cli.options import (
     duration_option,
     encryption_key_option,
     engine_options,
+    if_held_option,
     output_options,
     replay_options,
     settings_options,
@@ -86,6 +87,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 @tier_options
 @replay_options
 @budget_options
+@if_held_option
 @engine_options
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:

@@ -227,6 +227,17 @@ duration_option: Final = click.option(
     help="Begin nothing new after this long, such as 90m; the next run continues.",
 )
 
+if_held_option: Final = click.option(
+    "--if-held",
+    "if_held",
+    type=click.Choice(["skip", "wait", "take-over"]),
+    default="skip",
+    show_default=True,
+    help="What to do with a partition that a run at work holds. skip: leave it to that run, which"
+    " is no failure (restore and forget refuse). wait: until that run is done, or silent for ten"
+    " minutes. take-over: claim it, and discard what that run is doing to it.",
+)
+
 budget_options: Final = _together(
     click.option(
         "--max-partitions",

@@ -10,6 +10,7 @@
     request_prices   what requests to a bucket cost
     stage_seconds    how long a run spends in each stage
     timestamps       parses and prints timestamps
+    sign_of_life     this run's sign of life, and those of others
     stopping         Ctrl-C and SIGTERM
     versions         the version of tierfold
 """

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
@@ -18,6 +19,7 @@ from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.sign_folder import SignFolder, sign_folder
 from tierfold.storage.clock import now_ms
 from tierfold.storage.hash_keys import new_hash_key
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
@@ -38,6 +40,8 @@ class RunContext:
     catalog_uri: str
     """An absolute path, or the URI of a prefix in a bucket."""
     catalog: Catalog
+    signs: SignFolder
+    """The signs of life of the runs at work, beside the catalog."""
     now_ms: int
     """When the run began; all decisions are made for this time."""
     clock: Callable[[], int]
@@ -60,6 +64,8 @@ class RunContext:
     """The arguments that describe the layout."""
     holes_are_holes: tuple[str, ...] = ()
     """Patterns of the partitions in which a person said that no segment is missing."""
+    if_held: IfHeld = IfHeld.SKIP
+    """What to do with partitions that a live run holds."""
     catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""
@@ -134,6 +140,7 @@ def run_context(
         tier=tier,
         catalog_uri=str(catalog),
         catalog=Catalog(str(catalog), options),
+        signs=sign_folder(catalog, options),
         now_ms=time_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         hash_key=new_hash_key(),

@@ -4,10 +4,12 @@
     survey             gathers the facts about every partition, and plans it
     originals          finds the segments that brokers wrote, live or replaced
     partition_run      one partition during a run: its plan, its claim, its chunks
+    claim_report       the report of a partition that was not claimed
     claiming           claims the partitions, begins the rounds
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     check_and_commit   checks the rewritten segments and commits them
     held_partitions    claims, commits, rechecks and releases many partitions
+    waiting            waits for live runs that hold partitions
     pace               how large the next wave may be, and whether it may begin
     run_loop           claims, executes and commits, wave by wave
     partition_report   the outcome of a partition

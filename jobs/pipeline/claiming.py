@@ -11,17 +11,19 @@ from dataclasses import replace
 
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.cleaning.transactions import transactions_end
+from tierfold.compaction.commits.holders import ENDED_RUN, NotClaimed, Skip, Wait
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.compaction.model.outcomes import Outcome
+from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import claim_report, planned_report
+from tierfold.jobs.pipeline.partition_report import planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.storage.segments.segment_metadata import read_snapshot
@@ -113,9 +115,15 @@ def _claimed(
 
 
 def _with_claim(
-    run: PartitionRun, held: HeldPartitions, refused: Outcome | TierfoldError | None
+    run: PartitionRun, held: HeldPartitions, why_not: NotClaimed | None
 ) -> PartitionRun:
-    if refused is not None:
-        return run.ending(claim_report(planned_report(run.begun), refused))
-    now = held.by_key.get(run.key)
-    return run if now is None else replace(run, state=now.row)
+    match why_not:
+        case None:
+            now = held.by_key.get(run.key)
+            return run if now is None else replace(run, state=now.row)
+        case Skip(holder=holder) | Wait(holder=holder):
+            return run.left_to(holder)
+        case LostRace() | Fenced():
+            return run.left_to(ENDED_RUN)
+        case _:
+            return run.ending(claim_report(planned_report(run.begun), why_not))

@@ -8,28 +8,38 @@
     release  -> one commit gives up all claims that are still held, at the latest at the end
 
 Every verb that changes a partition does it here. What the answers mean is decided by
-`compaction.commits.held_partition`.
+`compaction.commits.held_partition`; whether a partition that another run holds is claimed, by
+`compaction.commits.holders`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.held_partition import HeldPartition
+from tierfold.compaction.commits.holders import (
+    NO_SIGNS,
+    Claim,
+    Decision,
+    IfHeld,
+    NotClaimed,
+    decided,
+)
 from tierfold.compaction.model.errors import (
     BadSettings,
     CorruptLog,
     TierfoldError,
     UnreadableObject,
 )
-from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import pause
@@ -45,28 +55,59 @@ or a network to fail over. Then the report asks the user to run again."""
 class HeldPartitions:
     """The partitions that a run has claimed; as a context manager, it releases them at the end.
 
-    Use it within `deferred`, so that a signal does not interrupt the release.
+    Until then the run gives signs of life. Use it within `deferred`, so that a signal does not
+    interrupt the release.
     """
 
     context: RunContext
+    verb: str
+    """For the signs of life."""
     by_key: dict[PartitionKey, HeldPartition] = field(default_factory=dict)
     """Each partition whose claim was committed, as it is now; also those lost since."""
+    life: SignOfLife = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.life = SignOfLife(self.context, self.verb)
 
     def __enter__(self) -> HeldPartitions:
+        self.life.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        try:
+            self.release()
+        finally:
+            self.life.end()
 
     def claim(
         self, rows: Sequence[PartitionState], done: Iterable[PartitionKey] = ()
-    ) -> dict[PartitionKey, Outcome | TierfoldError]:
-        """Open the next epoch of all these rows in one commit; return the claims that failed.
+    ) -> dict[PartitionKey, NotClaimed]:
+        """Open the next epoch of these rows in one commit; return those that are not claimed.
 
-        `rows`: as `Catalog.claim` takes them. An error: the catalog could not be read. A claim
-        without an answer has failed, too: the next run's claim opens a newer epoch. The same commit
-        gives up those of `done` that are still held; without `rows` nothing is written.
+        `rows`: as `Catalog.claim` takes them. One that a live run holds is left to it, unless the
+        user insists. An error: the catalog could not be read. A claim without an answer has failed,
+        too: the next run's claim opens a newer epoch. The same commit gives up those of `done` that
+        are still held; without a row to claim nothing is written.
         """
+        left = _left(decisions(self.context, self.life, rows))
+        lost = self._claimed([row for row in rows if row.key not in left], done)
+        overtaken = [key for key, one in lost.items() if isinstance(one, LostRace | Fenced)]
+        return left | lost | self._overtakers(overtaken)
+
+    def _overtakers(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, NotClaimed]:
+        """The live runs that claimed these partitions since they were planned."""
+        if not keys:
+            return {}
+        try:
+            rows = self.context.catalog.look(keys)
+        except TierfoldError:
+            return {}
+        return _left(decisions(self.context, self.life, rows.states))
+
+    def _claimed(
+        self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, NotClaimed]:
+        """Claim these rows, whoever holds them; return the claims that failed."""
         if not rows:
             return {}
         catalog, run, at_ms = self.context.catalog, self.context.run, self.context.clock()
@@ -151,3 +192,18 @@ class HeldPartitions:
     def _releases(self, keys: Iterable[PartitionKey], at_ms: int) -> list[CommitProposal]:
         releases = (self.by_key[key].release(new_commit_id(), at_ms) for key in keys)
         return [release for release in releases if release is not None]
+
+
+def decisions(
+    context: RunContext, life: SignOfLife, rows: Collection[PartitionState]
+) -> dict[PartitionKey, Decision]:
+    """Decide which of these rows may be claimed; signs are read only if another run holds one."""
+    others = {row.owner_run for row in rows} - {"", context.run}
+    seen = life.seen(others) if others and context.if_held is not IfHeld.TAKE_OVER else NO_SIGNS
+    return {
+        row.key: decided(row.owner_run, context.run, seen, context.if_held) for row in rows
+    }
+
+
+def _left(decisions: Mapping[PartitionKey, Decision]) -> dict[PartitionKey, NotClaimed]:
+    return {key: one for key, one in decisions.items() if not isinstance(one, Claim)}

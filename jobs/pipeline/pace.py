@@ -27,12 +27,19 @@ class Pace:
     """When the run began, epoch milliseconds."""
     max_duration_ms: int | None
     """No wave begins once this much time has passed; None: no limit."""
+    _left: tuple[int, int] = (0, 0)
+    """Partitions and work of the present wave that other runs do."""
+
+    @property
+    def ends_at_ms(self) -> int | None:
+        """When `--max-duration` has passed, epoch milliseconds; None: no end is set."""
+        most_ms = self.max_duration_ms
+        return None if most_ms is None else self.started_at_ms + most_ms
 
     @property
     def left_ms(self) -> int | None:
         """What is left of `--max-duration`; None: no end is set."""
-        most_ms = self.max_duration_ms
-        return None if most_ms is None else self.started_at_ms + most_ms - now_ms()
+        return None if self.ends_at_ms is None else self.ends_at_ms - now_ms()
 
     @property
     def is_over(self) -> bool:
@@ -43,13 +50,21 @@ class Pace:
     def timed(self, partitions: int, work: int) -> Iterator[None]:
         """Time a wave of so many partitions, and size the next one by it; `work` as in its limit.
 
-        A wave that fails says nothing about the next one.
+        A wave that fails, or is left to other runs, says nothing about the next one.
         """
+        self._left = 0, 0
         began_s = time.monotonic()
         yield
         took_ms = round(1000 * (time.monotonic() - began_s))
+        partitions, work = partitions - self._left[0], work - self._left[1]
+        if not partitions:
+            return
         share = self.limit.share(partitions, work)
         self.limit = self.limit.next(share=share, took_ms=took_ms, left_ms=self.left_ms)
+
+    def leave(self, partitions: int, work: int) -> None:
+        """So much of the present wave is left to other runs, and takes no time."""
+        self._left = partitions, work
 
     def waves(
         self, partitions: Sequence[_T], work_of: Callable[[_T], int]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tierfold.compaction.cleaning.counts import Counts, total
+from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.commits.receipts import STAYING, GroupResult, VerifiedParts
 from tierfold.compaction.deletion.superseded import (
     SupersededBytes,
@@ -16,7 +17,6 @@ from tierfold.compaction.deletion.superseded import (
     superseded_bytes,
 )
 from tierfold.compaction.discovery.view import Refusal
-from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
 from tierfold.compaction.planning.eligibility import DirtyRatio
@@ -107,13 +107,17 @@ class PartitionReport:
     the plan would replace. None: unknown, because the partition is refused."""
     spared_bytes: int = 0
     """An upper bound of the superseded bytes that `min.rewrite.gain` left in live segments."""
+    held_by: Holder | None = None
+    """The other run that has the partition, or was faster; None: there is none."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
         entry = asdict(self)
         key = entry.pop("key")
-        del entry["superseded"]
+        del entry["superseded"], entry["held_by"]
+        if self.held_by is not None and self.held_by.run:
+            entry["held_by"] = self.held_by.run
         parts = self.superseded or ()
         gone_at_ms, is_known = all_gone_at_ms(parts), self.superseded is not None
         size_bytes = sum(part.size_bytes for part in parts)
@@ -227,28 +231,13 @@ def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
     )
 
 
-def claim_report(
-    planned: PartitionReport, outcome: Outcome | TierfoldError
-) -> PartitionReport:
-    """Report a claim that was not committed, or not tried: nothing was begun."""
-    if isinstance(outcome, TierfoldError):
-        return failure_report(planned, str(outcome))
-    report = outcome_report(planned, outcome)
-    if not isinstance(outcome, Unknown):
-        return report
-    reason = (
-        f"the claim got no answer ({outcome.cause}), so nothing was begun; run again: the next run"
-        " claims the partition, whether this claim was written or not"
-    )
-    return replace(report, reason=reason)
-
-
 def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
     """Report the outcome of the commit of a planned round."""
     match outcome:
         case Committed(epoch=epoch):
             return replace(planned, outcome=COMPACTED, epoch=epoch)
         case Fenced():
+            planned = replace(planned, held_by=Holder(run=outcome.by_run))
             name, reason = FENCED, f"{fenced_by(outcome)}; nothing was committed; run again"
         case LostRace():
             name, reason = LOST_RACE, "another run changed the partition first; run again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.superseded import superseded_bytes
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.outcomes import Unknown
@@ -11,6 +12,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.planning.chunks import rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.jobs.pipeline.claim_report import CHANGED_MEANWHILE
 from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     failure_report,
@@ -40,6 +42,8 @@ class PartitionRun:
     """There is more to do."""
     left: str = ""
     """Why the run ended before the partition was done."""
+    held_by: Holder | None = None
+    """The other run that kept this one from its first chunk."""
     began_at_ms: int = 0
     """When the wave of its last chunk began."""
     unanswered: RoundResult | None = None
@@ -64,6 +68,7 @@ class PartitionRun:
             report = whole_report(self.chunks, left=self.left)
         else:
             report = left_report(planned_report(self.plan), self.left)
+            report = replace(report, held_by=self.held_by)
         if self.state is None:
             return report
         superseded = superseded_bytes(self.state.retired, self.plan.rules, self.plan.binding)
@@ -78,6 +83,11 @@ class PartitionRun:
     def leaving(self, why: str) -> PartitionRun:
         """Return the run, ended before its next chunk."""
         return replace(self, left=why, is_open=False)
+
+    def left_to(self, holder: Holder) -> PartitionRun:
+        """Return the run, ended because another run has the partition."""
+        why = holder.sentence if holder.run else CHANGED_MEANWHILE
+        return replace(self.leaving(why), held_by=holder)
 
     def ending(self, report: PartitionReport) -> PartitionRun:
         """Return the run, ended by a chunk that did not succeed."""

@@ -58,7 +58,7 @@ class Waves:
     pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
-        self.held = HeldPartitions(context=self.context)
+        self.held = HeldPartitions(context=self.context, verb="compact")
         self.pace = Pace(
             limit=FIRST_WAVE_OF_BYTES,
             started_at_ms=self.started_at_ms,
@@ -119,7 +119,6 @@ class Waves:
     def _pass(self, chunks: Sequence[PartitionPlan], free: int | None) -> None:
         """Run one wave: claim new partitions, run the rounds, process the results."""
         began_at_ms = now_ms()
-        self.spent_bytes += sum(chunk.compact.bytes_in for chunk in chunks)
         runs = [self.runs[chunk.key].beginning(chunk, began_at_ms) for chunk in chunks]
         runs = [_with_space(run, free) for run in runs]
         with self.context.seconds.timed(TimedStage.CLAIM):
@@ -128,7 +127,11 @@ class Waves:
         for run in runs:
             _log.debug("%s: %s", run.key, _said_of(run))
         self._update(runs)
-        tried = [run.key for run in runs if not run.is_open]
+        left = [run.begun for run in runs if run.held_by is not None]
+        left_bytes = sum(chunk.compact.bytes_in for chunk in left)
+        self.pace.leave(len(left), left_bytes)
+        self.spent_bytes += sum(chunk.compact.bytes_in for chunk in chunks) - left_bytes
+        tried = [run.key for run in runs if not run.is_open and run.held_by is None]
         try:
             for result in results_of(self.executor, rounds, self.held):
                 run = self.runs[result.round.key].taking(result)

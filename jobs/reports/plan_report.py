@@ -28,6 +28,7 @@ from tierfold.jobs.pipeline.partition_report import (
     max_compaction_delay_secs,
     superseded_sentence,
 )
+from tierfold.jobs.reports.holders_report import print_holders, shown_reason
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import (
     DRY_RUN,
@@ -107,6 +108,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     ordered = sorted(by_work, key=lambda report: URGENCY.index(report.outcome))
     print_rows(console, title, _COLUMNS, ordered)
     _print_totals(console, reports)
+    print_holders(console, reports)
     _print_superseded(console, reports)
     _print_late(console, reports)
 
@@ -144,7 +146,7 @@ _COLUMNS: Final[Sequence[Column[PartitionReport]]] = (
     ("offsets", "right", _range),
     ("segments", "right", _if_any(_segments)),
     ("bytes", "right", _if_any(_bytes)),
-    ("why", "left", lambda report: sentences(report.reason, report.notes)),
+    ("why", "left", lambda report: sentences(shown_reason(report), report.notes)),
 )
 
 

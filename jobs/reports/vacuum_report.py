@@ -13,6 +13,7 @@ from rich.text import Text
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import PLANNED
+from tierfold.jobs.reports.holders_report import print_holders, shown_reason
 from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
     DRY_RUN,
@@ -54,9 +55,11 @@ class VacuumResult(Result[PartitionVacuum]):
 
 
 def _entry(report: PartitionVacuum) -> dict[str, Any]:
+    holder = {"held_by": report.held_by.run} if report.held_by and report.held_by.run else {}
     return {
         **concluded(report, report.notes),
         "epoch": report.row.epoch,
+        **holder,
         "log_start_offset": report.log_start_offset,
         "expired": [
             named_segment(expired.segment, "max_timestamp_ms") | {"reason": expired.reason}
@@ -87,6 +90,7 @@ def _print_vacuum(
             console.print(Text(printable(line)), soft_wrap=True)
         print_omitted(console, len(lines) - LINES_MAX)
         console.print(_totals(reports))
+        print_holders(console, reports)
     else:
         console.print(NO_PARTITIONS)
     if catalog_files:
@@ -116,7 +120,7 @@ _COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
     ("objects", "right", lambda report: _unless_zero(report.objects)),
     ("bytes", "right", lambda report: decimal(report.size_bytes) if report.candidates else ""),
     ("log start", "right", _log_start),
-    ("why", "left", lambda report: sentences(report.reason, report.notes)),
+    ("why", "left", lambda report: sentences(shown_reason(report), report.notes)),
 )
 
 

@@ -5,17 +5,19 @@ Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.context.stopping import Stopped
+from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
 from tierfold.jobs.pipeline.partition_report import (
     NOT_BEGUN,
@@ -27,6 +29,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.pipeline.waiting import freed, scope_of, waiting
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.clock import now_ms
 
@@ -41,14 +44,53 @@ def compact(
 ) -> list[PartitionReport]:
     """Compact every eligible partition in scope; return one report per partition in scope.
 
-    The `runs` table gets a row for each tried chunk, and one for each partition without a tried
+    With `--if-held wait`, partitions that live runs hold are planned again once they are free. The
+    `runs` table gets a row for each tried chunk, and one for each partition without a tried
     chunk. `listener` receives the progress. Raises BadSettings; an error in one
     partition is in its report.
     """
     started_at_ms = now_ms()
-    with context.seconds.timed(TimedStage.SURVEY):
-        plans = survey(context, settings, scope)
-    return carried_out(context, plans, listener, budget, engine, started_at_ms)
+    reports: dict[PartitionKey, PartitionReport] = {}
+    left: Scope | None = scope
+    while left is not None:
+        try:
+            with context.seconds.timed(TimedStage.SURVEY):
+                plans = survey(context, settings, left)
+        except TierfoldError:
+            if not reports:
+                raise
+            break  # What is done must be reported; what was waited for stays left.
+        rest = _rest_of(budget, reports.values())
+        found = carried_out(context, plans, listener, rest, engine, started_at_ms)
+        reports |= {report.key: report for report in found}
+        left = _freed(context, scope, reports.values(), budget, started_at_ms)
+    _record(context, [reports[key] for key in waiting(context, reports.values())], started_at_ms)
+    return [*reports.values()]
+
+
+def _rest_of(budget: Budget, done: Iterable[PartitionReport]) -> Budget:
+    """Return what is left of the budget for partitions that were waited for."""
+    if budget.max_bytes is None:
+        return budget
+    spent = sum(report.bytes_in for report in done if report.outcome not in NOT_BEGUN)
+    return replace(budget, max_bytes=max(0, budget.max_bytes - spent))
+
+
+def _freed(
+    context: RunContext,
+    scope: Scope,
+    reports: Collection[PartitionReport],
+    budget: Budget,
+    started_at_ms: int,
+) -> Scope | None:
+    """Wait for partitions that live runs hold; None: there are none, or the run ends before."""
+    keys = waiting(context, reports)
+    if not keys or _rest_of(budget, reports).max_bytes == 0:
+        return None
+    bound_ms = budget.max_duration_ms
+    with deferred():  # After a signal, the reports are still to be printed.
+        until_ms = None if bound_ms is None else started_at_ms + bound_ms
+        return scope_of(context, freed(context, keys, "compact", until_ms), scope)
 
 
 def carried_out(
@@ -88,9 +130,14 @@ def carried_out(
         reports |= {report.key: left_report(report, _why_ended(error)) for report in planned}
         raise
     finally:
-        not_begun = [(0, report) for report in reports.values() if report.outcome in NOT_BEGUN]
-        keep_record(context, not_begun, started_at_ms, "compact")
+        not_begun = [key for key, report in reports.items() if report.outcome in NOT_BEGUN]
+        again = set(waiting(context, reports.values()))
+        _record(context, [reports[key] for key in not_begun if key not in again], started_at_ms)
     return [*reports.values()]
+
+
+def _record(context: RunContext, left: Sequence[PartitionReport], started_at_ms: int) -> None:
+    keep_record(context, [(0, report) for report in left], started_at_ms, "compact")
 
 
 def _why_ended(error: BaseException) -> str:

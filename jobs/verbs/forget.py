@@ -19,6 +19,7 @@ from tierfold.compaction.commits.forget import (
     in_the_way,
     row_without,
 )
+from tierfold.compaction.commits.holders import Skip, Wait
 from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
@@ -31,6 +32,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
+from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
@@ -41,8 +43,9 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import checked_binding, known_by_name, refusal_of
+from tierfold.jobs.pipeline.waiting import freed
 from tierfold.jobs.verbs.history import past_of
-from tierfold.jobs.verbs.row_change import changed_row, refused
+from tierfold.jobs.verbs.row_change import changed_row, decision_on, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.overlap_check import prove_overlaps
@@ -75,6 +78,13 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
         found = _planned_forgetting(context, name)
     if is_dry_run:
         return found
+    if found.state is not None and found.report.outcome == PLANNED:
+        match decision_on(context, found.state, "forget"):
+            case Skip(holder=holder):
+                found = replace(found, report=refused_for(found.report, holder))
+            case Wait():
+                freed(context, [found.key], "forget")
+                found = _planned_forgetting(context, name)
     with deferred():
         report = found.report
         if found.loss is not None and report.outcome == PLANNED:
@@ -216,4 +226,4 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
         )
 
     row = found.state or never_claimed(key)
-    return changed_row(context, row, found.report, propose, FORGOTTEN)
+    return changed_row(context, row, found.report, propose, FORGOTTEN, "forget")

@@ -2,7 +2,8 @@
 
     rows -> target state -> restore plan -> check the objects -> claim, commit, release -> report
 
-Nothing is written before the claim; the claim fences any other run that held the partition. With
+Nothing is written before the claim. A live run that holds the partition keeps it, unless the user
+insists; the claim fences any other one. With
 `--copy`, segments are copied between claim and commit, so that no retired id is live again.
 Without Spark.
 """
@@ -21,6 +22,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.history import Entry, at, left_by
+from tierfold.compaction.commits.holders import Skip, Wait
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
@@ -31,6 +33,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
+from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     NOTHING_TO_DO,
@@ -41,9 +44,10 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
+from tierfold.jobs.pipeline.waiting import freed
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
-from tierfold.jobs.verbs.row_change import changed_row, refused
+from tierfold.jobs.verbs.row_change import changed_row, decision_on, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.compression import PLAIN_BYTES_MAX
@@ -100,6 +104,13 @@ def restore(
     if is_dry_run:
         return found
     try:
+        if found.row is not None and found.report.outcome == PLANNED:
+            match decision_on(context, found.row, "restore"):
+                case Skip(holder=holder):
+                    found = replace(found, report=refused_for(found.report, holder))
+                case Wait():
+                    freed(context, [found.key], "restore")
+                    found = _planned_restore(context, name, to, is_copy=is_copy)
         if found.report.outcome == PLANNED:
             found = _carried_out(context, found, listener)
     except Stopped as stopped:
@@ -139,7 +150,7 @@ def _carried_out(context: RunContext, found: Restored, listener: Listener) -> Re
         return restore_proposal(restore_plan, claimed, context.clock(), copies.segments)
 
     with deferred():
-        report = changed_row(context, row, found.report, propose, RESTORED)
+        report = changed_row(context, row, found.report, propose, RESTORED, "restore")
     report = replace(
         report,
         bytes_read=bytes_read,

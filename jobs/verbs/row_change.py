@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.commits.holders import Decision
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.pipeline.held_partitions import HeldPartitions
+from tierfold.jobs.pipeline.claim_report import claim_report
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions, decisions
 from tierfold.jobs.pipeline.partition_report import (
     LOST_RACE,
     REFUSED,
     PartitionReport,
-    claim_report,
     failure_report,
     outcome_report,
 )
@@ -28,14 +30,16 @@ def changed_row(
     planned: PartitionReport,
     propose: Callable[[PartitionState], CommitProposal | Refusal | None],
     done: str,
+    verb: str,
 ) -> PartitionReport:
     """Claim `row`, commit what `propose` returns for the claimed row, and report it.
 
     None from `propose`: the tier is not as planned, so nothing is committed; nor after a refusal.
-    `done`: the outcome after a commit. If another run was faster, nothing is written.
+    `done`: the outcome after a commit. If a live run holds the partition, or another one was
+    faster, nothing is written.
     """
     seconds = context.seconds
-    with HeldPartitions(context=context) as held:
+    with HeldPartitions(context=context, verb=verb) as held:
         with seconds.timed(TimedStage.COMMIT):
             failed = held.claim([row])
         if failed:
@@ -53,6 +57,15 @@ def changed_row(
         outcome = held.by_key[row.key].outcome
     report = replace(outcome_report(planned, outcome), epoch=claimed.epoch)
     return replace(report, outcome=done) if isinstance(outcome, Committed) else report
+
+
+def decision_on(context: RunContext, row: PartitionState, verb: str) -> Decision:
+    """Decide whether the row may be claimed, before anything is read for its change."""
+    life = SignOfLife(context, verb)
+    try:
+        return decisions(context, life, [row])[row.key]
+    finally:
+        life.end()
 
 
 def refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:

@@ -23,7 +23,7 @@ Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from tierfold.compaction.commits.commit import proposed
+from tierfold.compaction.commits.holders import ENDED_RUN, NotClaimed, Skip, Wait
 from tierfold.compaction.deletion.deletion_plan import (
     VacuumLimits,
     changed_ids,
@@ -39,7 +40,7 @@ from tierfold.compaction.deletion.deletion_plan import (
 )
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.compaction.model.outcomes import Outcome
+from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.waves import FIRST_WAVE_OF_OBJECTS
 from tierfold.jobs.context.byte_progress import Listener, Step, unheard
@@ -49,9 +50,10 @@ from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.pace import Pace, pace_ended
-from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, VACUUMED
+from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, refusal_of
+from tierfold.jobs.pipeline.waiting import freed, scope_of, waiting
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,
@@ -94,27 +96,47 @@ def vacuum(
         limit=FIRST_WAVE_OF_OBJECTS, started_at_ms=started_at_ms, max_duration_ms=max_duration_ms
     )
     with deferred():
-        ended = {one.key: one for one in surveyed if not one.is_open}
-        ended |= _in_waves(context, [one for one in surveyed if one.is_open], pace, listener)
-        vacuumed = [ended[one.key] for one in surveyed]
-        _record(context, [one for one in vacuumed if one.outcome in NOT_BEGUN], started_at_ms)
-    return vacuumed
+        ended = _in_waves(context, surveyed, pace, listener)
+        while left := scope_of(context, _freed(context, ended.values(), pace), scope):
+            try:
+                again = inspect(context, settings, left, times)
+            except TierfoldError:
+                break  # What is done must be reported; what was waited for stays left.
+            ended |= _in_waves(context, again, pace, listener)
+        not_begun = [one for one in ended.values() if one.outcome in NOT_BEGUN]
+        _record(context, not_begun, started_at_ms)
+    return [*ended.values()]
+
+
+def _freed(
+    context: RunContext, ended: Iterable[PartitionVacuum], pace: Pace
+) -> list[PartitionKey]:
+    """Wait for partitions that live runs hold; none if there are none, or the run ends before."""
+    return freed(context, waiting(context, ended), "vacuum", pace.ends_at_ms)
 
 
 def _in_waves(
-    context: RunContext, due: Sequence[PartitionVacuum], pace: Pace, listener: Listener
+    context: RunContext, surveyed: Sequence[PartitionVacuum], pace: Pace, listener: Listener
 ) -> dict[PartitionKey, PartitionVacuum]:
-    """Vacuum the partitions wave by wave; those that no wave reaches are left."""
+    """Vacuum the open partitions wave by wave; those that no wave reaches are left. Return all."""
+    due = [partition for partition in surveyed if partition.is_open]
+    ended = {partition.key: partition for partition in surveyed}
+    if not due:
+        return ended
     bytes_total = sum(partition.size_bytes for partition in due)
-    ended: dict[PartitionKey, PartitionVacuum] = {}
     ordered = sorted(due, key=lambda partition: bucket_of(partition.key.topic_id))
-    with HeldPartitions(context=context) as held, Step(listener, "delete", bytes_total) as step:
+    holding = HeldPartitions(context=context, verb="vacuum")
+    with holding as held, Step(listener, "delete", bytes_total) as step:
         for wave in pace.waves(ordered, attrgetter("objects")):
             began_at_ms = now_ms()
             of_wave = _vacuumed(held, wave, step.advance)
-            _record(context, of_wave, began_at_ms)
+            left = [partition for partition in of_wave if partition.outcome == LEFT]
+            pace.leave(len(left), sum(partition.objects for partition in left))
+            begun = [partition for partition in of_wave if partition.outcome != LEFT]
+            _record(context, begun, began_at_ms)
             ended |= {partition.key: partition for partition in of_wave}
-    return {one.key: ended.get(one.key) or one.left(pace_ended()) for one in due}
+    unreached = [partition for partition in ended.values() if partition.is_open]
+    return ended | {partition.key: partition.left(pace_ended()) for partition in unreached}
 
 
 def _vacuumed(
@@ -180,13 +202,27 @@ def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
 def _claimed(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 2: one commit opens the next epoch of all partitions that need a claim."""
     refused = held.claim([one.row for one in going if one.deletion.needs_claim], [*held.by_key])
-    return [_after(one, held, refused) for one in going]
+    return [_with_claim(one, held, refused.get(one.key)) for one in going]
+
+
+def _with_claim(
+    partition: PartitionVacuum, held: HeldPartitions, why_not: NotClaimed | None
+) -> PartitionVacuum:
+    match why_not:
+        case None:
+            return _after(partition, held, {})
+        case Skip(holder=holder) | Wait(holder=holder):
+            return partition.left_to(holder)
+        case LostRace() | Fenced():
+            return partition.left_to(ENDED_RUN)
+        case _:
+            return partition.after(why_not)
 
 
 def _after(
     partition: PartitionVacuum,
     held: HeldPartitions,
-    refused: Mapping[PartitionKey, Outcome | TierfoldError],
+    refused: Mapping[PartitionKey, TierfoldError],
     so_far: str = NOTHING_DELETED,
 ) -> PartitionVacuum:
     """The partition after a step of its claim; unchanged if it needs none."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.pipeline.claim_report import CHANGED_MEANWHILE
 from tierfold.jobs.pipeline.partition_report import (
     FAILED,
     FENCED,
@@ -74,6 +76,8 @@ class PartitionVacuum:
     reason: str = ""
     """Why, as a sentence; empty if the outcome needs no reason."""
     candidates: tuple[DeletionCandidate, ...] = ()
+    held_by: Holder | None = None
+    """The other run that has the partition, or was faster; None: there is none."""
 
     @property
     def key(self) -> PartitionKey:
@@ -123,6 +127,11 @@ class PartitionVacuum:
         """Return it as left for the next run; `why`: a clause."""
         return replace(self, outcome=LEFT, reason=f"{why}; {NOTHING_DELETED}")
 
+    def left_to(self, holder: Holder) -> PartitionVacuum:
+        """Return it as left to another run."""
+        why = holder.sentence if holder.run else CHANGED_MEANWHILE
+        return replace(self, outcome=LEFT, reason=why, held_by=holder)
+
     def after(
         self, outcome: Outcome | TierfoldError, so_far: str = NOTHING_DELETED
     ) -> PartitionVacuum:
@@ -137,7 +146,8 @@ class PartitionVacuum:
                 return self.failed(str(outcome), so_far=so_far)
             case Fenced():
                 reason = f"{fenced_by(outcome)}; {so_far}; run again"
-                return replace(self, outcome=FENCED, reason=reason)
+                holder = Holder(run=outcome.by_run)
+                return replace(self, outcome=FENCED, reason=reason, held_by=holder)
             case LostRace():
                 reason = f"another run changed the partition first; {so_far}; run again"
                 return replace(self, outcome=LOST_RACE, reason=reason)

@@ -14,7 +14,6 @@ from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
     deletion_plan_of,
-    run_at_work,
     waits_until,
 )
 from tierfold.compaction.discovery.drafted_view import row_view
@@ -34,7 +33,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
-from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, REFUSED
+from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.survey import (
     READERS,
     KnownPartition,
@@ -117,28 +116,11 @@ def _inspect(
         row=state_with_new(view),
         candidates=tuple(_candidates(context, view, deletion)),
     )
-    return _unless_at_work(found, known.state, times, waits)
-
-
-def _unless_at_work(
-    found: PartitionVacuum,
-    state: PartitionState | None,
-    times: VacuumLimits,
-    waits: Sequence[str],
-) -> PartitionVacuum:
-    """End the partition if nothing is due, or a run may be at work on it."""
-    if found.deletion.is_nothing:
-        # If retired segments must stay, the notes say why.
-        reason = "; ".join(waits) or ("" if found.row.whole_retired else "nothing is due")
-        return replace(found, outcome=NOTHING_TO_DO, reason=reason)
-    if found.deletion.needs_claim and (run := run_at_work(state, times)):
-        reason = (
-            f"run {run} holds it, and its last commit was at"
-            f" {timestamp_text(found.row.committed_at_ms)}: `vacuum` takes over once no commit came"
-            " for --orphan-age"
-        )
-        return replace(found, outcome=LEFT, reason=reason)
-    return found
+    if not found.deletion.is_nothing:
+        return found
+    # If retired segments must stay, the notes say why.
+    reason = "; ".join(waits) or ("" if found.row.whole_retired else "nothing is due")
+    return replace(found, outcome=NOTHING_TO_DO, reason=reason)
 
 
 def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -> PartitionVacuum:

@@ -24,7 +24,7 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[HeldPartitions, list[Rou
     context = run_context(str(tier), None, NOW_MS)
     plans = survey(context, resolve([*ALWAYS, *settings]), Scope())
     runs = [PartitionRun(plan=plan).beginning(plan, NOW_MS) for plan in plans if plan.is_due]
-    held = HeldPartitions(context=context)
+    held = HeldPartitions(context=context, verb="compact")
     return held, begun_rounds(held, runs)[1]
 
 

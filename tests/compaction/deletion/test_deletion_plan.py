@@ -41,7 +41,6 @@ from tierfold.compaction.deletion.deletion_plan import (
     VacuumLimits,
     deletion_plan_of,
     deletion_violations,
-    run_at_work,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.candidates import Candidate, EpochStretch
@@ -281,24 +280,6 @@ def test_a_deletion_requires_that_the_segment_is_whole() -> None:
     assert vacuumed.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
     assert not failed_requirements(vacuumed.requires, row)
     assert len(failed_requirements(vacuumed.requires, a_state(CHAIN))) == 1
-
-
-@pytest.mark.parametrize(
-    ("owner", "silent_ms", "expected"),
-    [
-        ("run", DAY_MS - 1, "run"),
-        ("run", DAY_MS, ""),
-        ("run", 1 - DAY_MS, "run"),
-        ("run", -DAY_MS, ""),  # By a clock that is wrong, or is ahead of ours.
-        ("", 0, ""),
-    ],
-)
-def test_a_run_holds_a_partition_until_its_last_commit_is_as_old_as_an_orphan(
-    owner: str, silent_ms: int, expected: str
-) -> None:
-    row = a_state(CHAIN, owner_run=owner, committed_at_ms=NOW_MS - silent_ms)
-    assert run_at_work(row, TIMES) == expected
-    assert run_at_work(None, TIMES) == ""
 
 
 @pytest.mark.parametrize(

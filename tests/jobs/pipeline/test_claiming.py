@@ -12,12 +12,13 @@ from tests.jobs.chunked_logs import SET, put_across_chunks
 from tests.jobs.commands import told
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, folder_of, key_of, made_tier, updated_tier
 from tests.storage.live_segments import NOW_MS
+from tierfold.compaction.commits.holders import ENDED_RUN
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import FAILED, LOST_RACE, planned_report
+from tierfold.jobs.pipeline.partition_report import FAILED, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
@@ -29,7 +30,7 @@ BEGAN_AT_MS: Final = NOW_MS + 7
 def planned(tier: Path) -> tuple[HeldPartitions, list[PartitionPlan]]:
     """A run that holds nothing yet, and its plans."""
     context = run_context(str(tier), None, NOW_MS)
-    return HeldPartitions(context=context), survey(context, resolve(SET), Scope())
+    return HeldPartitions(context=context, verb="compact"), survey(context, resolve(SET), Scope())
 
 
 def first_chunk(plan: PartitionPlan, segments: int) -> PartitionPlan:
@@ -153,4 +154,6 @@ def test_a_claim_that_another_run_won_ends_the_run(two: Path) -> None:
     assert rounds == []
     assert not run.is_open
     assert run.state is None
-    assert run.chunks[0].outcome == LOST_RACE
+    assert run.chunks == ()
+    assert (run.report.outcome, run.held_by) == (LEFT, ENDED_RUN)
+    assert not told(run.report.reason, "another run changed it since this run planned it")

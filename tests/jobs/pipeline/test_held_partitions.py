@@ -48,7 +48,7 @@ def held_by_a_run(tier: Path, *rules: Rule) -> tuple[HeldPartitions, Script]:
     script = Script(*rules)
     context = run_context(str(tier), None, NOW_MS)
     scripted = replace(context, catalog=ScriptedCatalog(context.catalog_uri, script))
-    return HeldPartitions(context=scripted), script
+    return HeldPartitions(context=scripted, verb="compact"), script
 
 
 def cleaned(held: HeldPartitions, keys: Sequence[PartitionKey] = KEYS) -> list[CommitProposal]:

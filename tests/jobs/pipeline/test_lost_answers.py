@@ -16,6 +16,7 @@ from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.pipeline import run_loop as waves_module
+from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import READ_BACK_AFTER_MS
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -26,7 +27,6 @@ from tierfold.jobs.pipeline.partition_report import (
     PLANNED,
     UNKNOWN,
     PartitionReport,
-    claim_report,
 )
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable

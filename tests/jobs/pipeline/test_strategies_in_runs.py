@@ -96,7 +96,7 @@ def cleaned(
             chunk = replace(plan, choice=replace(plan.compact, is_last=is_last))
             runs.append(PartitionRun(plan=plan).beginning(chunk, now_ms))
     executor = LocalExecutor(context.tier, unheard)
-    with HeldPartitions(context=context) as held:
+    with HeldPartitions(context=context, verb="compact") as held:
         _, rounds = begun_rounds(held, runs)
         return context, list(results_of(executor, rounds, held))
 

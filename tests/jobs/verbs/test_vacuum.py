@@ -11,6 +11,7 @@ import pytest
 
 from tests.jobs.claims import catalog_of, row_of
 from tests.jobs.commands import tierfold, told
+from tests.jobs.signs import aged, alive
 from tests.jobs.tiers import (
     copied,
     files_below,
@@ -279,19 +280,21 @@ def test_a_folder_behind_a_link_is_not_vacuumed(tier: Path, tmp_path: Path) -> N
     assert row_of(tier).owner_run == ""
 
 
-def test_a_run_at_work_is_left_alone_until_it_is_silent_for_long(tier: Path) -> None:
+def test_a_run_at_work_is_left_alone_until_it_is_silent(tier: Path) -> None:
     catalog = catalog_of(tier)
     catalog.claim([row_of(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
+    sign = alive(tier, "at-work")
     before = files_below(tier)
     ran = vacuum(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "left", ("payments", 0): "vacuumed"})
-    reason = ran.entry["reason"]
-    assert not told(reason, "run at-work holds it", "2027-01-15T10:00:00.000Z")
+    assert not told(ran.entry["reason"], "run at-work of", "node-7", "is at work on it")
+    assert ran.entry["held_by"] == "at-work"
     orders = str(folder_of(tier, ORDERS).relative_to(tier))
     assert {k: v for k, v in files_below(tier).items() if orders in k} == {
         k: v for k, v in before.items() if orders in k
     }
-    assert vacuum(tier, hours=26).outcomes["orders", 0] == "vacuumed"
+    aged(sign, 601)
+    assert vacuum(tier).outcomes["orders", 0] == "vacuumed"
 
 
 @pytest.mark.parametrize(
@@ -302,6 +305,7 @@ def test_what_may_go_of_a_partition_at_which_a_run_is_at_work_waits(
 ) -> None:
     orphan(tier, 1)
     catalog_of(tier).claim([row_of(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
+    alive(tier, "at-work")
     before = ids_in(tier), row_of(tier)
     assert vacuum(tier, *arguments, hours=3).outcomes["orders", 0] == "left"
     assert (ids_in(tier), row_of(tier)) == before

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,10 @@ def signs_at(catalog: Path) -> SignFolder:
     return sign_folder(location_of(str(catalog), of="catalog"), ENVIRONMENT)
 
 
+def names_in(catalog: Path) -> list[str]:
+    return [path.name for path in (catalog / "signs").iterdir()]
+
+
 class TestSignsInAFolder(SignContract):
     @pytest.fixture
     def signs(self, catalog: Path) -> SignFolder:
@@ -35,7 +38,7 @@ class TestSignsInAFolder(SignContract):
 
 def test_the_first_sign_makes_the_catalogs_folder(catalog: Path) -> None:
     signs_at(catalog).write(RUN, 1, SAID)
-    assert os.listdir(catalog / "signs") == [f"{RUN}.1"]
+    assert names_in(catalog) == [f"{RUN}.1"]
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
@@ -82,7 +85,7 @@ def test_no_link_leads_to_another_folder(catalog: Path, tmp_path: Path, linked: 
     ):
         with pytest.raises(UnreadableObject, match="symbolic link"):
             act()
-    assert os.listdir(there / "signs") == ["old.1"]
+    assert names_in(there) == ["old.1"]
 
 
 def test_unfinished_signs_of_dead_runs_are_deleted(catalog: Path) -> None:
@@ -91,4 +94,4 @@ def test_unfinished_signs_of_dead_runs_are_deleted(catalog: Path) -> None:
     (catalog / "signs" / f".{RUN}.2.f00.staged").write_bytes(b"{")
     assert len(signs.listed()) == 1
     signs.clean_up(FAR_FUTURE_MS)
-    assert os.listdir(catalog / "signs") == []
+    assert names_in(catalog) == []

@@ -1,0 +1,43 @@
+"""The report of a partition that was not claimed: nothing was begun."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tierfold.compaction.commits.holders import INSIST, Holder, NotClaimed, Skip, Wait
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.outcomes import Unknown
+from tierfold.jobs.pipeline.partition_report import (
+    REFUSED,
+    PartitionReport,
+    failure_report,
+    outcome_report,
+)
+
+CHANGED_MEANWHILE = "another run changed it since this run planned it"
+
+
+def claim_report(planned: PartitionReport, why: NotClaimed) -> PartitionReport:
+    """Report it with its reason; that a live run holds it is a refusal."""
+    match why:
+        case TierfoldError():
+            return failure_report(planned, str(why))
+        case Skip(holder=holder) | Wait(holder=holder):
+            return refused_for(planned, holder)
+        case Unknown(cause=cause):
+            reason = (
+                f"the claim got no answer ({cause}), so nothing was begun; run again: the next run"
+                " claims the partition, whether this claim was written or not"
+            )
+            return replace(outcome_report(planned, why), reason=reason)
+        case _:
+            return outcome_report(planned, why)
+
+
+def refused_for(planned: PartitionReport, holder: Holder) -> PartitionReport:
+    """Report a partition that a person named, and that is left to the live run that holds it."""
+    reason = (
+        f"{holder.sentence}; nothing was changed. Run again once it has ended, which --if-held wait"
+        f" waits for, or discard its work on the partition: {INSIST}"
+    )
+    return replace(planned, outcome=REFUSED, reason=reason, held_by=holder, bytes_out=0, notes=())

@@ -1,0 +1,84 @@
+"""Waits for live runs that hold partitions: `--if-held wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
+
+from tierfold.compaction.commits.holders import Claim, Holder, IfHeld
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.scope import Listed, Scope
+from tierfold.jobs.context.sign_of_life import SignOfLife
+from tierfold.jobs.context.stopping import is_stopping
+from tierfold.jobs.pipeline.held_partitions import decisions
+from tierfold.jobs.pipeline.partition_report import LEFT
+from tierfold.storage.clock import now_ms, pause
+
+POLL_MS: Final = 10_000
+"""How often a run that waits reads the rows and the signs of life."""
+
+_STEP_MS: Final = 500
+"""How often it looks for a signal meanwhile."""
+
+
+class _Ended(Protocol):
+    """What both `PartitionReport` and `PartitionVacuum` have."""
+
+    @property
+    def key(self) -> PartitionKey: ...
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def held_by(self) -> Holder | None: ...
+
+
+def waiting(context: RunContext, ended: Iterable[_Ended]) -> list[PartitionKey]:
+    """Return the partitions that were left to other runs, if this run waits for them."""
+    if context.if_held is not IfHeld.WAIT:
+        return []
+    return [one.key for one in ended if one.outcome == LEFT and one.held_by is not None]
+
+
+def freed(
+    context: RunContext, keys: Collection[PartitionKey], verb: str, until_ms: int | None = None
+) -> list[PartitionKey]:
+    """Wait until no live run holds one of these partitions; return all that none holds then.
+
+    None, if a signal came or the time is `until_ms`, epoch milliseconds of this machine. Outside of
+    `deferred`, a signal raises Stopped.
+    """
+    if not keys:
+        return []
+    with SignOfLife(context, verb) as life:
+        while not (is_stopping() or (until_ms is not None and now_ms() >= until_ms)):
+            try:
+                found = decisions(context, life, context.catalog.look(keys).states)
+            except TierfoldError:
+                return [*keys]  # Its next plan says why.
+            if free := [key for key in keys if isinstance(found.get(key), Claim | None)]:
+                return free
+            for _ in range(POLL_MS // _STEP_MS):
+                if not is_stopping():
+                    pause(_STEP_MS)
+    return []
+
+
+def scope_of(context: RunContext, keys: Collection[PartitionKey], before: Scope) -> Scope | None:
+    """Return the scope with those of the partitions that are still in the tier.
+
+    None: there is none, or the tier cannot be listed.
+    """
+    if not keys:
+        return None
+    try:
+        there = set(context.tier.partitions()).intersection(keys)
+    except TierfoldError:
+        return None
+    if not there:
+        return None
+    listed = frozenset(Listed(key.topic, key.partition, key.topic_id) for key in there)
+    return Scope(listed=listed, first_dirty=before.first_dirty)
