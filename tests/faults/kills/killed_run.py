@@ -60,6 +60,8 @@ OPTIONS: Final = (
     *("--set", "chunk.bytes=1"),
     *("--set", "segment.bytes=300000"),
     *("--now", "1700000100000"),
+    # A person who has killed a run knows that it is dead.
+    *("--if-held", "take-over"),
     "--json",
 )
 DAY_MS: Final = 86_400_000

@@ -19,7 +19,13 @@ from tests.faults.kills.killed_logs import WrittenTier, written_tier
 from tests.faults.kills.killed_run import OPTIONS, started_run
 from tests.jobs.commands import status_of, tierfold
 from tests.oracle.kafka_lab import KafkaLab
-from tierfold.jobs.pipeline.partition_report import COMPACTED, FENCED, LOST_RACE, NOTHING_TO_DO
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FENCED,
+    LEFT,
+    LOST_RACE,
+    NOTHING_TO_DO,
+)
 
 SEGMENTS: Final = 3
 
@@ -46,17 +52,27 @@ def must_be_finished(written: WrittenTier, lab: KafkaLab, scratch: Path) -> None
     must_commit_each_offset_once(written.path / "_tierfold", written.end_offsets)
 
 
+@pytest.mark.parametrize(
+    ("if_held", "expected"),
+    [
+        ("skip", {COMPACTED, LEFT, NOTHING_TO_DO}),
+        ("take-over", {COMPACTED, LEFT, FENCED, LOST_RACE, NOTHING_TO_DO}),
+    ],
+)
 def test_two_runs_started_together_commit_each_chunk_once(
+    if_held: str,
+    expected: set[str],
     lab: KafkaLab,
     written: WrittenTier,
     runs: list[Application],
     tmp_path: Path,
 ) -> None:
-    runs += [started_run(tmp_path, written.path, "--engine", "local") for _ in range(2)]
+    options = ("--engine", "local", "--if-held", if_held)
+    runs += [started_run(tmp_path, written.path, *options) for _ in range(2)]
     ended = [run.ended() for run in runs]
     for ran in ended:
         outcomes = set(ran.outcomes.values())
-        assert outcomes <= {COMPACTED, FENCED, LOST_RACE, NOTHING_TO_DO}, ran.stderr
+        assert outcomes <= expected, ran.stderr
         assert ran.code == (4 if outcomes & {FENCED, LOST_RACE} else 0)
     assert any(ran.code == 0 for ran in ended)
     must_be_finished(written, lab, tmp_path)

@@ -31,6 +31,7 @@ from tests.faults.random_verbs.verbs_checks import Violation
 from tests.faults.random_verbs.verbs_machine import Machine
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, ROOT, users_environment
+from tests.jobs.signs import aged, signs_in
 
 STEPS_PER_TIER: Final = 250
 ENDS: Final = {Target.JVM: frozenset({-9, 0, 2, 3})}
@@ -54,6 +55,8 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         is_killed = carried_out(planned, run, FolderPlace(machine.tier))
         ran = run.ended()
         awaited("the end of the run's other processes", lambda: None if run.session else True)
+        for sign in signs_in(machine.tier):
+            aged(sign, 700)  # The next verb finds it silent.
         machine.counts[f"kill: {planned.target if is_killed else 'too late'}"] += 1
         machine.note(f"exit {ran.code}")
         if ran.code not in ENDS.get(planned.target, OTHER_ENDS):

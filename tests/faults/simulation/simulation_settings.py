@@ -20,6 +20,7 @@ from tests.compaction.hash_keys import HASH_KEY
 from tests.faults.simulation.environment_broker import History, history
 from tests.faults.simulation.environment_bucket import BucketObjects, Upload, store_of
 from tests.faults.simulation.environment_checks import Violation, Watch, is_forgotten
+from tests.faults.simulation.environment_signs import Heart, Signs, SignStore
 from tests.faults.simulation.environment_store import Objects
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
 from tests.faults.simulation.inline_executor import InlineExecutor
@@ -27,8 +28,10 @@ from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultPro
 from tests.jobs.tiers import key_of
 from tests.storage.call_scripts import Call, Rule, Script
 from tests.storage.scripted_catalog import ScriptedCatalog
+from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context import sign_of_life
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline import (
@@ -38,11 +41,13 @@ from tierfold.jobs.pipeline import (
     run_loop,
     run_records,
     survey,
+    waiting,
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
 from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
+from tierfold.storage.catalog.sign_folder import SignFolder
 from tierfold.storage.kafka import kafka_uuid
 from tierfold.storage.key_indexes.index_folder import FOLDER
 from tierfold.storage.tiers import s3_objects, s3_uploads
@@ -70,6 +75,9 @@ class StoreKind(StrEnum):
 
 BOUND: Final = 0.4
 """The probability that brokers serve a tier in a bucket: none of their uploads may be aborted."""
+
+IF_HELD_WEIGHTS: Final = (6, 1, 4)
+"""How often a run leaves partitions of live runs alone, waits for them, or takes them over."""
 
 BUCKET_BYTES: Final = 256
 """Log bytes per key bucket; so few that even a small log has several buckets."""
@@ -105,8 +113,18 @@ class Environment:
     """The key indexes; their store fails like the tier's."""
     table: TableLog = field(init=False)
     watch: Watch = field(init=False)
+    sign_rng: Random
+    """Draws what goes wrong with signs of life, and which runs insist; no other draw uses it."""
+    signs: Signs = field(init=False)
 
     def __post_init__(self) -> None:
+        self.signs = Signs(
+            rng=self.sign_rng,
+            now_ms=lambda: self.scheduler.now_ms,
+            owners=lambda: sorted(row.owner_run for row in self.watch.rows.values()),
+            is_calm=lambda: self.scheduler.is_calm or not self.scheduler.fault_profile.faults,
+            happened=self.outcomes,
+        )
         shared: dict[str, Any] = {
             "now_ms": lambda: self.scheduler.now_ms,
             "removed": self._check_deletion,
@@ -138,9 +156,16 @@ class Environment:
         def open_table(uri: str, layout: TableLayout) -> Any:
             return VirtualTable(actor, self.table, uri, layout)
 
+        alive = partial(self._beats, run)
         answers = Script(
-            Rule(step="claim", after=self._record_claims),
+            Rule(step="claim", before=alive, after=self._record_claims),
+            Rule(step="commit", before=alive),
             Rule(step="commit", before=partial(self._check_times, run), after=self._record_commits),
+        )
+        (if_held,) = (
+            (IfHeld.SKIP,)
+            if self.scheduler.is_calm
+            else self.sign_rng.choices(tuple(IfHeld), IF_HELD_WEIGHTS)
         )
         return RunContext(
             hash_key=HASH_KEY,
@@ -149,6 +174,8 @@ class Environment:
             tier=LocalTieredStorage(store_of(actor, self.objects)),
             catalog_uri="virtual:catalog",
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
+            signs=SignFolder(store=SignStore(actor, self.signs)),
+            if_held=if_held,
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             uses_key_indexes=True,
@@ -161,6 +188,9 @@ class Environment:
         self.outcomes[how] += 1
         if _BUG.search(detail):
             self.fail(f"{who} {how}: {detail}")
+
+    def _beats(self, run: str, _: Call) -> None:
+        self.signs.beat(run)
 
     def _record_claims(self, call: Call) -> None:
         for key, claim in call.result.items():
@@ -245,6 +275,7 @@ def drawn_environment(seed: int) -> Environment:
         histories=histories,
         kind=kind,
         is_bound=is_bound,
+        sign_rng=Random(f"signs of {seed}"),
     )
 
 
@@ -290,6 +321,12 @@ def deterministic(environment: Environment) -> Iterator[None]:
         patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
         patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
         patch.setattr(held_partitions, "pause", environment.scheduler.pause)
+        patch.setattr(waiting, "pause", environment.scheduler.pause)
+        patch.setattr(
+            sign_of_life,
+            "Thread",
+            lambda target, **_: Heart(signs=environment.signs, target=target),
+        )
         # The `runs` table is not part of the protocol.
         patch.setattr(run_records, "record_run", lambda *_: None)
         yield

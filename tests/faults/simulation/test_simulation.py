@@ -49,7 +49,7 @@ def test_every_outcome_happens(total: Summary) -> None:
     }
     answers = {"claim: Committed", "claim: LostRace", "claim: Fenced", "claim: Unknown"}
     answers |= {f"commit: {answer}" for answer in ("Committed", "Fenced", "Unknown")}
-    ends = {"compacted", "failed", "fenced", "lost_race", "unknown", "survey failed"}
+    ends = {"compacted", "failed", "fenced", "left", "unknown", "survey failed"}
     ends |= {f"refused: {why}" for why in ("gap", "overlap", "partial segment", "unreadable")}
     ends |= {"refused: lineage diverged", "a worker death stops one of two"}
     ends |= {f"vacuum: {how}" for how in ("vacuumed", "left", "refused", "failed", "unknown")}
@@ -57,7 +57,9 @@ def test_every_outcome_happens(total: Summary) -> None:
     deleted = {"retired deleted", "orphan deleted", "incomplete deleted", "set apart deleted"}
     uploads = {"our upload aborted", "a broker's upload aborted"}
     uploads |= {"upload completed after its client gave up"}
-    expected = uploads | rows | owners | answers | ends | deleted
+    signs = {"lost", "late", "unanswered", "not listed", "not read", "stays", "deleted", "forged"}
+    signs = {f"sign {how}" for how in (*signs, "unreadable")}
+    expected = signs | uploads | rows | owners | answers | ends | deleted
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 

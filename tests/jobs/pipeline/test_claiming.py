@@ -18,7 +18,7 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import FAILED, planned_report
+from tierfold.jobs.pipeline.partition_report import FAILED, LEFT, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
