@@ -26,7 +26,7 @@ SILENT_MS: Final = 10 * SIGN_EVERY_MS
 """A run without a sign for so long is dead, or so slow that others need not wait for it."""
 
 INSIST: Final = "--if-held take-over"
-"""The option that claims a partition whoever holds it."""
+"""The option that claims a partition also from a run at work."""
 
 
 class IfHeld(StrEnum):

@@ -6,11 +6,14 @@ partition fails the task, and is retried only if the DAG asks for retries.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from tierfold.compaction.model.wording import counted
+from tierfold.jobs.pipeline.partition_report import LEFT
 from tierfold.jobs.reports.result import BAD_SETTINGS, NEEDS_A_PERSON, NEEDS_ANOTHER_RUN
 
 NEVER_RETRIED: Final = frozenset({BAD_SETTINGS})
@@ -45,6 +48,9 @@ def summary(document: Mapping[str, Any]) -> Iterable[str]:
     entries = document["partitions"]
     yield f"tierfold {document['verb']}: {document['outcome']}"
     yield from document["warnings"]
+    left = Counter(entry["held_by"] for entry in entries if _is_left_to_another(entry))
+    for run, count in left.items():
+        yield f"{counted(count, 'partition')} left to run {run}, which is at work"
     concerning = [entry for entry in entries if _concerns(entry)]
     for entry in concerning[:PARTITIONS_LOGGED]:
         name = f"{entry['topic']}-{entry['partition']}"
@@ -69,6 +75,10 @@ def shortened(document: dict[str, Any]) -> dict[str, Any]:
 def _short(entry: Mapping[str, Any]) -> dict[str, Any]:
     kept = (*_ALWAYS_KEPT, "reason") if _concerns(entry) else _ALWAYS_KEPT
     return {name: entry[name] for name in kept if name in entry}
+
+
+def _is_left_to_another(entry: Mapping[str, Any]) -> bool:
+    return entry["outcome"] == LEFT and "held_by" in entry
 
 
 def _concerns(entry: Mapping[str, Any]) -> bool:

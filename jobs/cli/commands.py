@@ -50,10 +50,11 @@ def tierfold() -> None:
     the topics of Aiven's plugin.
 
     \b
-    Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage
-                3 a partition failed    · 4 fenced by another run
+    Exit codes: 0 done, nothing to do, or left to the next run or a run at work
+                1 a bug               · 2 wrong setting or usage
+                3 a partition failed  · 4 fenced by another run
                 5 done, but the result could not be written
-                130 stopped by Ctrl-C   · 143 stopped by SIGTERM
+                130 stopped by Ctrl-C · 143 stopped by SIGTERM
     """
 
 

@@ -1,9 +1,9 @@
 """Exit codes, and output that a terminal or a pipe can take.
 
-0: done, nothing to do, or left for the next run. 1: a bug. 2: a wrong setting or wrong usage. 3: a
-partition failed. 4: fenced, because another run took a partition over. 3 goes before 4. 5: the
-verb's work is done, and its result could not be written. 130: stopped by Ctrl-C. 143: stopped by
-SIGTERM.
+0: done, nothing to do, or left, for the next run or to a run at work. 1: a bug. 2: a wrong setting
+or wrong usage. 3: a partition failed. 4: fenced, because another run took a partition over. 3 goes
+before 4. 5: the verb's work is done, and its result could not be written. 130: stopped by Ctrl-C.
+143: stopped by SIGTERM.
 """
 
 from __future__ import annotations

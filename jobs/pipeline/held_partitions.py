@@ -55,8 +55,8 @@ or a network to fail over. Then the report asks the user to run again."""
 class HeldPartitions:
     """The partitions that a run has claimed; as a context manager, it releases them at the end.
 
-    Until then the run gives signs of life. Use it within `deferred`, so that a signal does not
-    interrupt the release.
+    From the first claim until then the run gives signs of life. Use it within `deferred`, so that a
+    signal does not interrupt the release.
     """
 
     context: RunContext
@@ -65,12 +65,14 @@ class HeldPartitions:
     by_key: dict[PartitionKey, HeldPartition] = field(default_factory=dict)
     """Each partition whose claim was committed, as it is now; also those lost since."""
     life: SignOfLife = field(init=False)
+    _begins: bool = False
+    """The next claim is the first one within the context."""
 
     def __post_init__(self) -> None:
         self.life = SignOfLife(self.context, self.verb)
 
     def __enter__(self) -> HeldPartitions:
-        self.life.begin()
+        self._begins = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,9 +109,12 @@ class HeldPartitions:
     def _claimed(
         self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]
     ) -> dict[PartitionKey, NotClaimed]:
-        """Claim these rows, whoever holds them; return the claims that failed."""
+        """Claim these rows from any run; return the claims that failed."""
         if not rows:
             return {}
+        if self._begins:
+            self._begins = False
+            self.life.begin()
         catalog, run, at_ms = self.context.catalog, self.context.run, self.context.clock()
         releases = self._releases(done, at_ms)
         try:

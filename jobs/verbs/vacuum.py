@@ -23,7 +23,7 @@ Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -97,7 +97,10 @@ def vacuum(
     )
     with deferred():
         ended = _in_waves(context, surveyed, pace, listener)
-        while left := scope_of(context, _freed(context, ended.values(), pace), scope):
+        while keys := waiting(context, ended.values()):
+            left = scope_of(context, freed(context, keys, "vacuum", pace.ends_at_ms), scope)
+            if left is None:
+                break
             try:
                 again = inspect(context, settings, left, times)
             except TierfoldError:
@@ -106,13 +109,6 @@ def vacuum(
         not_begun = [one for one in ended.values() if one.outcome in NOT_BEGUN]
         _record(context, not_begun, started_at_ms)
     return [*ended.values()]
-
-
-def _freed(
-    context: RunContext, ended: Iterable[PartitionVacuum], pace: Pace
-) -> list[PartitionKey]:
-    """Wait for partitions that live runs hold; none if there are none, or the run ends before."""
-    return freed(context, waiting(context, ended), "vacuum", pace.ends_at_ms)
 
 
 def _in_waves(

@@ -86,6 +86,12 @@ def test_the_log_shows_the_first_partitions_that_need_attention() -> None:
     assert lines[-1] == "and 2 more partitions; XCom has them"
 
 
+def test_the_log_says_once_which_runs_are_at_work() -> None:
+    entries = [entry(number, "left") | {"held_by": "other"} for number in range(3)]
+    lines = list(summary(document(entry(-1, "compacted"), *entries, entry(9, "left"))))
+    assert lines[2:] == ["3 partitions left to run other, which is at work"]
+
+
 def words(folder: Path, **keywords: Any) -> list[str]:
     submission = Submission(verb="compact", tier="/t", keywords=keywords, attempt="1")
     return words_of(submission, str(folder))
@@ -102,6 +108,7 @@ def words(folder: Path, **keywords: Any) -> list[str]:
             ["--set", "a=true", "--set", "b=1,2", "--set", "c=0.5"],
         ),
         ({"settings": ["a=1"]}, ["--set", "a=1"]),
+        ({"if_held": "wait"}, ["--if-held", "wait"]),
         ({"encryption_keys": {"k": "/f"}}, ["--encryption-key", "k=/f"]),
         ({"dry_run": True, "diverged": False, "catalog": None}, ["--dry-run"]),
         ({"now_ms": 7, "local_max_bytes": 8}, ["--now", "7", "--local-max", "8"]),

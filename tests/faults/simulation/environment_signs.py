@@ -74,7 +74,7 @@ class Signs:
             self.stored[key] = Stored(data=b"\0", modified_ms=self.stored[key].modified_ms)
         if self.forged < FORGED_MAX and self.fails("forged"):
             self.forged += 1
-            run = self.rng.choice([*self.owners(), "nobody"])
+            run = self.rng.choice([*self.owners(), "no-one"])
             modified_ms = self.now_ms() - self.rng.choice(FORGED_AGES_MS)
             key = f"{FOLDER}/{run}.{10**6 + self.forged}"
             self.stored[key] = Stored(data=b"{}", modified_ms=modified_ms)
