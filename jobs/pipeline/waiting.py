@@ -67,18 +67,25 @@ def freed(
     return []
 
 
-def scope_of(context: RunContext, keys: Collection[PartitionKey], before: Scope) -> Scope | None:
-    """Return the scope with those of the partitions that are still in the tier.
+def freed_scope(
+    context: RunContext,
+    keys: Collection[PartitionKey],
+    verb: str,
+    before: Scope,
+    until_ms: int | None,
+) -> Scope | None:
+    """Wait as `freed` does; return the scope with those of its result that the tier still has.
 
     None: there is none, or the tier cannot be listed.
     """
-    if not keys:
-        return None
-    try:
-        there = set(context.tier.partitions()).intersection(keys)
-    except TierfoldError:
-        return None
-    if not there:
-        return None
-    listed = frozenset(Listed(key.topic, key.partition, key.topic_id) for key in there)
-    return Scope(listed=listed, first_dirty=before.first_dirty)
+    left = set(keys)
+    while free := freed(context, left, verb, until_ms):
+        try:
+            there = set(context.tier.partitions()).intersection(free)
+        except TierfoldError:
+            return None
+        if there:
+            listed = frozenset(Listed(key.topic, key.partition, key.topic_id) for key in there)
+            return Scope(listed=listed, first_dirty=before.first_dirty)
+        left.difference_update(free)
+    return None

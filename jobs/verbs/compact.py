@@ -29,7 +29,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.pipeline.waiting import freed, scope_of, waiting
+from tierfold.jobs.pipeline.waiting import freed_scope, waiting
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.clock import now_ms
 
@@ -90,7 +90,7 @@ def _freed(
     bound_ms = budget.max_duration_ms
     with deferred():  # After a signal, the reports are still to be printed.
         until_ms = None if bound_ms is None else started_at_ms + bound_ms
-        return scope_of(context, freed(context, keys, "compact", until_ms), scope)
+        return freed_scope(context, keys, "compact", scope, until_ms)
 
 
 def carried_out(

@@ -53,7 +53,7 @@ from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, refusal_of
-from tierfold.jobs.pipeline.waiting import freed, scope_of, waiting
+from tierfold.jobs.pipeline.waiting import freed_scope, waiting
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,
@@ -98,7 +98,7 @@ def vacuum(
     with deferred():
         ended = _in_waves(context, surveyed, pace, listener)
         while keys := waiting(context, ended.values()):
-            left = scope_of(context, freed(context, keys, "vacuum", pace.ends_at_ms), scope)
+            left = freed_scope(context, keys, "vacuum", scope, pace.ends_at_ms)
             if left is None:
                 break
             try:

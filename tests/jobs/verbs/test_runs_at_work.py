@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from tests.jobs.scripted_runs import scripted
 from tests.jobs.signs import aged, alive, signs_in
 from tests.jobs.tiers import (
     files_below,
+    folder_of,
     key_of,
     latest_updates,
     live_values,
@@ -27,7 +29,7 @@ from tests.jobs.tiers import (
     updated_tier,
 )
 from tests.jobs.vacuum_tiers import DETACHED, compacted, live_ids, vacuum
-from tests.storage.call_scripts import at
+from tests.storage.call_scripts import at, fails
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.errors import BadSettings
@@ -35,6 +37,8 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs import api
 from tierfold.jobs.pipeline import waiting
 from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import RunRow
 
 PAYMENTS = key_of("payments")
 ALIVE = ("run holder of `compact` on node-7 (process 31) is at work on it", "its last sign of life")
@@ -66,6 +70,11 @@ def compact(tier: Path, *arguments: str) -> Ran:
 
 def both(outcome: str) -> dict[tuple[str, int], str]:
     return {("orders", 0): outcome, ("payments", 0): outcome}
+
+
+def rows_of(tier: Path, ran: Ran) -> list[RunRow]:
+    run = ran.document["run"]
+    return [row for row in RunsTable(str(tier / "_tierfold")).read() if row.run == run]
 
 
 @contextmanager
@@ -377,3 +386,60 @@ def test_a_mode_that_does_not_exist_is_refused(two: Path) -> None:
     compact(two, "--if-held", "sometimes").refuses("--if-held", "take-over")
     with pytest.raises(BadSettings, match="'sometimes' is not one of skip, wait, take-over"):
         api.changing.vacuum(two, if_held="sometimes")
+
+
+# What was left costs nothing, and is recorded once.
+
+
+@pytest.mark.parametrize("verb", ["compact", "vacuum"])
+def test_what_was_left_is_recorded_once(two: Path, verb: str) -> None:
+    alive(two, "holder")
+    ran = (compact if verb == "compact" else vacuum)(two)
+    rows = rows_of(two, ran)
+    assert [(row.topic, row.outcome) for row in rows] == [("orders", "left"), ("payments", "left")]
+
+
+@pytest.mark.parametrize("verb", ["compact", "vacuum"])
+def test_what_was_waited_for_is_recorded_once(two: Path, verb: str) -> None:
+    alive(two, "holder")
+    with soon(lambda: [freed(two, key) for key in (ORDERS, PAYMENTS)]):
+        ran = (compact if verb == "compact" else vacuum)(two, "--if-held", "wait")
+    rows = rows_of(two, ran)
+    done = "compacted" if verb == "compact" else "vacuumed"
+    assert sorted((row.topic, row.outcome) for row in rows) == [
+        ("orders", done),
+        ("payments", done),
+    ]
+
+
+def test_what_was_left_does_not_spend_the_budget(two: Path) -> None:
+    freed(two, PAYMENTS)
+    alive(two, "holder")
+    ran = compact(two, "--max-bytes", "1")
+    assert ran.outcomes == {("orders", 0): "left", ("payments", 0): "compacted"}
+
+
+@pytest.mark.parametrize("verb", ["compact", "vacuum"])
+def test_what_is_done_is_reported_if_the_catalog_vanishes_during_a_wait(
+    two: Path, verb: str
+) -> None:
+    freed(two, ORDERS)
+    alive(two, "holder")
+    looks = {"compact": ("look 2", "look 3"), "vacuum": ("look 3", "look 4")}[verb]
+    with scripted(*map(fails, looks)):
+        ran = (compact if verb == "compact" else vacuum)(two, "--if-held", "wait")
+    done = "compacted" if verb == "compact" else "vacuumed"
+    assert ran.outcomes == {("orders", 0): done, ("payments", 0): "left"}
+
+
+def test_a_partition_whose_topic_is_deleted_during_a_wait_stays_left(two: Path) -> None:
+    alive(two, "holder")
+
+    def deleted() -> None:
+        shutil.rmtree(folder_of(two, ORDERS))
+        for key in (ORDERS, PAYMENTS):
+            freed(two, key)
+
+    with soon(deleted):
+        ran = compact(two, "--if-held", "wait")
+    assert ran.outcomes == {("orders", 0): "left", ("payments", 0): "compacted"}
