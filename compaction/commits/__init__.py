@@ -5,6 +5,7 @@
     row_changes    the row that a claim or a commit writes
     spared         what a round leaves of superseded records
     round_commit   the commit of a round, from its receipts
+    clocks         whether a run may write by the time that it takes as now
     held_partition a claimed partition: its row, its unanswered commit, what the present row says
     holders        who is at work on a partition: claim it, skip it or wait
     invariants     what must hold between a row and the row that replaces it

@@ -7,9 +7,10 @@ if the tier or the catalog cannot be read. An error in one partition is in the r
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Unpack
 
-from tierfold.compaction.deletion.deletion_plan import VacuumLimits
+from tierfold.compaction.commits.clocks import WritingVerb
+from tierfold.compaction.deletion.short_ages import short_ages
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
     CompactKeywords,
@@ -18,7 +19,14 @@ from tierfold.jobs.api.keywords import (
     VacuumKeywords,
     takes,
 )
-from tierfold.jobs.api.opening import budget_of, engine_of, listener_of, local_max_of, opened
+from tierfold.jobs.api.opening import (
+    budget_of,
+    engine_of,
+    limits_of,
+    listener_of,
+    local_max_of,
+    opened,
+)
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
 from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
@@ -37,7 +45,7 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
     >>> tierfold.compact("s3://bucket/tier", topics=["orders.*"], config="tierfold.toml")
     """
     is_dry_run, budget = given.get("dry_run", False), budget_of(given)
-    tools = opened(tier, given, has_advice=is_dry_run)
+    tools = opened(tier, given, has_advice=is_dry_run, writing=WritingVerb.COMPACT)
     verb = (tools.context, tools.settings, tools.scope)
     if is_dry_run:
         found = plan_verb.plan(*verb, budget, local_max_of(given))
@@ -57,13 +65,8 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     >>> tierfold.vacuum("/mnt/tier", settings={"tier.binding": "detached"}, dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given)
-    ages: tuple[Literal["grace_ms", "orphan_age_ms"], ...] = ("grace_ms", "orphan_age_ms")
-    limits = VacuumLimits(
-        now_ms=tools.context.now_ms,
-        takes_set_apart=bool(given.get("diverged")),
-        **{name: age_ms for name in ages if (age_ms := given.get(name)) is not None},
-    )
+    tools = opened(tier, given, writing=WritingVerb.VACUUM)
+    limits = limits_of(given, tools.context.now_ms)
     verb = (tools.context, tools.settings, tools.scope, limits)
     if is_dry_run:
         found = inspect(*verb)
@@ -71,7 +74,8 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
         duration_ms = given.get("max_duration_ms")
         found = vacuum_verb.vacuum(*verb, listener_of(given), max_duration_ms=duration_ms)
     files = vacuum_verb.catalog_cleaned(tools.context, is_dry_run=is_dry_run)
-    about = tools.about(run_id="" if is_dry_run else tools.context.run)
+    short = () if is_dry_run else (age.sentence for age in short_ages(limits))
+    about = tools.about(*short, run_id="" if is_dry_run else tools.context.run)
     return checked(VacuumResult(partitions=tuple(found), catalog_files=files, **about), given)
 
 
@@ -86,7 +90,7 @@ def restore(
     >>> tierfold.restore("/mnt/tier", "orders-0", to="20261121T153046-hVb2Qx0A", dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given)
+    tools = opened(tier, given, writing=WritingVerb.RESTORE)
     found = restore_verb.restore(
         tools.context,
         partition,
@@ -106,7 +110,7 @@ def forget(tier: str | Path, partition: str, **given: Unpack[ForgetKeywords]) ->
     >>> tierfold.forget("/mnt/tier", "orders-0", dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given)
+    tools = opened(tier, given, writing=WritingVerb.FORGET)
     found = forget_verb.forget(tools.context, partition, is_dry_run=is_dry_run)
     about = tools.about(run_id="" if is_dry_run else tools.context.run)
     return checked(ForgetResult(partitions=(found,), **about), given)

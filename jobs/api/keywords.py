@@ -95,16 +95,19 @@ class EngineKeywords(TypedDict, total=False):
     """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
 
 
-class HeldKeywords(TypedDict, total=False):
-    """What to do with partitions that other runs hold."""
+class WritingKeywords(TypedDict, total=False):
+    """What stops a verb that writes."""
 
+    clock_is_right: bool
+    """Write also if this machine's clock is more than ten minutes behind the newest commit or the
+    store's clock. Default: False, that is an error."""
     if_held: Literal["skip", "wait", "take-over"]
     """Of a partition that a run at work holds. `skip`, the default: leave it to that run; a verb on
     one partition refuses. `wait`: until that run is done or silent. `take-over`: discard what it is
     doing."""
 
 
-class CompactKeywords(ReplayKeywords, EngineKeywords, HeldKeywords, total=False):
+class CompactKeywords(ReplayKeywords, EngineKeywords, WritingKeywords, total=False):
     """The keywords of `compact`."""
 
     max_partitions: int | None
@@ -137,7 +140,7 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(ScopeKeywords, HeldKeywords, total=False):
+class VacuumKeywords(ScopeKeywords, WritingKeywords, total=False):
     """The keywords of `vacuum`."""
 
     grace_ms: int
@@ -154,7 +157,7 @@ class VacuumKeywords(ScopeKeywords, HeldKeywords, total=False):
     """As of `compact`."""
 
 
-class ChangeKeywords(CheckKeywords, HeldKeywords, total=False):
+class ChangeKeywords(CheckKeywords, WritingKeywords, total=False):
     """Whether anything changes."""
 
     dry_run: bool

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
+from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.commits.holders import IfHeld
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
+from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
@@ -23,6 +26,9 @@ from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.storage.tiers.locations import location_of
+from tierfold.storage.tiers.store_clocks import store_now_ms
+from tierfold.storage.tiers.tier_uris import catalog_place
 
 _LAYOUT_KEYWORDS: Final = {
     "layout": "layout",
@@ -54,20 +60,28 @@ class Opened:
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
         Remarks(warnings=more).log()
+        doubts = () if self.context.clocks is None else self.context.clocks.warnings
         return About(
             tier=self.context.tier_uri,
             run_id=run_id,
-            warnings=(*self.remarks.warnings, *more),
+            warnings=(*self.remarks.warnings, *doubts, *more),
             notes=self.remarks.notes,
             spent=spent_in(self.context),
         )
 
 
-def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = False) -> Opened:
+def opened(
+    tier: str | Path,
+    given: Mapping[str, Any],
+    *,
+    has_advice: bool = False,
+    writing: WritingVerb | None = None,
+) -> Opened:
     """Resolve the settings, then open the tier; log probable mistakes.
 
-    `has_advice`: also those in the settings of the topics in scope. Raises BadSettings if a setting
-    is wrong or there is no tier.
+    `has_advice`: also those in the settings of the topics in scope. `writing`: a verb that checks
+    the clocks before it writes; a dry run only reads. Raises BadSettings if a setting is wrong or
+    there is no tier.
     """
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     scope = Scope(
@@ -85,6 +99,7 @@ def opened(tier: str | Path, given: Mapping[str, Any], *, has_advice: bool = Fal
         layout_words=_layout_words(given),
         holes_are_holes=_names(given.get("holes_are_holes")),
         if_held=_if_held(given.get("if_held")),
+        clocks=None if given.get("dry_run") else _clocks(context, given, writing),
     )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()
@@ -101,6 +116,23 @@ def _if_held(given: str | None) -> IfHeld:
             where="if_held",
             remedy="Leave it out: a partition that a run at work holds is left to that run.",
         ) from None
+
+
+def _clocks(
+    context: RunContext, given: Mapping[str, Any], writing: WritingVerb | None
+) -> RunClocks | None:
+    if writing is None:
+        return None
+    place = location_of(context.tier_uri, of="tier")
+    within = catalog_place(place, context.layout_options)
+    return RunClocks(
+        verb=writing,
+        where=context.tier_uri,
+        store_now_ms=lambda: store_now_ms(place, within, context.tier_options),
+        given_ms=given.get("now_ms"),
+        insists=bool(given.get("clock_is_right")),
+        warn=lambda sentence: Remarks(warnings=(sentence,)).log(),
+    )
 
 
 def _patterns(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:
@@ -138,6 +170,16 @@ def budget_of(given: Mapping[str, Any]) -> Budget:
     """Return the limits of the run."""
     names = ("max_partitions", "max_bytes", "max_duration_ms")
     return Budget(**{name: given.get(name) for name in names})
+
+
+def limits_of(given: Mapping[str, Any], now_ms: int) -> VacuumLimits:
+    """Return the time and the options of one `vacuum`."""
+    ages: tuple[Literal["grace_ms", "orphan_age_ms"], ...] = ("grace_ms", "orphan_age_ms")
+    return VacuumLimits(
+        now_ms=now_ms,
+        takes_set_apart=bool(given.get("diverged")),
+        **{name: age_ms for name in ages if (age_ms := given.get(name)) is not None},
+    )
 
 
 def local_max_of(given: Mapping[str, Any]) -> int | None:

@@ -5,6 +5,7 @@
     options               the options that verbs share
     without_pandas        keeps pandas out of a command's process
     without_mllib         keeps MLlib's functions out of a command's Spark session
+    confirmation          asks before `vacuum` deletes what may still be needed
     sizes_and_durations   parses `10GiB`, `90m`
     output                prints a verb's result, as tables or as JSON
     log_lines             prints what is logged: `-v`, `-q`

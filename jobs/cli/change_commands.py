@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from tierfold.jobs.cli.confirmation import confirm_short_ages
 from tierfold.jobs.cli.options import (
     catalog_options,
+    clock_is_right_option,
     clock_options,
     duration_option,
     holes_option,
@@ -39,6 +41,7 @@ from tierfold.jobs.cli.usage_errors import Verb
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @output_options
 @clock_options
+@clock_is_right_option
 def restore_verb(output: Output, **given: Any) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
@@ -70,6 +73,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 @holes_option
 @output_options
 @clock_options
+@clock_is_right_option
 def forget_verb(output: Output, **given: Any) -> None:
     """Accept that an unclean leader election truncated a partition's log.
 
@@ -122,8 +126,16 @@ def forget_verb(output: Output, **given: Any) -> None:
 )
 @duration_option
 @if_held_option
+@clock_is_right_option
+@click.option(
+    "--yes",
+    "is_confirmed",
+    is_flag=True,
+    help="Do not ask, in a terminal, whether a grace period below an hour or an orphan age below a"
+    " day is meant.",
+)
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
-def vacuum_verb(output: Output, **given: Any) -> None:
+def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     """Delete replaced, expired and orphaned segments.
 
     A segment expires by retention.ms or retention.bytes if the topic's cleanup.policy contains
@@ -136,7 +148,10 @@ def vacuum_verb(output: Output, **given: Any) -> None:
     Examples:
       tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
       tierfold vacuum /mnt/tier --set tier.binding=detached --diverged --topic orders
+      tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 10m --yes
     """
     from tierfold.jobs.api.changing import vacuum
 
+    if not is_confirmed and not given["dry_run"]:
+        confirm_short_ages(given)
     finish(output, vacuum(progress=output.progress, **given))

@@ -24,6 +24,7 @@ from tierfold.jobs.cli.exit_codes import (
 from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
+    clock_is_right_option,
     clock_options,
     duration_option,
     encryption_key_option,
@@ -90,6 +91,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 @budget_options
 @if_held_option
 @engine_options
+@clock_is_right_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:
     """Compact every eligible partition.
@@ -99,6 +101,7 @@ def compact_verb(output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
       tierfold compact /mnt/tier --set cleanup.policy=compact --holes-are-holes orders-0
+      tierfold compact /mnt/tier --set cleanup.policy=compact --clock-is-right
     """
     from tierfold.jobs.api.changing import compact
 

@@ -136,6 +136,14 @@ settings_options: Final = _together(
 clock_options: Final = _together(_NOW_OPTION, settings_options)
 """With these, a verb repeats the decisions of another run."""
 
+clock_is_right_option: Final = click.option(
+    "--clock-is-right",
+    is_flag=True,
+    help="Write although this machine's clock is more than ten minutes behind the newest commit or"
+    " the store's clock, because those are wrong.",
+)
+"""A person's answer to a run that stopped."""
+
 replay_options: Final = _together(
     _NOW_OPTION,
     click.option(

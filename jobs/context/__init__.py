@@ -1,6 +1,7 @@
 """context: the tier, catalog, clock and scope of a run.
 
     run_context      the tier, its catalog, the clock, the run's name
+    run_clocks       compares the clocks before a run writes
     tier_opener      opens the tier and the key indexes in a worker
     key_files        where the keys of an encrypted tier are
     scope            the partitions that a verb works on

@@ -16,6 +16,7 @@ from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
+from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
@@ -69,6 +70,8 @@ class RunContext:
     catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""
+    clocks: RunClocks | None = None
+    """What a verb that writes checks before it does; None: the verb only reads."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
 

@@ -117,8 +117,11 @@ def known_among(
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
     same partition, so both are refused. A partition with an invalid row is refused, too. Raises
-    BadSettings for a name in `context.holes_are_holes` that no partition has.
+    BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
+    writes and the clocks disagree.
     """
+    if context.clocks is not None:
+        context.clocks.check(rows.states)
     check_hole_patterns(context.holes_are_holes, everywhere)
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)

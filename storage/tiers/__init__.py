@@ -16,6 +16,7 @@
     table_options          options of delta-rs and of Spark's S3A
     bucket_store           an object store in a bucket
     locations              names the place of a tier or a catalog, and opens its store
+    store_clocks           asks a store for its time
     segment_names          names of a segment's objects, which both layouts have
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage
     aiven                  the layout of Aiven's tiered storage plugin

@@ -13,14 +13,14 @@ from typing import Final
 
 import pytest
 
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold
 from tests.jobs.tiers import files_below, folder_of, key_of, put_updates, updated_tier
 
 NOW_MS: Final = 1_800_000_000_000
 DAY_MS: Final = 86_400_000
 ORDERS: Final = key_of("orders")
 DETACHED: Final = ("--set", "tier.binding=detached")
-NOW: Final = (*ALWAYS, "--now", str(NOW_MS))
+NOW: Final = (*ALWAYS, CLOCK, str(NOW_MS))
 REFUSED: Final = 3
 
 
@@ -32,7 +32,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     vacuumed = committed.with_name("vacuumed")
     shutil.copytree(committed, vacuumed)
     later = str(NOW_MS + 3 * DAY_MS)
-    assert tierfold("vacuum", vacuumed, *DETACHED, "--now", later).code == 0
+    assert tierfold("vacuum", vacuumed, *DETACHED, CLOCK, later).code == 0
     return {"committed": committed, "vacuumed": vacuumed}
 
 

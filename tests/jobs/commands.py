@@ -8,21 +8,30 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from tests.jobs.result_schema import faults
+from tierfold.jobs.api import opening
 from tierfold.jobs.cli.commands import main
 from tierfold.jobs.engines.engine_choice import Engine, in_process
+from tierfold.storage import clock
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMPACT: Final = ("--set", "cleanup.policy=compact")
 ALWAYS: Final = (*COMPACT, "--set", "min.cleanable.dirty.ratio=0")
 """Compact whatever the dirty ratio is."""
+
+
+CLOCK: Final = "the clocks say"
+"""Before a time in epoch milliseconds among the arguments of `tierfold`: the machine's and the
+store's clock during this command. A test that plays another day says so, and not `--now`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +95,29 @@ LOCAL_ENGINE: Final[Engine] = in_process(2**31)
 """`--engine local`, for the functions of verbs."""
 
 
+@contextlib.contextmanager
+def clocks_at(machine_ms: int, store_ms: int | None = None) -> Iterator[None]:
+    """Set the machine's clock, and the store's; both go on from there. Default: they agree."""
+    ahead_ns = machine_ms * 1_000_000 - time.time_ns()
+    store_ahead_ms = 0 if store_ms is None else store_ms - machine_ms
+    machine = SimpleNamespace(
+        time_ns=lambda: time.time_ns() + ahead_ns, monotonic=time.monotonic, sleep=time.sleep
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "time", machine)
+        patch.setattr(opening, "store_now_ms", lambda *_: clock.now_ms() + store_ahead_ms)
+        yield
+
+
 def tierfold(*arguments: str | Path) -> Ran:
     """Run `tierfold ARGUMENTS…` in this process, without Spark unless the arguments ask for it.
 
-    `ON_SPARK` uses the session of the tests.
+    `ON_SPARK` uses the session of the tests, `CLOCK` and a time set the clocks.
     """
+    if CLOCK in arguments:
+        at = arguments.index(CLOCK)
+        with clocks_at(int(str(arguments[at + 1]))):
+            return tierfold(*arguments[:at], *arguments[at + 2 :])
     has_engine = {"--engine", "--second-opinion"} & {str(argument) for argument in arguments}
     if arguments[:1] in {("compact",), ("verify",)} and not has_engine:
         arguments = (*arguments, "--engine", "local")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.jobs.claims import ORDERS
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold
 from tests.jobs.tiers import NOW_MS, records_in, updated_tier
 
-NOW: Final = ("--now", str(NOW_MS))
-LATER: Final = ("--now", str(NOW_MS + 3 * 86_400_000))
+NOW: Final = (CLOCK, str(NOW_MS))
+LATER: Final = (CLOCK, str(NOW_MS + 3 * 86_400_000))
 DETACHED: Final = ("--set", "tier.binding=detached")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.jobs.claims import ORDERS, row_of
-from tests.jobs.commands import ALWAYS, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import folder_of, put_updates, updated_tier
 from tierfold.compaction.model.segments import PartitionKey
 
@@ -40,7 +40,7 @@ def vacuum(tier: Path, *arguments: str, hours: float = 25) -> Ran:
 
 
 def _now(hours: float) -> tuple[str, str]:
-    return "--now", str(THEN_MS + int(hours * HOUR_MS))
+    return CLOCK, str(THEN_MS + int(hours * HOUR_MS))
 
 
 def orphan(tier: Path, number: int, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:

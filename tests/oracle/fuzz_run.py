@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tests.jobs.commands import tierfold
+from tests.jobs.commands import CLOCK, tierfold
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.recipes import (
     FIRST_PASS_MS,
@@ -179,7 +179,7 @@ def compacted_at(
     layout: Sequence[str] = (),
 ) -> dict[str, Entries]:
     """Run `compact` with these settings and options, then `status`; return the entries by topic."""
-    common = (tier, "--json", "--now", str(now_ms), *layout)
+    common = (tier, "--json", CLOCK, str(now_ms), *layout)
     sets = (text for name, value in settings.items() for text in ("--set", f"{name}={value}"))
     by_topic = []
     for verb, *own in (("compact", *sets, *options), ("status",)):

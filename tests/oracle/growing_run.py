@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from tests.jobs.commands import Ran, tierfold
+from tests.jobs.commands import CLOCK, Ran, tierfold
 from tests.oracle.fuzz_run import Entries, compacted_at, date, seeds_of
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option
 from tests.oracle.leaders_run import first_undecided
@@ -175,7 +175,7 @@ def run_rounds(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> GrowingRun
                 _outcome(lab, at / "unindexed", topic, unindexed[topic.name]),
             )
             topic.rounds.append(_cleaned(lab, at, topic, both))
-    verified = tierfold("verify", tiers[0], "--json", "--now", str(ROUNDS_MS[-1]))
+    verified = tierfold("verify", tiers[0], "--json", CLOCK, str(ROUNDS_MS[-1]))
     return GrowingRun(topics=topics, verified=verified)
 
 

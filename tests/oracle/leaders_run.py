@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, crc32, expr
 
-from tests.jobs.commands import Ran, tierfold
+from tests.jobs.commands import CLOCK, Ran, tierfold
 from tests.oracle.comparators import aborted_of
 from tests.oracle.fuzz_run import (
     PASSES_MS,
@@ -111,13 +111,13 @@ def run_leaders(
         for topic in topics.values():
             _arrive(topic, number)
         if number < PHASES:
-            verified.append(tierfold("verify", tier, "--json", "--now", str(now_ms)))
+            verified.append(tierfold("verify", tier, "--json", CLOCK, str(now_ms)))
         read = _read(spark, tier)
         entries = compacted(tier, number, is_from_start=number >= _NATURAL)
         for topic in topics.values():
             rows = read.get(topic.name, ())
             topic.steps.append(_step(lab, folder, topic, entries[topic.name], rows))
-    now = ("--now", str(PASSES_MS[-1]))
+    now = (CLOCK, str(PASSES_MS[-1]))
     verified.append(tierfold("verify", tier, "--json", "--second-opinion", *now))
     return LeadersRun(topics=topics, verified=tuple(verified), read_at_end=_read(spark, tier))
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.aiven import CASES
-from tests.jobs.commands import ALWAYS, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.oracle.comparators import equal_logs, unequal_indexes
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
@@ -41,7 +41,7 @@ def ran(*words: str | Path) -> Ran:
 
 def compacted(tier: Path, *options: str) -> list[dict[str, Any]]:
     """Compact and verify; return the live segments as `status` lists them."""
-    now = ("--now", str(NOW_MS))
+    now = (CLOCK, str(NOW_MS))
     done = ran("compact", tier, *ALWAYS, *now, *options, "--json")
     assert [entry["outcome"] for entry in done.entries] == ["compacted"]
     assert "agree with the originals" in ran("verify", tier, *options).stdout

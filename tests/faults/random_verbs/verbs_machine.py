@@ -21,7 +21,7 @@ from tests.faults.random_verbs.verbs_checks import Allowed, Checker, Violation, 
 from tests.faults.random_verbs.verbs_expected import Entry, stalled
 from tests.faults.random_verbs.verbs_faults import Fault, drawn_fault
 from tests.faults.random_verbs.verbs_model import Partition
-from tests.jobs.commands import Ran, tierfold
+from tests.jobs.commands import CLOCK, Ran, tierfold
 
 HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
@@ -78,7 +78,7 @@ class Machine:
     @property
     def clock(self) -> tuple[str, str]:
         """This machine's time as options of a verb."""
-        return "--now", str(self.now_ms)
+        return CLOCK, str(self.now_ms)
 
     def any_partition(self) -> Partition:
         """Draw a partition."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.jobs.claims import ORDERS, catalog_of
-from tests.jobs.commands import ALWAYS, status_of, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, status_of, tierfold
 from tests.jobs.tiers import files_below, made_tier, put_segment, records_in
 from tests.storage.live_segments import data
 from tierfold.storage.key_indexes.index_files import filter_file, read_filter_file
@@ -36,7 +36,7 @@ def put(tier: Path, offset: int, *words: str) -> Path:
 
 def compact(tier: Path, *arguments: str, now_ms: int = NOW_MS) -> dict[str, Any]:
     """The entry of a run that compacts."""
-    ran = tierfold("compact", tier, *APART, "--now", str(now_ms), "--json", *arguments)
+    ran = tierfold("compact", tier, *APART, CLOCK, str(now_ms), "--json", *arguments)
     assert ran.code == 0, ran
     return ran.entry
 
@@ -223,9 +223,9 @@ def test_vacuum_deletes_the_indexes_of_segments_that_are_gone(clean: Path) -> No
     put(clean, 6, "b=2", "d=2")
     compact(clean)
     detached = ("--set", "tier.binding=detached", "--grace-period", "1h")
-    later = ("--now", str(NOW_MS + DAY_MS), "--json")
+    later = (CLOCK, str(NOW_MS + DAY_MS), "--json")
     named = {path.stem for path in indexes(clean).rglob("*.bloom")}
-    before = tierfold("vacuum", clean, *detached, "--now", str(NOW_MS), "--json")
+    before = tierfold("vacuum", clean, *detached, CLOCK, str(NOW_MS), "--json")
     assert before.document["catalog_files"] == 0
     dry = tierfold("vacuum", clean, *detached, *later, "--dry-run")
     assert dry.document["catalog_files"] == 0

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.claims import ORDERS, catalog_of, row_of
-from tests.jobs.commands import status_of, tierfold
+from tests.jobs.commands import CLOCK, status_of, tierfold
 from tests.jobs.tiers import made_tier, put_segment, records_in
 from tests.oracle.fuzz_run import seeds_of
 from tests.storage.live_segments import data
@@ -63,7 +63,7 @@ class Log:
 
     def compact(self, *settings: str, now_ms: int = NOW_MS) -> dict[str, Any]:
         words = [word for setting in settings for word in ("--set", setting)]
-        ran = tierfold("compact", self.tier, *COMPACT, *words, "--now", str(now_ms))
+        ran = tierfold("compact", self.tier, *COMPACT, *words, CLOCK, str(now_ms))
         assert ran.code == 0, ran
         return ran.entry
 

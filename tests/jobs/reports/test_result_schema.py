@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.jobs import result_schema
-from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, tierfold
 from tests.jobs.elections import histories
 from tests.jobs.tiers import key_of, updated_tier
 from tests.jobs.vacuum_tiers import DELETE, DETACHED, THEN_MS
@@ -25,7 +25,7 @@ from tierfold.jobs.verbs.vacuum_outcome import Kind
 from tierfold.storage.tiers.request_counts import Requests
 
 DEFS: Final = result_schema.schema()["$defs"]
-LATER: Final = ("--now", str(THEN_MS))
+LATER: Final = (CLOCK, str(THEN_MS))
 
 Place = tuple[str | int, ...]
 

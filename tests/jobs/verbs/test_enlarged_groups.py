@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.claims import catalog_of
-from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, COMPACT, status_of, tierfold
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_segment
 from tests.storage.call_scripts import fails
@@ -96,7 +96,7 @@ def test_what_a_failure_leaves_of_several_segments_is_vacuumed(
     assert {name for name in left if orphan in name} == left.keys() - originals.keys()
     detached = ("--set", "tier.binding=detached")
     for hours, binding, files in ((23, detached, left), (25, (), left), (25, detached, originals)):
-        now = ("--now", str(int((time.time() + 3600 * hours) * 1000)))
+        now = (CLOCK, str(int((time.time() + 3600 * hours) * 1000)))
         vacuumed = tierfold("vacuum", tmp_path, *now, *COMPACT, *binding, "--json")
         assert vacuumed.code == 0, vacuumed
         assert files_below(folder) == files

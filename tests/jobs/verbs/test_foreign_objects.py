@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.aiven import PLAIN
-from tests.jobs.commands import ALWAYS, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, files_below, key_of, updated_tier
 from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
 from tests.storage.new_ids import own_id
@@ -42,14 +42,14 @@ def uploads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tier(uploads: Path, tmp_path: Path) -> Path:
     """A compacted tier of Aiven's layout in a folder; its live range begins at offset 0."""
     tier = aiven_tier(uploads, tmp_path / "tier", PLAIN.variant)
-    found = tierfold("compact", tier, *ALWAYS, *DETACHED, "--now", str(NOW_MS))
+    found = tierfold("compact", tier, *ALWAYS, *DETACHED, CLOCK, str(NOW_MS))
     assert (found.code, found.entry["outcome"]) == (0, "compacted"), found
     return tier
 
 
 def vacuum(tier: Path) -> Ran:
     """`vacuum` on a detached tier, 90 days later: everything is old."""
-    return tierfold("vacuum", tier, *DETACHED, "--now", str(NOW_MS + 90 * 86_400_000))
+    return tierfold("vacuum", tier, *DETACHED, CLOCK, str(NOW_MS + 90 * 86_400_000))
 
 
 def of_a_segment(tier: Path, segment_id: str) -> Objects:
@@ -194,7 +194,7 @@ def test_beside_a_foreign_segment_nothing_goes_that_does_not_say_whose_it_is(
 
 def test_a_hidden_file_is_ours_by_the_mark_in_its_id(tier: Path) -> None:
     unproved(tier)
-    serving = ("--json", "--now", str(NOW_MS + 90 * 86_400_000))
+    serving = ("--json", CLOCK, str(NOW_MS + 90 * 86_400_000))
     found = tierfold("vacuum", tier, *serving)
     assert found.code == 0, found
     (left,) = tier.rglob("*.staged")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.claims import catalog_of, row_of
-from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
+from tests.jobs.commands import ALWAYS, CLOCK, COMPACT, Ran, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
@@ -107,7 +107,7 @@ def test_the_row_is_emptied_and_stays_a_fence(cut_off: Histories) -> None:
 
 def test_the_run_is_recorded_and_its_clock_is_the_one_given(cut_off: Histories) -> None:
     tier, *_ = cut_off
-    assert forget(tier, "--now", str(FIRST_MS + DAY_MS)).code == 0
+    assert forget(tier, CLOCK, str(FIRST_MS + DAY_MS)).code == 0
     (run,) = RunsTable(str(tier / CATALOG_FOLDER)).read()
     assert (run.command, run.outcome, run.epoch) == ("forget", "forgotten", 2)
     assert (run.segments_in, run.segments_out) == (2, 2)
@@ -214,7 +214,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     old_history(tier)
     ours = merged(tier)
     later = str(FIRST_MS + 10 * DAY_MS)
-    assert tierfold("vacuum", tier, "--json", *DETACHED, "--now", later).code == 0
+    assert tierfold("vacuum", tier, "--json", *DETACHED, CLOCK, later).code == 0
     newest = upload(tier, 6, 9, NEW)
     reason = forget(tier).entries[0]["reason"]
     assert not told(reason, ours.segment_id, "first compaction can be restored", "out of the tier")
@@ -324,7 +324,7 @@ def test_the_way_out_of_a_compacted_partition(tmp_path: Path) -> None:
     now_ms = row_of(tier).committed_at_ms
 
     def vacuum(days: int, *arguments: str) -> Ran:
-        later = ("--now", str(now_ms + days * DAY_MS))
+        later = (CLOCK, str(now_ms + days * DAY_MS))
         return tierfold("vacuum", tier, "--json", *later, *arguments)
 
     # A nightly vacuum keeps the segments that the way out needs.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.jobs.commands import ALWAYS, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.elections import histories
 from tests.jobs.reports.screens import SCREENS, printed
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
@@ -65,7 +65,7 @@ class Documents:
     def ask(self, name: str, command: str, *options: str | Path, hours: int = 0) -> Ran:
         """Run `tierfold VERB TIER …` with and without `--json`, `hours` after `THEN_MS`."""
         verb, *rest = command.split()
-        words = [verb, self.tier, *rest, *options, "--now", THEN_MS + hours * HOUR_MS]
+        words = [verb, self.tier, *rest, *options, CLOCK, THEN_MS + hours * HOUR_MS]
         self.see(name, words)
         ran = tierfold(*map(str, words), "--json")
         self.keep(name, ran, ran.document)
@@ -241,7 +241,7 @@ def policies(folder: Path) -> Path:
 def second_opinion(folder: Path) -> Mapping[str, str]:
     """The one verb that always needs Spark."""
     told = Documents(sample_copy(folder / "tier"))
-    assert tierfold("compact", told.tier, *ALWAYS, "--now", str(THEN_MS)).code == 0
+    assert tierfold("compact", told.tier, *ALWAYS, CLOCK, str(THEN_MS)).code == 0
     told.ask("verify-second-opinion", "verify --second-opinion --topic tiered", hours=2)
     return told.texts
 

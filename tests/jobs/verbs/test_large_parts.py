@@ -12,14 +12,14 @@ from typing import Final
 import pytest
 
 from tests.jobs.aiven import PLAIN
-from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, tierfold
 from tests.jobs.tiers import NOW_MS, folder_of, key_of, updated_tier
 from tests.storage.tiers.aiven_tiers import aiven_tier
 from tierfold.storage.tiers.aiven.manifest import PIECES
 from tierfold.storage.tiers.remote_tier import PART_BYTES_MAX, Part
 
 BAD, GOOD = key_of("bad", 0), key_of("good", 0)
-COMPACT: Final = ("--set", "tier.binding=detached", "--now", str(NOW_MS), "--json")
+COMPACT: Final = ("--set", "tier.binding=detached", CLOCK, str(NOW_MS), "--json")
 TIB: Final = 2**40
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.jobs.commands import ALWAYS, status_of, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, status_of, tierfold
 from tests.jobs.tiers import key_of, live_values, made_tier, put_segment
 from tests.storage.live_segments import data, marker
 from tierfold.compaction.model.producers import ProducerEntry
@@ -23,7 +23,7 @@ KEYLESS, FOREVER = key_of("keyless"), key_of("forever")
 
 def compact(tier: Path, now_ms: int, *arguments: str) -> dict[str, dict[str, object]]:
     """The report of each topic."""
-    ran = tierfold("compact", tier, *ALWAYS, "--now", str(now_ms), *arguments, "--json")
+    ran = tierfold("compact", tier, *ALWAYS, CLOCK, str(now_ms), *arguments, "--json")
     assert ran.code in {0, 3}, ran.stderr
     return {entry["topic"]: entry for entry in ran.entries}
 

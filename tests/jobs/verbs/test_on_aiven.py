@@ -22,7 +22,7 @@ from tests.jobs.aiven import (
     AivenCase,
     manifests,
 )
-from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, COMPACT, Ran, tierfold
 from tests.jobs.elections import NEW, known, old_history, upload
 from tests.jobs.tiers import NOW_MS, files_below, key_of, latest_updates, updated_tier
 from tests.storage.tiers.aiven_keys import new_key_pair
@@ -31,7 +31,7 @@ from tests.storage.tiers.aiven_tiers import aiven_tier, rotated
 from tierfold.storage.catalog.runs_table import RunsTable
 
 ORDERS: Final = key_of("orders", 0)
-NOW: Final = ("--now", str(NOW_MS))
+NOW: Final = (CLOCK, str(NOW_MS))
 DETACHED: Final = ("--set", "tier.binding=detached")
 Make = Callable[[AivenCase], Path]
 
@@ -77,7 +77,7 @@ def test_a_tour_of_every_verb(make: Make, case: AivenCase, tmp_path: Path) -> No
     back = str(states[-1]["committed_at_ms"])
     assert ran("restore", tier, "orders-0", "--to", back, *NOW, *say, "--json").entry["outcome"]
     assert len(ran("status", tier, *say, "--json").entry["segments"]) == 3
-    later = ("--now", str(NOW_MS + 2 * 86_400_000))
+    later = (CLOCK, str(NOW_MS + 2 * 86_400_000))
     vacuumed = ran("vacuum", tier, *DETACHED, *later, *say, "--json").entry
     assert vacuumed["outcome"] == "vacuumed"
     assert set(case.segments(tier)) == uploaded
@@ -233,7 +233,7 @@ def test_another_clusters_objects_are_neither_read_nor_deleted(make: Make) -> No
     before = files_below(tier)
     shorter = (*DETACHED, "--key-prefix", PREFIX.removesuffix("-"), "--json")
     for days, verb in enumerate((("compact", tier, *ALWAYS), ("vacuum", tier))):
-        now = ("--now", str(NOW_MS + days * 90 * 86_400_000))
+        now = (CLOCK, str(NOW_MS + days * 90 * 86_400_000))
         found = tierfold(*verb, *shorter, *now)
         (entry,) = found.entries
         assert (found.code, entry["topic"], entry["outcome"]) == (3, "-orders", "refused")
@@ -248,7 +248,7 @@ def test_what_a_row_names_needs_no_metadata(make: Make) -> None:
     compacted(tier, PLAIN)
     rewritten(tier, anonymous)
     assert "agree with the originals" in ran("verify", tier).stdout
-    later = ("--now", str(NOW_MS + 2 * 86_400_000), "--json")
+    later = (CLOCK, str(NOW_MS + 2 * 86_400_000), "--json")
     assert ran("vacuum", tier, *DETACHED, *later).entry["outcome"] == "vacuumed"
     assert len(manifests(tier)) == 1
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, COMPACT, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, key_of, latest_updates, records_in, updated_tier
 from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
 from tests.storage.new_ids import own_id
@@ -18,7 +18,7 @@ from tierfold.storage.tiers.local_tiered_storage import part_key
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 ORDERS: Final = key_of("orders", 0)
-NOW: Final = ("--now", str(NOW_MS))
+NOW: Final = (CLOCK, str(NOW_MS))
 DETACHED: Final = ("--set", "tier.binding=detached")
 CATALOG_PREFIX: Final = "tier/_tierfold/"
 
@@ -88,7 +88,7 @@ def test_a_tour_of_every_verb(tier: str, tmp_path: Path) -> None:
     states = ran("history", tier, "orders-0", "--json").entry["history"]
     back = str(states[-1]["committed_at_ms"])
     assert ran("restore", tier, "orders-0", "--to", back, *NOW, "--json").entry["outcome"]
-    later = ("--now", str(NOW_MS + 2 * 86_400_000))
+    later = (CLOCK, str(NOW_MS + 2 * 86_400_000))
     assert ran("vacuum", tier, *DETACHED, *later, "--json").entry["outcome"] == "vacuumed"
     assert objects(tier) == uploads
     rows = RunsTable(f"{tier}/_tierfold").read()

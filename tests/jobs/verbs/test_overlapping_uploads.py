@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold, told
 from tests.jobs.leaders import adopted, cleaned, upload
 from tests.jobs.tiers import files_below, folder_of, made_tier
 from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, ids_in, vacuum
@@ -29,7 +29,7 @@ def tier(tmp_path: Path) -> Path:
 
 def plan(tier: Path, *, hours: float = 72) -> Ran:
     now_ms = THEN_MS + int(hours * HOUR_MS)
-    return tierfold("plan", tier, *ALWAYS, "--json", "--now", str(now_ms))
+    return tierfold("plan", tier, *ALWAYS, "--json", CLOCK, str(now_ms))
 
 
 def spans(entry: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.jobs.commands import COMPACT, Ran, tierfold
+from tests.jobs.commands import CLOCK, COMPACT, Ran, tierfold
 from tests.jobs.tiers import key_of
 from tierfold.jobs.sources.segment_options import FORMAT
 from tierfold.jobs.sources.segment_source import register
@@ -125,7 +125,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     config = tier.with_name("settings.toml")
     config.write_text(f'[topics."{BY_TIMESTAMP}"]\n"compaction.strategy" = "timestamp"\n')
     before = read(spark, tier)
-    run = tierfold("compact", tier, *COMPACT, "--config", config, "--now", str(NOW_MS), "--json")
+    run = tierfold("compact", tier, *COMPACT, "--config", config, CLOCK, str(NOW_MS), "--json")
     yield Done(tier=tier, before=before, run=run)
     shutil.rmtree(tier)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.claims import ORDERS, row_of
-from tests.jobs.commands import tierfold
+from tests.jobs.commands import CLOCK, tierfold
 from tests.jobs.restores import (
     DETACHED,
     compacted_once,
@@ -75,7 +75,7 @@ def test_every_object_is_made_by_a_copy_within_the_store(tier: Path) -> None:
 def orphans_go(tier: Path) -> None:
     """`vacuum` deletes what the run left, once it is old; then nothing is unreferenced."""
     later_ms = time.time_ns() // 1_000_000 + 3 * 86_400_000
-    keeps = ("--now", str(later_ms), "--grace-period", "3000d")
+    keeps = (CLOCK, str(later_ms), "--grace-period", "3000d")
     assert tierfold("vacuum", tier, *DETACHED, *keeps).code == 0
     named = row_of(tier).named_ids
     left = {path.name[21:43] for path in tier.rglob("*.log")}

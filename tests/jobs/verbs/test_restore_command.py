@@ -11,7 +11,7 @@ import pytest
 
 from tests.compaction.builders import segment_id
 from tests.jobs.claims import ORDERS, catalog_of, claimed, released, row_of
-from tests.jobs.commands import Ran, tierfold, told
+from tests.jobs.commands import CLOCK, Ran, tierfold, told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 from tierfold.compaction.commits.commit import (
     AddSegments,
@@ -223,7 +223,7 @@ def test_help_says_how_to_undo_the_first_run() -> None:
 
 def test_a_state_without_live_segments_can_be_restored(tier: Path) -> None:
     expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
-    later = ("--now", str(FIRST_MS + 10_000))
+    later = (CLOCK, str(FIRST_MS + 10_000))
     assert tierfold("vacuum", tier, *expiry, "--set", "retention.ms=0", *later).code == 0
     expired, *_, found = history(tier, "--json").entries[0]["history"]
     assert restore(tier, str(found["committed_at_ms"])).code == 0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
 from tests.jobs.claims import ORDERS, catalog_of, released, row_of
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     copied,
@@ -154,7 +154,7 @@ def test_a_dry_run_changes_nothing(tier: Path) -> None:
 
 def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
     later_ms = lines_of(tier)[0]["committed_at_ms"] + 10_000_000
-    ran = restore(tier, lines_of(tier)[3]["committed_at"], "--now", str(later_ms))
+    ran = restore(tier, lines_of(tier)[3]["committed_at"], CLOCK, str(later_ms))
     assert ran.code == 0
     newest = lines_of(tier)[0]
     assert newest["event"] == "restored"
@@ -164,7 +164,7 @@ def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
 
 
 def test_compact_restore_compact_is_compact(tmp_path: Path) -> None:
-    arguments = (*ALWAYS, "--now", str(NOW_MS))
+    arguments = (*ALWAYS, CLOCK, str(NOW_MS))
     alone, undone = (sample_copy(tmp_path / name) for name in ("alone", "undone"))
     for tier in (alone, undone):
         assert tierfold("compact", tier, *arguments).code == 0
@@ -186,7 +186,7 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(tmp_path: Path) -> Non
 
     def compact(now_ms: int) -> None:
         retention = ("--set", "delete.retention.ms=1000")
-        assert tierfold("compact", tier, *ALWAYS, *retention, "--now", str(now_ms)).code == 0
+        assert tierfold("compact", tier, *ALWAYS, *retention, CLOCK, str(now_ms)).code == 0
 
     compact(NOW_MS)
     with_secret = lines_of(tier)[0]

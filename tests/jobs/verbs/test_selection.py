@@ -11,7 +11,7 @@ import deltalake
 import pytest
 from rich.console import Console
 
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     files_below,
@@ -46,7 +46,7 @@ def tier(tmp_path: Path) -> Path:
 
 
 def run(verb: str, tier: Path, now_ms: int, *arguments: str) -> Ran:
-    ran = tierfold(verb, tier, *ALWAYS, *APART, "--now", str(now_ms), *arguments, "--json")
+    ran = tierfold(verb, tier, *ALWAYS, *APART, CLOCK, str(now_ms), *arguments, "--json")
     assert ran.code == 0, ran.stderr
     return ran
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.claims import ORDERS, row_of
-from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, tierfold
 from tests.jobs.tiers import folder_of, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import THEN_MS
 from tierfold.compaction.model.rules import DAY_MS
 from tierfold.jobs.context.timestamps import timestamp_text
 
-NOW: Final = ("--now", str(THEN_MS))
+NOW: Final = (CLOCK, str(THEN_MS))
 DETACHED: Final = ("--set", "tier.binding=detached")
 
 
@@ -53,7 +53,7 @@ def test_vacuum_deletes_at_the_time_that_compact_said_and_not_before(tier: Path)
     assert said(tier, "plan", *DETACHED) == said(tier, "compact", *DETACHED)
     assert said(tier, "plan", *DETACHED)[:2] == (size_bytes, gone_at)
     for late_ms, outcome in ((-1, "nothing_to_do"), (0, "vacuumed")):
-        now = ("--now", str(retired_ms + DAY_MS + late_ms))
+        now = (CLOCK, str(retired_ms + DAY_MS + late_ms))
         ran = tierfold("vacuum", tier, *now, *DETACHED, "--json")
         assert ran.outcomes == {("orders", 0): outcome}
     assert said(tier, "plan", *DETACHED) == (0, None, "")

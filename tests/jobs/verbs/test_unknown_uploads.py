@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold, told
 from tests.jobs.leaders import CHECKPOINT, adopted, cleaned, upload
 from tests.jobs.tiers import files_below, made_tier
 from tests.jobs.vacuum_tiers import (
@@ -35,7 +35,7 @@ def tier(tmp_path: Path) -> Path:
 
 def plan(tier: Path, *, hours: float = DAYS) -> Ran:
     now_ms = THEN_MS + int(hours * HOUR_MS)
-    return tierfold("plan", tier, *ALWAYS, "--json", "--now", str(now_ms))
+    return tierfold("plan", tier, *ALWAYS, "--json", CLOCK, str(now_ms))
 
 
 def reason(ran: Ran) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.claims import catalog_of, row_of
-from tests.jobs.commands import tierfold, told
+from tests.jobs.commands import CLOCK, tierfold, told
 from tests.jobs.signs import aged, alive
 from tests.jobs.tiers import (
     copied,
@@ -127,7 +127,7 @@ def test_where_a_broker_may_serve_the_tier_only_what_we_wrote_goes(
     assert compact(tier, hours=1).code == 0
     stray = parts(orphan(tier, 1))
     hidden = incomplete_upload(tier)
-    now = ("--now", str(THEN_MS + 30 * HOUR_MS))
+    now = (CLOCK, str(THEN_MS + 30 * HOUR_MS))
     ran = tierfold("vacuum", tier, "--json", *now, *binding)
     entry = ran.entry
     assert (ran.code, entry["outcome"]) == (0, "vacuumed")

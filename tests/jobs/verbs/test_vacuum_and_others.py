@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import ALWAYS, Ran, tierfold, told
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import copied, latest_updates, live_values, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import (
@@ -143,7 +143,7 @@ def test_compact_warns_once_that_brokers_do_not_know(
     tier: Path, declared: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     put_updates(tier, ORDERS, 3)
-    options = (*ALWAYS, *declared, "--now", str(THEN_MS))
+    options = (*ALWAYS, *declared, CLOCK, str(THEN_MS))
     ran: Ran = tierfold("compact", tier, *options)
     assert ran.code == 0
     said = " ".join(ran.stderr.split())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import tierfold, told
+from tests.jobs.commands import CLOCK, tierfold, told
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     copied,
@@ -282,7 +282,7 @@ def test_many_partitions_are_vacuumed_some_at_a_time(
     tier = compacted(tmp_path / "tier", *keys, segments=2)
     hidden = incomplete_upload(tier, key=keys[1])
     with scripted() as script:
-        ran = tierfold("vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000))
+        ran = tierfold("vacuum", tier, "--json", *DETACHED, CLOCK, str(THEN_MS + 25 * 3_600_000))
     assert set(ran.outcomes.values()) == {"vacuumed"}
     counted = {name: len(script.of(name)) for name in ("claim", "exchange", "look", "commit")}
     # Two waves: each is claimed, started, read again and finished. The second claim releases the

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.commands import tierfold
+from tests.jobs.commands import CLOCK, tierfold
 from tests.jobs.elections import FIRST_MS, NEW, merged, old_history
 from tests.jobs.elections import upload as elected
 from tests.jobs.leaders import adopted, upload
@@ -65,7 +65,7 @@ def test_a_partition_that_was_cut_off_says_until_when_what_is_retired_waits(tmp_
     merged(tier)
     elected(tier, 6, 9, NEW)
     now = str(FIRST_MS + HOUR_MS)
-    ran = tierfold("vacuum", tier, "--json", "--now", now, *DETACHED)
+    ran = tierfold("vacuum", tier, "--json", CLOCK, now, *DETACHED)
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
     assert entry["reason"].startswith("2 retired segments wait, the first until 20")
