@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -97,11 +98,14 @@ LOCAL_ENGINE: Final[Engine] = in_process(2**31)
 
 @contextlib.contextmanager
 def clocks_at(machine_ms: int, store_ms: int | None = None) -> Iterator[None]:
-    """Set the machine's clock, and the store's; both go on from there. Default: they agree."""
-    ahead_ns = machine_ms * 1_000_000 - time.time_ns()
+    """Set the machine's clock, and the store's; both go on once the first is read.
+
+    So a run begins exactly then, and its results depend on no delay. Default: they agree.
+    """
+    ahead_ns = functools.cache(lambda: machine_ms * 1_000_000 - time.time_ns())
     store_ahead_ms = 0 if store_ms is None else store_ms - machine_ms
     machine = SimpleNamespace(
-        time_ns=lambda: time.time_ns() + ahead_ns, monotonic=time.monotonic, sleep=time.sleep
+        time_ns=lambda: ahead_ns() + time.time_ns(), monotonic=time.monotonic, sleep=time.sleep
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "time", machine)

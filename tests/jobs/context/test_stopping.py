@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import Ran, tierfold, told
+from tests.jobs.commands import CLOCK, Ran, tierfold, told
 from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import copied, files_below, key_of, put_updates, updated_tier
-from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, vacuum
+from tests.jobs.vacuum_tiers import ORDERS, THEN_MS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
@@ -28,6 +28,7 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
 
 PAYMENTS = key_of("payments")
+LATER = (CLOCK, str(THEN_MS + 3_600_000))
 MAIN_THREAD = threading.get_ident()
 
 ON_TIER = ("plan", "compact", "status", "verify", "vacuum")
@@ -138,7 +139,7 @@ def test_a_verb_with_one_commit_finishes_and_reports_it(tier: Path, tmp_path: Pa
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     to = lines[-1]["committed_at"]
     with scripted(at("claim", ctrl_c, is_done=True)):
-        restored = tierfold("restore", tier, "orders-0", "--to", to, "--json")
+        restored = tierfold("restore", tier, "orders-0", "--to", to, "--json", *LATER)
     truncated, *_ = histories(tmp_path / "truncated")
     with scripted(at("claim", ctrl_c, is_done=True)):
         forgot = tierfold("forget", truncated, "orders-0", "--json")
@@ -158,7 +159,7 @@ def test_a_restore_that_is_stopped_in_its_check_leaves_a_row(tier: Path) -> None
         signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
 
     with scripted(at("read_range 1", once_is_enough)):
-        ran = tierfold("restore", tier, "orders-0", "--to", lines[-1]["committed_at"])
+        ran = tierfold("restore", tier, "orders-0", "--to", lines[-1]["committed_at"], *LATER)
     assert ran.code == 130, ran.stderr
     row = RunsTable(str(tier / "_tierfold")).read()[-1]
     assert (row.command, row.outcome) == ("restore", "left")
@@ -171,7 +172,7 @@ def test_a_run_that_is_stopped_before_its_first_claim_leaves_rows(
     put_updates(tier, ORDERS, 3)
     put_updates(tier, PAYMENTS, 0)
     monkeypatch.setattr(engine_choice, "check_local_max", lambda *_: ctrl_c())
-    assert compact(tier, "--set", "min.cleanable.dirty.ratio=0.9").code == 130
+    assert compact(tier, "--set", "min.cleanable.dirty.ratio=0.9", hours=1).code == 130
     found = {row.topic: row for row in RunsTable(str(tier / "_tierfold")).read()}
     assert found["payments"].reason == "left for the next run: stopped by Ctrl-C (SIGINT)"
     assert (found["payments"].outcome, found["orders"].outcome) == ("left", "nothing_to_do")

@@ -103,5 +103,5 @@ def test_what_a_failure_leaves_of_several_segments_is_vacuumed(
         if not binding:
             (note,) = vacuumed.entries[0]["notes"]
             assert "1 orphaned. If no broker serves this tier, set tier.binding=detached" in note
-    assert tierfold("compact", tmp_path, *DO).outcomes == {("legacy", 0): "compacted"}
+    assert tierfold("compact", tmp_path, *DO, *now).outcomes == {("legacy", 0): "compacted"}
     assert tierfold("verify", tmp_path, "--json").code == 0

@@ -213,10 +213,10 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     tier = tmp_path / "tier"
     old_history(tier)
     ours = merged(tier)
-    later = str(FIRST_MS + 10 * DAY_MS)
-    assert tierfold("vacuum", tier, "--json", *DETACHED, CLOCK, later).code == 0
+    later = (CLOCK, str(FIRST_MS + 10 * DAY_MS))
+    assert tierfold("vacuum", tier, "--json", *DETACHED, *later).code == 0
     newest = upload(tier, 6, 9, NEW)
-    reason = forget(tier).entries[0]["reason"]
+    reason = forget(tier, *later).entries[0]["reason"]
     assert not told(reason, ours.segment_id, "first compaction can be restored", "out of the tier")
     for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
         part.unlink()
@@ -224,7 +224,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     reason = plan(tier).entries[0]["reason"]
     forget_it = f"`tierfold forget {tier} orders-0"
     assert not told(reason, "is gone from the tier", "unclean leader election", forget_it), reason
-    ran = forget(tier)
+    ran = forget(tier, *later)
     ran.ends_alone(0, "forgotten")
     (entry,) = ran.entries
     assert ids(entry["taken"]) == [newest.segment_id]
@@ -323,32 +323,35 @@ def test_the_way_out_of_a_compacted_partition(tmp_path: Path) -> None:
     assert plan(tier).code == 3
     now_ms = row_of(tier).committed_at_ms
 
+    def after(days: int) -> tuple[str, str]:
+        return CLOCK, str(now_ms + days * DAY_MS)
+
     def vacuum(days: int, *arguments: str) -> Ran:
-        later = (CLOCK, str(now_ms + days * DAY_MS))
-        return tierfold("vacuum", tier, "--json", *later, *arguments)
+        return tierfold("vacuum", tier, "--json", *after(days), *arguments)
 
     # A nightly vacuum keeps the segments that the way out needs.
     assert vacuum(2, *DETACHED).code == 3
     assert segments_of(tier) == {*ids_of([first, second, ours, newest])}
-    reason = forget(tier).entries[0]["reason"]
+    reason = forget(tier, *after(2)).entries[0]["reason"]
     timestamp_text = reason.partition("--to ")[2].partition("`")[0]
-    assert tierfold("restore", tier, "orders-0", "--to", timestamp_text).code == 0
+    assert tierfold("restore", tier, "orders-0", "--to", timestamp_text, *after(2)).code == 0
     assert ids_of(row_of(tier).segments) == ids_of([first, second])
-    assert not told(forget(tier).entries[0]["reason"], "retired: " + ours.segment_id, "vacuum")
-    assert vacuum(2).outcomes["orders", 0] == "vacuumed"
+    reason = forget(tier, *after(2)).entries[0]["reason"]
+    assert not told(reason, "retired: " + ours.segment_id, "vacuum")
+    assert vacuum(4).outcomes["orders", 0] == "vacuumed"
     assert segments_of(tier) == {*ids_of([first, second, newest])}
-    assert forget(tier, "--dry-run").outcomes["orders", 0] == "planned"
-    assert forget(tier).outcomes["orders", 0] == "forgotten"
+    assert forget(tier, "--dry-run", *after(4)).outcomes["orders", 0] == "planned"
+    assert forget(tier, *after(4)).outcomes["orders", 0] == "forgotten"
     assert plan(tier).outcomes["orders", 0] == "planned"
-    assert tierfold("compact", tier, *ALWAYS).code == 0
+    assert tierfold("compact", tier, *ALWAYS, *after(4)).code == 0
     assert tierfold("verify", tier).code == 0
     (entry,) = tierfold("status", tier, "--json").entries
     assert live_values(entry) == {b"k0": b"4/8", b"k1": b"4/9", b"k2": b"4/6", b"k3": b"4/7"}
     assert entry["out_of_lineage"] == [second.segment_id]
     # Set-apart segments are deleted only with --diverged, and if no broker serves the tier.
     for arguments in (DETACHED, ("--diverged",), (*DETACHED, "--diverged", "--dry-run")):
-        vacuum(2, *arguments)
+        vacuum(6, *arguments)
         assert second.segment_id in segments_of(tier)
-    assert vacuum(2, *DETACHED, "--diverged").outcomes["orders", 0] == "vacuumed"
+    assert vacuum(6, *DETACHED, "--diverged").outcomes["orders", 0] == "vacuumed"
     assert second.segment_id not in segments_of(tier)
     assert plan(tier).outcomes["orders", 0] == "nothing_to_do"

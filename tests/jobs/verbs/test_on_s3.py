@@ -19,6 +19,7 @@ from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 ORDERS: Final = key_of("orders", 0)
 NOW: Final = (CLOCK, str(NOW_MS))
+SOON: Final = (CLOCK, str(NOW_MS + 60_000))
 DETACHED: Final = ("--set", "tier.binding=detached")
 CATALOG_PREFIX: Final = "tier/_tierfold/"
 
@@ -87,7 +88,7 @@ def test_a_tour_of_every_verb(tier: str, tmp_path: Path) -> None:
     assert "agree with the originals" in ran("verify", tier).stdout
     states = ran("history", tier, "orders-0", "--json").entry["history"]
     back = str(states[-1]["committed_at_ms"])
-    assert ran("restore", tier, "orders-0", "--to", back, *NOW, "--json").entry["outcome"]
+    assert ran("restore", tier, "orders-0", "--to", back, *SOON, "--json").entry["outcome"]
     later = (CLOCK, str(NOW_MS + 2 * 86_400_000))
     assert ran("vacuum", tier, *DETACHED, *later, "--json").entry["outcome"] == "vacuumed"
     assert objects(tier) == uploads
