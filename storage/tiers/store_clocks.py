@@ -31,7 +31,7 @@ _FOLDER: Final = "clock"
 def store_now_ms(tier: Location, catalog: Location, options: StoreOptions) -> int | None:
     """Return the time of the tier's store, in epoch milliseconds; S3 says only the second.
 
-    `catalog`: the catalog's place in the tier, where a file or object may appear for a moment.
+    `catalog`: the catalog's place in the tier, where a file or object appears and is deleted again.
     None: the time cannot be learned, for example because the folder cannot be written.
     """
     try:
@@ -55,7 +55,7 @@ def _of_fresh_file(folder: Path) -> int:
 
 
 def _of_answer(tier: Location, s3: S3Writer) -> int | None:
-    """The `Date` of a listing of one key, which whoever may list the tier may make."""
+    """The `Date` of a listing of one key, which needs only the right to list."""
     from tierfold.storage.tiers.bucket_clients import counter_of  # noqa: PLC0415
     from tierfold.storage.tiers.s3_objects import S3Requests  # noqa: PLC0415
 

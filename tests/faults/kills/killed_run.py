@@ -42,7 +42,7 @@ from tests.faults.kills.planned_kills import (
     planned_kills,
 )
 from tests.jobs.chunked_logs import live_records
-from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
+from tests.jobs.commands import ALWAYS, CLOCK, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
 from tests.storage.emulators import s3, s3_environment
 from tierfold.storage.clock import now_ms
@@ -59,7 +59,6 @@ OPTIONS: Final = (
     *ALWAYS,
     *("--set", "chunk.bytes=1"),
     *("--set", "segment.bytes=300000"),
-    *("--now", "1700000100000"),
     # A person who has killed a run knows that it is dead.
     *("--if-held", "take-over"),
     "--json",
@@ -233,7 +232,7 @@ def undisturbed(folder: Path, seed: int, place: Place) -> Path:
 
 def vacuumed(place: Place) -> Iterator[str]:
     """Vacuum a detached tier; yield the violations."""
-    later = ("--now", str(now_ms() + 30 * DAY_MS), "--orphan-age", "0s")
+    later = (CLOCK, str(now_ms() + 30 * DAY_MS), "--orphan-age", "0s")
     ran = tierfold("vacuum", place.uri, "--set", "tier.binding=detached", *later, "--json")
     if ran.code != 0:
         yield f"vacuum ended with {ran.code}: {ran.stderr}"

@@ -27,7 +27,7 @@ from tests.faults.kills.killed_checks import (
 from tests.faults.kills.killed_logs import WrittenTier, written_tier
 from tests.faults.kills.killed_run import OPTIONS
 from tests.jobs.aiven import BOTH, PREFIX, AivenCase
-from tests.jobs.commands import Ran, tierfold, users_environment
+from tests.jobs.commands import CLOCK, Ran, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tests.storage.tiers.aiven_tiers import aiven_tier, write_local
@@ -143,7 +143,7 @@ def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed) -> None:
     assert torn, "no kill hit a write"
     assert killed.start().ended().code == 0
     assert killed.is_finished()
-    later = ("--now", "2030-01-01T00:00:00Z", "--orphan-age", "0s", *DETACHED)
+    later = (CLOCK, str(1_900_000_000_000), "--orphan-age", "0s", *DETACHED)
     killed.ran("vacuum", *later)
     entries = killed.ran("status").entries
     live = {segment["id"] for entry in entries for segment in entry["segments"]}

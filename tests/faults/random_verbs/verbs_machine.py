@@ -29,6 +29,7 @@ PLACES: Final = (("orders", 0), ("events", 1))
 UPLOADS_MAX: Final = 120
 """A partition with more uploads is created again, so that steps stay fast."""
 
+WRITING: Final = frozenset({"compact", "vacuum", "restore", "forget"})
 BAD: Final = frozenset({"refused", "failed", "unknown", "fenced", "lost_race"})
 
 
@@ -77,7 +78,7 @@ class Machine:
 
     @property
     def clock(self) -> tuple[str, str]:
-        """This machine's time as options of a verb."""
+        """This machine's time, as `tierfold` of the tests takes it."""
         return CLOCK, str(self.now_ms)
 
     def any_partition(self) -> Partition:
@@ -93,7 +94,9 @@ class Machine:
         if fault is not None:
             self.note(str(fault))
         with nullcontext() if fault is None else fault.at_work():
-            ran = tierfold(*words, "--json", *self.clock)
+            # The clock jumps backwards too, and the person who runs a verb knows it.
+            insists = ("--clock-is-right",) if words[0] in WRITING else ()
+            ran = tierfold(*words, "--json", *insists, *self.clock)
         if ran is None:
             self.counts[f"{words[0]} killed"] += 1
             return None

@@ -27,7 +27,7 @@ from tests.faults.kills.planned_kills import (
     carried_out,
     planned_kills,
 )
-from tests.faults.random_verbs.verbs_checks import Violation
+from tests.faults.random_verbs.verbs_checks import Violation, rows_of
 from tests.faults.random_verbs.verbs_machine import Machine
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, ROOT, users_environment
@@ -51,7 +51,10 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *options)
         environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
         name = f"kill-{machine.counts['kill']}"
-        run = started((*command, "--json", *machine.clock), folder, name, environment)
+        # This process has the real clock, so the time is an option; a run refuses an earlier one.
+        commits_ms = [int(row["committed_at_ms"]) for row in rows_of(machine.tier).values()]
+        now = ("--now", str(max([machine.now_ms, *commits_ms])), "--clock-is-right")
+        run = started((*command, "--json", *now), folder, name, environment)
         is_killed = carried_out(planned, run, FolderPlace(machine.tier))
         ran = run.ended()
         awaited("the end of the run's other processes", lambda: None if run.session else True)

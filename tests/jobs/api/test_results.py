@@ -19,7 +19,7 @@ import rich.console
 
 import tierfold
 from tests.jobs.claims import claimed
-from tests.jobs.commands import ALWAYS, CLOCK, in_own_process, told
+from tests.jobs.commands import ALWAYS, in_own_process, told
 from tests.jobs.commands import tierfold as command
 from tests.jobs.tiers import (
     copied,
@@ -56,8 +56,9 @@ def fresh(folder: Path) -> Path:
 
 @copied
 def compacted(folder: Path) -> Path:
-    """The same, compacted."""
-    tierfold.compact(updated_tier(folder, [ORDERS, key_of("users")], 2), **LOCAL)
+    """The same, compacted a while before `THEN_MS`."""
+    before = {**LOCAL, "now_ms": THEN_MS - 10**6}
+    tierfold.compact(updated_tier(folder, [ORDERS, key_of("users")], 2), **before)
     return folder
 
 
@@ -123,7 +124,7 @@ def test_a_function_and_its_command_give_the_same_document(
         words = (verb, tier, "orders-0", *options)
     else:
         words = (verb, tier, *options)
-    ran = command(*words, *AS_OPTIONS, CLOCK, str(THEN_MS), "--json")
+    ran = command(*words, *AS_OPTIONS, "--now", str(THEN_MS), "--json")
     assert without_ids(result.to_dict()) == without_ids(ran.document)
     assert result.to_dict() == json.loads(json.dumps(result.to_dict()))
     assert result.outcome in BY_URGENCY

@@ -174,7 +174,8 @@ def test_a_restore_brings_back_what_its_row_had(log: Log) -> None:
     log.grow([3])
     log.compact(now_ms=NOW_MS + 2000)
     assert row_of(log.tier).spared == ()
-    back = tierfold("restore", log.tier, "orders-0", "--to", str(before.committed_at_ms))
+    to = str(before.committed_at_ms)
+    back = tierfold("restore", log.tier, "orders-0", "--to", to, CLOCK, str(NOW_MS + 3000))
     assert back.code == 0, back
     assert row_of(log.tier).spared == before.spared != ()
 
