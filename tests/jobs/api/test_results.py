@@ -177,7 +177,7 @@ def test_bytes_in_and_out_are_those_of_the_partitions(fresh: Path) -> None:
     done = tierfold.compact(fresh, **LOCAL)
     assert (done.bytes_in, done.run_id[:2]) == (planned.bytes_in, "20")
     assert 0 < done.bytes_out == sum(one.bytes_out for one in done.partitions) < done.bytes_in
-    idle = tierfold.compact(fresh, **LOCAL)
+    idle = tierfold.compact(fresh, **LOCAL | {"now_ms": LATER_MS})
     assert (idle.outcome, idle.bytes_in, idle.bytes_out) == ("nothing_to_do", 0, 0)
 
 
@@ -198,7 +198,7 @@ def test_with_check_a_failed_partition_raises_after_all_are_done(broken: Path) -
 def test_the_reason_is_that_of_the_most_urgent_partitions(broken: Path) -> None:
     put_updates(broken, key_of("a.first"), 0)
     tierfold.compact(broken, topics=["a.first"], **LOCAL)
-    result = tierfold.compact(broken, **LOCAL)
+    result = tierfold.compact(broken, **LOCAL | {"now_ms": LATER_MS})
     idle = result.partitions[0]
     assert (idle.key.topic, idle.outcome, bool(idle.reason)) == ("a.first", "nothing_to_do", True)
     assert result.outcome == "failed"
