@@ -101,7 +101,10 @@ def _what(finding: ClockFinding, clocks: Clocks, of_key: str) -> str:
 def _remedy(reason: ClockReason) -> str:
     match reason:
         case ClockReason.NOW_BELOW_COMMIT:
-            return "Nothing was changed. Leave --now out, or give a time after that commit."
+            return (
+                "Nothing was changed. Leave --now out, or give the time of that commit or a later"
+                " one. A retry cannot repeat the --now of a try that has committed."
+            )
         case ClockReason.NOW_AHEAD:
             return (
                 "Grace periods would end early, so nothing was deleted. Leave --now out; with"

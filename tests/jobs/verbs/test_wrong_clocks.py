@@ -106,6 +106,19 @@ def test_now_below_the_newest_commit_writes_nothing(verb: tuple[str, ...], tier:
     assert ran(verb, tier, *here, "--now", str(newest_ms)).code in {0, 3}
 
 
+def test_a_retry_with_the_time_of_a_try_that_has_committed_is_told_what_to_do(
+    tmp_path: Path,
+) -> None:
+    tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=2)
+    words = ("compact", tier, *ALWAYS, CLOCK, str(THEN_MS), "--now", str(THEN_MS))
+    assert tierfold(*words).code == 0
+    before = files_below(tier)
+    tierfold(*words).refuses("A retry cannot repeat the --now of a try that has committed.")
+    assert files_below(tier) == before
+    later = str(row_of(tier).committed_at_ms)
+    assert tierfold(*words[:-1], later).code == 0
+
+
 def test_vacuum_refuses_a_time_ahead_of_the_clock(tier: Path) -> None:
     before = files_below(tier)
     here, then = (CLOCK, str(THEN_MS + HOUR_MS)), ("--now", str(THEN_MS + YEAR_MS))
