@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.jobs.commands import CLOCK, COMPACT, ON_SPARK, ROOT, status_of, tierfold
 
-NOW: Final = (CLOCK, "2026-11-22T00:00:00Z")
+NOW: Final = (CLOCK, "1795305600000")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 LOCAL: Final = ("--engine", "local")
 VERBS: Final[dict[str, tuple[str, ...]]] = {

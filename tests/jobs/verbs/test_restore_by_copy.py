@@ -101,7 +101,8 @@ def test_compact_and_vacuum_go_on_from_the_copies(tmp_path: Path) -> None:
     ]
     assert status_of(undone)["tiered", 0]["retired"] == []
     sound(undone)
-    assert tierfold("compact", undone, *arguments).code == 0
+    # At the time of the first, so that horizons are equal.
+    assert tierfold("compact", undone, *arguments, "--clock-is-right").code == 0
     live = [status_of(made)["tiered", 0]["segments"] for made in (alone, undone)]
     ((once,), (again,)) = live
     assert parts(alone, once["id"]) == parts(undone, again["id"])

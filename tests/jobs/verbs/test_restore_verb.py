@@ -44,6 +44,7 @@ from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 
 NOW_MS: Final = 1_800_000_000_000
+NOW: Final = (CLOCK, str(NOW_MS))
 
 
 def lines_of(tier: Path, name: str = "orders-0") -> list[dict[str, Any]]:
@@ -164,12 +165,12 @@ def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
 
 
 def test_compact_restore_compact_is_compact(tmp_path: Path) -> None:
-    arguments = (*ALWAYS, CLOCK, str(NOW_MS))
+    arguments = (*ALWAYS, *NOW)
     alone, undone = (sample_copy(tmp_path / name) for name in ("alone", "undone"))
     for tier in (alone, undone):
         assert tierfold("compact", tier, *arguments).code == 0
     found = lines_of(undone, "tiered-0")[-1]
-    assert restore(undone, found["committed_at"], name="tiered-0").code == 0
+    assert restore(undone, found["committed_at"], *NOW, name="tiered-0").code == 0
     assert len(live_ids(undone, "tiered")) == 3
     sound = tierfold("verify", undone, "--json")
     assert (sound.code, sound.entries[0]["corruptions"]) == (0, [])
@@ -194,7 +195,7 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(tmp_path: Path) -> Non
     compact(NOW_MS + 600_000)
     compact(NOW_MS + 1_200_000)
     assert values(tier) == {b"a": b"1", b"b": b"2"}
-    assert restore(tier, with_secret["run"]).code == 0
+    assert restore(tier, with_secret["run"], CLOCK, str(NOW_MS + 1_500_000)).code == 0
     # Its own segment is back, with the later tombstone.
     assert values(tier) == {b"k": None, b"a": b"1", b"b": b"2"}
     compact(NOW_MS + 1_800_000)

@@ -9,12 +9,13 @@ import pytest
 
 from tests.compaction.builders import CLUSTER
 from tests.jobs.claims import catalog_of, row_of
-from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, tierfold
 from tests.jobs.tiers import copied, files_below, updated_tier
-from tests.jobs.vacuum_tiers import DETACHED, ORDERS, compact, vacuum
+from tests.jobs.vacuum_tiers import DETACHED, ORDERS, THEN_MS, compact, vacuum
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.serving import ConsentKind
 
+NOW = (CLOCK, str(THEN_MS))
 ABANDONED = ("--set", "tier.binding=abandoned")
 
 
@@ -39,7 +40,7 @@ def test_it_is_refused_and_nothing_changes(
 ) -> None:
     before, row = files_below(tier), row_of(tier)
     options = () if verb == "vacuum" else ALWAYS
-    ran = tierfold(verb, tier, *options, *binding, "--json")
+    ran = tierfold(verb, tier, *options, *binding, *NOW, "--json")
     assert (ran.code, ran.entry["outcome"]) == (3, "refused")
     assert f"cluster {CLUSTER.cluster_id} serves it" in ran.entry["reason"]
     assert row_of(tier) == row
@@ -47,7 +48,7 @@ def test_it_is_refused_and_nothing_changes(
 
 
 def test_a_row_that_a_cluster_serves_is_never_forgotten(tier: Path) -> None:
-    ran = tierfold("forget", tier, "orders-0", "--json")
+    ran = tierfold("forget", tier, "orders-0", *NOW, "--json")
     assert (ran.code, ran.entry["outcome"]) == (3, "refused")
     assert f"cluster {CLUSTER.cluster_id} serves it" in ran.entry["reason"]
 
@@ -56,7 +57,7 @@ def test_a_restore_brings_back_copies_without_being_asked(tier: Path) -> None:
     before = row_of(tier)
     *_, first = catalog_of(tier).history(ORDERS)
     to = str(first.committed_at_ms)
-    ran = tierfold("restore", tier, "orders-0", "--to", to, "--json")
+    ran = tierfold("restore", tier, "orders-0", "--to", to, *NOW, "--json")
     assert ran.entry["outcome"] == "restored"
     row = row_of(tier)
     assert row.live_ids.isdisjoint(before.named_ids)

@@ -188,7 +188,7 @@ def test_the_new_leaders_uploads_stay_after_an_unclean_election(tier: Path) -> N
     before = files_below(tier)
     assert vacuum(tier, *DETACHED, hours=DAYS).code == 3
     assert files_below(tier) == before
-    ran = tierfold("forget", tier, "orders-0", "--json")
+    ran = tierfold("forget", tier, "orders-0", CLOCK, str(THEN_MS), "--json")
     assert (ran.code, ran.entries[0]["vanishing"]) == (0, [])
     spans = [
         (segment["start_offset"], segment["end_offset"]) for segment in ran.entries[0]["taken"]
