@@ -106,7 +106,7 @@ def test_now_below_the_newest_commit_writes_nothing(verb: tuple[str, ...], tier:
     assert ran(verb, tier, *here, "--now", str(newest_ms)).code in {0, 3}
 
 
-def test_a_retry_with_the_time_of_a_try_that_has_committed_is_told_what_to_do(
+def test_a_retry_with_the_time_of_a_try_that_has_committed_learns_what_to_do(
     tmp_path: Path,
 ) -> None:
     tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=2)
