@@ -24,7 +24,7 @@ from tierfold.storage.tiers.store_options import StoreOptions
 FOLDER: Final = "signs"
 
 SIGN_BYTES_MAX: Final = 4096
-"""A larger object is no sign that a run wrote."""
+"""So much of a sign is read; what a run writes is far smaller."""
 
 TEXT_MAX: Final = 255
 """Longer names of hosts and verbs are cut; Linux's host names have at most 64 characters."""
@@ -101,8 +101,7 @@ class SignFolder:
 
     def _said(self, key: str) -> dict[str, object]:
         try:
-            data = self.store.read_range(key, 0, SIGN_BYTES_MAX + 1).tobytes()
-            found = json.loads(data) if len(data) <= SIGN_BYTES_MAX else None
+            found = json.loads(self.store.read_range(key, 0, SIGN_BYTES_MAX).tobytes())
         except (TierfoldError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -63,6 +63,15 @@ def test_the_decision_is_the_models(
     assert decided(owner, OWN, seen, mode) == expected(owner, ages, mode, has_own=has_own)
 
 
+@pytest.mark.parametrize("mode", IfHeld)
+@pytest.mark.parametrize(
+    "age_ms", [-SILENT_MS, 1 - SILENT_MS, -1, 0, SILENT_MS - 1, SILENT_MS, -(10**15), 10**15]
+)
+def test_the_borders_are_the_models(age_ms: int, mode: IfHeld) -> None:
+    ages = {"a": age_ms}
+    assert decided("a", OWN, seen_at(ages), mode) == expected("a", ages, mode, has_own=True)
+
+
 @given(st.sampled_from(RUNS), signs, st.sampled_from(IfHeld), st.integers(-(2**62), 2**62))
 def test_no_clock_but_the_stores_counts(
     owner: str, ages: dict[str, int], mode: IfHeld, shift_ms: int
