@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
@@ -66,9 +67,14 @@ def with_own_paths(options: LayoutOptions, environment: Mapping[str, str]) -> La
 def with_keys_of_environment(
     options: LayoutOptions, environment: Mapping[str, str]
 ) -> LayoutOptions:
-    """As `with_own_paths`, followed by the environment's other keys."""
+    """As `with_own_paths`, followed by the environment's other keys; for the driver.
+
+    Paths become absolute: a worker has another working directory.
+    """
     files = joined(options.key_files, _key_files_of(environment))
-    return with_own_paths(replace(options, key_files=files), environment)
+    own = with_own_paths(replace(options, key_files=files), environment)
+    absolute = (replace(file, path=str(Path(file.path).absolute())) for file in own.key_files)
+    return replace(own, key_files=tuple(absolute))
 
 
 def _key_files_of(environment: Mapping[str, str]) -> tuple[KeyFile, ...]:

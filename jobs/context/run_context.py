@@ -25,7 +25,7 @@ from tierfold.storage.clock import now_ms
 from tierfold.storage.hash_keys import new_hash_key
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
-from tierfold.storage.tiers.locations import location_of, open_store
+from tierfold.storage.tiers.locations import Location, location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
@@ -37,6 +37,9 @@ class RunContext:
     """The context of a verb."""
 
     tier_uri: str
+    """The tier as the user named it."""
+    location: Location
+    """Where the tier is, in whatever folder a process works."""
     tier: RemoteTier
     catalog_uri: str
     """An absolute path, or the URI of a prefix in a bucket."""
@@ -83,7 +86,7 @@ class RunContext:
     @property
     def scheme(self) -> str:
         """Where the tier is: `file`, `s3`, `az` or `gs`."""
-        return location_of(self.tier_uri, of="tier").scheme
+        return self.location.scheme
 
     def place(self, key: PartitionKey) -> str:
         """Return the arguments of a verb that name this tier, its catalog and the partition."""
@@ -100,7 +103,7 @@ class RunContext:
     def tier_opener(self) -> TierOpener:
         """Return what opens the tier in a worker."""
         return TierOpener(
-            tier_uri=self.tier_uri, store=self.tier_options, layout=self.layout_options
+            location=self.location, store=self.tier_options, layout=self.layout_options
         )
 
     def worker_opener(self) -> WorkerOpener:
@@ -140,6 +143,7 @@ def run_context(
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return RunContext(
         tier_uri=tier_uri,
+        location=place,
         tier=tier,
         catalog_uri=str(catalog),
         catalog=Catalog(str(catalog), options),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.key_files import with_own_paths
-from tierfold.storage.tiers.layout_options import LayoutOptions
+from tierfold.storage.tiers.layout_options import Layout, LayoutOptions
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 from tierfold.storage.tiers.locations import Location, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.store_options import StoreOptions
@@ -21,13 +25,38 @@ if TYPE_CHECKING:
 class TierOpener:
     """What a task carries to open the tier: no secrets, only where to find them."""
 
-    tier_uri: str
+    location: Location
+    """An absolute path or a URI: a worker has another working directory."""
     store: StoreOptions
     layout: LayoutOptions
 
     def __call__(self) -> RemoteTier:
-        """The tier, with the key files of this machine; raises BadSettings."""
-        return open_tier(self.tier_uri, self.store, with_own_paths(self.layout, os.environ))
+        """The tier, with the key files of this machine; raises BadSettings.
+
+        The driver has opened the tier, so a folder without one is not the driver's.
+        """
+        layout = with_own_paths(self.layout, os.environ)
+        if self.location.is_folder and _lacks_tier(self.location.folder, layout):
+            raise BadSettings(
+                f"on this worker ({socket.gethostname()}) the folder is missing or holds no tier,"
+                " but on the driver it does",
+                where=str(self.location),
+                remedy="Mount the tier's file system at this path on every machine of the cluster,"
+                " or name a bucket, or use --engine local.",
+            )
+        return open_tier(str(self.location), self.store, layout)
+
+
+def _lacks_tier(folder: Path, layout: LayoutOptions) -> bool:
+    """Whether there is no such folder, or no tier in it: a file system that is not mounted."""
+    try:
+        if layout.layout is Layout.LOCAL:
+            return not (folder / TIER_FOLDER).is_dir()
+        return next(folder.iterdir(), None) is None
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # `open_tier` says why it cannot be listed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

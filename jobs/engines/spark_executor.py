@@ -28,18 +28,8 @@ from tierfold.jobs.engines.arrow_rows import (
 )
 from tierfold.jobs.engines.rows import Row, RowKind, Stage
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
+from tierfold.jobs.spark.failures import SPARK_FAILURES, failure_of
 from tierfold.jobs.spark.progress import SparkProgress
-from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of, has_died
-
-JAVA_DIED: Final = (
-    "Spark's own process (java) has died",
-    "The system's log may say why (dmesg); often memory ran out. Run again.",
-)
-WORKER_DIED: Final = (
-    "a Spark worker died, and so did each retry",
-    "Its log says more; often it needs more memory, or less data at once (--topic).",
-)
-"""What happened, and what to do."""
 
 ORDER_BYTES_MAX: Final = 2**19
 """The most bytes of orders that travel with a stage. Each task unpickles all of them: 20,000 took
@@ -129,8 +119,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
         try:
             yield
         except SPARK_FAILURES as error:
-            is_over = has_died(self._spark)
-            what, remedy = JAVA_DIED if is_over else WORKER_DIED
+            found = failure_of(error, self._spark)
             raise WorkersDied(
-                f"{what} ({cause_of(error)})", remedy=remedy, is_over=is_over
+                found.what, remedy=found.failure.remedy, is_over=found.is_over
             ) from error

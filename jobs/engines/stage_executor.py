@@ -45,14 +45,14 @@ RowsT = TypeVar("RowsT")
 
 
 class WorkersDied(Exception):
-    """A stage failed each time it was tried: a process died, memory ran out, or there is a bug."""
+    """A stage failed each time: a process died, memory ran out, or a task raised an error."""
 
     def __init__(self, what: str, *, remedy: str = "Run again.", is_over: bool = False) -> None:
         super().__init__(what)
         self.what = what
         self.remedy = remedy
         self.is_over = is_over
-        """The engine itself is gone, so that a retry cannot succeed."""
+        """The engine itself is gone, or its workers lack the tier: less data would fail, too."""
 
 
 class StageExecutor(ABC, Generic[RowsT]):

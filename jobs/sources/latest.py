@@ -162,7 +162,7 @@ def read_by_topic(
         .option("assign", json.dumps(numbers))
         .option("segments", segments)
         .option("columns", ",".join(schema.names))
-        .load(context.tier_uri)
+        .load(str(context.location))
         for reading, numbers in assigned.items()
     ]
     return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)

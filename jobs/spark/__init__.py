@@ -1,6 +1,7 @@
 """spark: the Spark session and its Python workers.
 
     session           the session and every setting of it
+    failures          whether a task raised an error, a worker died, or Spark did
     java_runtime      the Java that Spark starts, and why it ended
     disk_encryption   whether a session encrypts what it writes to disks
     worker_daemon     the parent process of Python workers

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,14 +18,14 @@ from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.redaction import redacted
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
 from tierfold.jobs.spark import worker_daemon
 from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, unencrypted_disk
+from tierfold.jobs.spark.failures import cause_of
 from tierfold.jobs.spark.java_runtime import ensure_java, jvm_exit
 from tierfold.jobs.spark.private_sockets import removed_with_jvm, socket_folder
 from tierfold.storage.private_folders import foreign_hand, private_folder
@@ -70,17 +69,9 @@ With plain `local[*]` a job fails as soon as one worker dies.
 LOOPBACK: Final = "127.0.0.1"
 """Where the processes of a local session find each other."""
 
-SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
-"""Errors of an action whose workers died; the last two mean that the JVM has died."""
-
-CAUSE_MAX: Final = 300
-"""Maximum number of characters quoted from Spark's messages."""
-
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 SCRATCH: Final = "spark.local.dir"
-
-_EXCEPTION_LINE: Final = re.compile(r"\S+Exception: \S.*")
 
 TASKS_PER_CORE: Final = 8
 """How many tasks a query on a local session shuffles to, per core, if the user has set nothing.
@@ -180,20 +171,6 @@ def spark_answers() -> Iterator[None]:
             remedy="See its messages above. If it was killed, the system's log says why (dmesg;"
             " often memory ran out). Nothing was changed; run again.",
         ) from error
-
-
-def has_died(session: SparkSession) -> bool:
-    """Whether the session's JVM is gone, so that no call can succeed."""
-    try:
-        return not session.version
-    except SPARK_FAILURES:
-        return True
-
-
-def cause_of(failure: Exception) -> str:
-    """Return the innermost message of a Spark failure, at most `CAUSE_MAX` characters."""
-    messages = _EXCEPTION_LINE.findall(str(failure))
-    return redacted(str(messages[-1] if messages else repr(failure)).strip())[:CAUSE_MAX]
 
 
 def _prepare_executors(context: SparkContext) -> None:

@@ -26,14 +26,9 @@ from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.sources.latest import Reading, newest, read_by_topic
 from tierfold.jobs.sources.segment_options import LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
+from tierfold.jobs.spark.failures import SPARK_FAILURES, failure_of
 from tierfold.jobs.spark.progress import SparkProgress
-from tierfold.jobs.spark.session import (
-    SHUFFLE_PARTITIONS,
-    SPARK_FAILURES,
-    announced_session,
-    cause_of,
-    spark_answers,
-)
+from tierfold.jobs.spark.session import SHUFFLE_PARTITIONS, announced_session, spark_answers
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
 
 _PARTITION: Final = ["topic", "partition"]
@@ -78,10 +73,11 @@ def second_opinions(
             progress = SparkProgress(spark, listener)
             table: pa.Table = progress.watched("second opinion", None, compared.toArrow)
     except SPARK_FAILURES as error:
+        failed = failure_of(error, spark)
         raise UnreadableObject(
-            f"Spark failed while it searched for the latest records ({cause_of(error)})",
+            f"the search for the latest records failed: {failed.what}",
             where=context.tier_uri,
-            remedy="Run again; if it fails again, leave out --second-opinion.",
+            remedy=f"{failed.failure.remedy} If it fails again, leave out --second-opinion.",
         ) from error
     found = {(row["topic"], row["partition"]): _opinion(row) for row in table.to_pylist()}
     rows = context.catalog.look([target.key for target in targets]).by_key

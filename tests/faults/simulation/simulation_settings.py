@@ -52,6 +52,7 @@ from tierfold.storage.kafka import kafka_uuid
 from tierfold.storage.key_indexes.index_folder import FOLDER
 from tierfold.storage.tiers import s3_objects, s3_uploads
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.locations import Location
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -171,6 +172,7 @@ class Environment:
             hash_key=HASH_KEY,
             requests_before=Requests(),
             tier_uri="/virtual",
+            location=Location("file", "", "/virtual"),
             tier=LocalTieredStorage(store_of(actor, self.objects)),
             catalog_uri="virtual:catalog",
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),

@@ -13,9 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
+from tests.jobs.commands import ALWAYS, ON_SPARK, tierfold
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row, death_in
+from tests.jobs.tiers import key_of, latest_updates, updated_tier
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt
+from tierfold.jobs.api.frames import read as tierfold_read
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines import spark_executor
@@ -67,12 +70,34 @@ class TestSparkExecutor(ExecutorContract):
         _, rounds = claimed_rounds(tier)
         assert set(executor.scan(rounds)) == {0, 1}
 
-    def test_an_error_in_a_stage_is_reported_as_a_dead_worker(self, executor: Executor) -> None:
+    def test_an_error_in_a_stage_is_reported_and_no_worker_died(self, executor: Executor) -> None:
         def failing(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
             yield from rows
             raise ArithmeticError("7 is not 8")
 
-        assert not death_in(executor, failing, [a_row()]).is_over
+        died = death_in(executor, failing, [a_row()])
+        assert died.what == (
+            "a task on a Spark worker failed, and so did each retry (ArithmeticError: 7 is not 8)"
+        )
+        assert "memory" not in died.remedy
+        assert not died.is_over
+
+    @pytest.mark.parametrize("is_empty", [True, False])
+    def test_a_folder_that_workers_lack_is_named_once_for_all_rounds(
+        self, executor: Executor, tier: Path, *, is_empty: bool
+    ) -> None:
+        """As on a cluster where only the driver has mounted it."""
+        _, rounds = claimed_rounds(tier)
+        tier.rename(tier.with_name("elsewhere"))
+        if is_empty:
+            tier.mkdir()
+        with pytest.raises(WorkersDied) as died:
+            executor.scan(rounds)
+        assert f"{tier}: on this worker (" in died.value.what
+        assert "the folder is missing or holds no tier" in died.value.what
+        assert "Mount the tier's file system at this path" in died.value.what
+        assert "died" not in died.value.what
+        assert died.value.is_over
 
     def test_a_release_unpersists_everything(
         self, executor: Executor, spark: SparkSession, tier: Path
@@ -124,6 +149,21 @@ class TestSparkExecutor(ExecutorContract):
         with pytest.raises(WorkersDied) as died, executor.translated_errors():
             executor.collected("merged", 1, merged)
         assert "a row of task 1 is in partition 0" in str(died.value.__cause__)
+
+
+def test_a_relative_tier_is_that_of_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's processes stay in the folder where they were started, as those of a cluster do."""
+    updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
+    monkeypatch.chdir(tmp_path)
+    ran = tierfold("compact", "tier", *ALWAYS, *ON_SPARK, "--json")
+    assert (ran.code, ran.document["tier"]) == (0, "tier"), ran.stderr
+    monkeypatch.chdir(tmp_path / "tier")
+    assert tierfold("verify", ".", *ON_SPARK, "--second-opinion").code == 0
+    found = tierfold_read(".", spark=spark)
+    monkeypatch.chdir("/")
+    assert found.count() == len(latest_updates(2))
 
 
 def test_rows_survive_arrow() -> None:

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ON_SPARK, ROOT, script, users_environment
 from tests.jobs.tiers import sample_copy
-from tierfold.jobs.spark.session import cause_of
 
 TOO_OLD = "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"
 
@@ -158,13 +156,3 @@ def test_other_users_of_the_machine_cannot_talk_to_a_local_session(spark: SparkS
     security = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().securityManager()
     assert security.isAuthenticationEnabled()
     assert len(security.getSecretKey()) >= 32
-
-
-def test_the_innermost_message_of_a_failure_is_shown() -> None:
-    failure = Py4JError(
-        "o1.getResult.\n: a.SparkException: Exception thrown in awaitResult: \n\tat a.b(c:1)\n"
-        "Caused by: a.SparkException: Python worker exited unexpectedly.\n\tat a.b(c:1)\n"
-        "Caused by: java.io.EOFException\n\tat a.b(c:1)\n"
-    )
-    assert cause_of(failure) == "a.SparkException: Python worker exited unexpectedly."
-    assert cause_of(ConnectionRefusedError(111, "no")) == "ConnectionRefusedError(111, 'no')"

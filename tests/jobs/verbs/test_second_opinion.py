@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from tests.jobs.commands import tierfold, told
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
 from tests.pictures.batch_words import draft_of
 from tests.storage.live_segments import EPOCHS, an_abort, log_of
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (
@@ -36,6 +38,8 @@ from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
 from tierfold.jobs.verbs.verify import Extent, Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.tier_uris import open_tier
 
 WORDS: Final = (
@@ -246,6 +250,28 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     targets = [grown, replace(committed, commit_id="the one before")]
     opinions = second_opinions(spark, context, targets, unheard)
     assert opinions == {grown.key: SecondOpinion(keys=6)}
+
+
+@pytest.mark.parametrize("when", ["planned", "read"])
+def test_what_a_worker_raised_is_reported(
+    spark: SparkSession, tier: Path, tmp_path: Path, when: str
+) -> None:
+    folder = shutil.copytree(tier, tmp_path / "tier")
+    context = run_context(str(folder))
+    (known,) = known_partitions(context, Scope(topics=("timestamp-right",)))
+    target = target_of(context, known, Rules(index_interval_bytes=INDEX_INTERVAL_BYTES))
+    if when == "planned":
+        lost = tmp_path / "not mounted"
+        context = replace(context, location=location_of(str(lost), of="tier"))
+    else:
+        lost = next(folder.glob(f"{TIER_FOLDER}/timestamp-right-*/*.log"))
+        lost.write_bytes(bytes(lost.stat().st_size))
+    with pytest.raises(UnreadableObject) as failed:
+        second_opinions(spark, context, [target], unheard)
+    assert "the search for the latest records failed: " in failed.value.what
+    assert str(lost) in failed.value.what
+    assert "a task on a Spark worker failed, and so did each retry (" in failed.value.what
+    assert "leave out --second-opinion" in failed.value.remedy
 
 
 def test_a_signal_ends_the_query_and_does_not_wait_for_it(spark: SparkSession, tier: Path) -> None:
