@@ -50,7 +50,8 @@ def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]
             f"the producer snapshot has version {version}, and tierfold knows only {_VERSION}",
             where=where,
             remedy="If the brokers' Kafka writes this version, update tierfold. Otherwise the"
-            " snapshot is damaged. Restore it from a copy then; the partition is left unchanged.",
+            " snapshot is damaged: restore it from a copy. Until then, leave the topic out (name"
+            " the others with --topic). The partition is left unchanged.",
         )
     found = int(google_crc32c.value(raw[_HEAD.size :]))
     if found != crc:

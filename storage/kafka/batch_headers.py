@@ -35,6 +35,7 @@ from tierfold.storage.kafka.batch_layout import (
     TRANSACTIONAL_BIT,
     corrupt_batch,
     disordered_batch,
+    unknown_batch,
 )
 from tierfold.storage.kafka.batch_lengths import batch_starts, have_sizes
 from tierfold.storage.kafka.checksums import checksums
@@ -256,7 +257,7 @@ def _filled(
     if code == _OK:
         return heads, None
     what = _CORRUPTIONS[code].format(at=origin + heads.position[read], found=found)
-    refused = disordered_batch if code == _ORDER else corrupt_batch
+    refused = {_ORDER: disordered_batch, _CODEC: unknown_batch}.get(code, corrupt_batch)
     error = refused(f"{what} (base offset {heads.base_offset[read]})", where)
     return heads.slice(0, read + 1), error
 

@@ -115,6 +115,13 @@ def claimed_bytes(raw: bytes | memoryview) -> int:
     return min(len(raw), max(length, 0) + LOG_OVERHEAD_BYTES)
 
 
+LEAVE_OUT: Final = "leave the topic out (name the others with --topic)"
+"""What is left to do with a segment that tierfold cannot read, and that no backup has otherwise.
+
+Such bytes came from a broker or a client. No segment is changed, so brokers still serve them.
+"""
+
+
 def disordered_batch(what: str, where: str) -> CorruptLog:
     """The error for a batch whose offsets were there before it.
 
@@ -125,15 +132,27 @@ def disordered_batch(what: str, where: str) -> CorruptLog:
         what,
         where=where,
         remedy="Compare the segment with a backup, and take that if it differs. If it is the same,"
-        " a broker wrote these offsets twice (KAFKA-6264), and tierfold cannot compact the"
-        " partition. Nothing of it was changed.",
+        " a broker wrote these offsets twice (KAFKA-6264), and nothing makes tierfold compact the"
+        f" partition: {LEAVE_OUT}. Nothing of it was changed.",
     )
 
 
 def corrupt_batch(what: str, where: str) -> CorruptLog:
-    """The error for bytes of a log that contradict Kafka's format."""
+    """The error for bytes of a log that contradict Kafka's format, whatever their checksum says."""
     return CorruptLog(
         what,
         where=where,
-        remedy="Take the segment from a backup; nothing of this partition was changed.",
+        remedy=f"Take the segment from a backup if that differs; otherwise {LEAVE_OUT}. Nothing of"
+        " this partition was changed.",
+    )
+
+
+def unknown_batch(what: str, where: str) -> CorruptLog:
+    """The error for a codec or a magic that Kafka does not have, or did not have so far."""
+    return CorruptLog(
+        what,
+        where=where,
+        remedy="If a newer Kafka wrote it, update tierfold. Otherwise compare the segment with a"
+        f" backup, and take that if it differs. Until then, {LEAVE_OUT}. Nothing of this partition"
+        " was changed.",
     )

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
-from tierfold.storage.kafka.batch_layout import LEGACY_BYTES_MIN, LOG_OVERHEAD_BYTES, corrupt_batch
+from tierfold.storage.kafka.batch_layout import (
+    LEGACY_BYTES_MIN,
+    LOG_OVERHEAD_BYTES,
+    corrupt_batch,
+    unknown_batch,
+)
 from tierfold.storage.kafka.wire import as_kernel_input, be_int, kernel
 
 HEAD_BYTES_MIN: Final = 17
@@ -35,7 +40,8 @@ def batch_starts(log: NDArray[np.uint8], *, where: str, origin: int = 0) -> NDAr
     log = as_kernel_input(log)
     batches, code, at, found = _count_batches(log)
     if code != _OK:
-        raise corrupt_batch(_CORRUPTIONS[code].format(at=origin + at, found=found), where)
+        refused = unknown_batch if code == _MAGIC else corrupt_batch
+        raise refused(_CORRUPTIONS[code].format(at=origin + at, found=found), where)
     start = np.empty(batches, np.int64)
     _fill_starts(log, start)
     return start

@@ -34,7 +34,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.kafka.batch_layout import corrupt_batch
+from tierfold.storage.kafka.batch_layout import LEAVE_OUT, corrupt_batch, unknown_batch
 from tierfold.storage.kafka.gzip_members import TooMuch, gunzipped, streamed
 from tierfold.storage.kafka.wire import kernel
 
@@ -160,11 +160,7 @@ def decompress(
         return bytes(stored)
     decoder = _DECODERS.get(codec)
     if decoder is None:
-        raise CorruptLog(
-            f"the compression codec is {codec}; Kafka has 0 to 4",
-            where=where,
-            remedy="Take the segment from a backup; if a newer Kafka wrote it, update tierfold.",
-        )
+        raise unknown_batch(f"the compression codec is {codec}; Kafka has 0 to 4", where)
     limit_bytes = plain_bytes_max(len(stored), batch_bytes_max)
     try:
         if codec == Codec.LZ4 and mend_lz4_header:
@@ -186,9 +182,9 @@ def _bomb(codec: int, stored_bytes: int, limit_bytes: int, where: str) -> Corrup
         f"the {Codec(codec).name.lower()} payload of {stored_bytes} bytes holds more than "
         f"{limit_bytes} when decompressed, beyond what is accepted of it",
         where=where,
-        remedy="Take the segment from a backup. If the data is meant to be like that, set "
-        "decompressed.batch.max.bytes to the most that a batch may take, and have several times "
-        "that much memory for each worker.",
+        remedy="If the data is meant to be like that, set decompressed.batch.max.bytes to the most "
+        "that a batch may take, and have several times that much memory for each worker. "
+        f"Otherwise {LEAVE_OUT}.",
     )
 
 

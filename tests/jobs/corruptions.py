@@ -83,7 +83,7 @@ def _padded(part: str) -> Callable[[Path], None]:
 
 RESTORE_OBJECTS: Final = "Bring the objects back"
 UPLOADING: Final = "Run again once the upload is complete"
-CRC: Final = (".log", "at byte", "bad CRC", "nothing of this partition was changed")
+CRC: Final = (".log", "at byte", "bad CRC", "from a backup if that differs", "leave the topic out")
 CODEC: Final = (".log", "at byte 0", "codec 5")
 OTHER_SIZE: Final = ("the catalog says", RESTORE_OBJECTS)
 
@@ -107,7 +107,7 @@ DAMAGES: Final = tuple(
         ("untrimmed-index", _padded(".index"), None, None),
         ("untrimmed-time-index", _padded(".timeindex"), None, None),
         ("missing-snapshot", _remove(".snapshot"), *_lacks(".snapshot")),
-        ("damaged-snapshot", _rot(".snapshot"), (".snapshot", "Restore"), None),
+        ("damaged-snapshot", _rot(".snapshot"), (".snapshot", "restore it from a copy"), None),
         (
             "missing-checkpoint",
             _remove(".leader_epoch_checkpoint"),

@@ -371,5 +371,6 @@ def _unusable(what: str, where: str) -> CorruptLog:
         f"the manifest cannot be used: {what}",
         where=where,
         remedy="Restore it from a copy; if a newer version of Aiven's plugin wrote it, update"
-        " tierfold. The partition is left unchanged.",
+        " tierfold. Until then, leave the topic out (name the others with --topic). The partition"
+        " is left unchanged.",
     )
