@@ -100,6 +100,7 @@ def opened(
         holes_are_holes=_names(given.get("holes_are_holes")),
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
+        batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
     )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()

@@ -32,6 +32,10 @@ from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 from tierfold.storage.tiers.tier_uris import catalog_place, open_tier, with_layout
 
 
+def _not_set(_topic: str) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The context of a verb."""
@@ -70,6 +74,8 @@ class RunContext:
     """Patterns of the partitions in which a person said that no segment is missing."""
     if_held: IfHeld = IfHeld.SKIP
     """What to do with partitions that a live run holds."""
+    batch_bytes_max: Callable[[str], int] = field(default=_not_set, compare=False)
+    """Topic → its `decompressed.batch.max.bytes`; 0: not set."""
     catalog_options: StoreOptions = ENVIRONMENT
     catalog_words: tuple[str, ...] = ()
     """The arguments that name the catalog; empty if it is in the tier."""

@@ -37,7 +37,8 @@ def facts_of(
 ) -> PartitionFacts:
     """Read all facts about a partition; raises TierfoldError. `listed`: its listing."""
     classified = classify(listed, state)
-    alone = [inspected(context.tier, key, segment) for segment in classified.unknown]
+    most = context.batch_bytes_max(key.topic)
+    alone = [inspected(context.tier, key, segment, most) for segment in classified.unknown]
     owners = beside_each_other([candidate.ownership for candidate in alone])
     candidates = tuple(
         replace(candidate, ownership=owner) for candidate, owner in zip(alone, owners, strict=True)
@@ -101,6 +102,7 @@ def view_from(context: RunContext, facts: PartitionFacts) -> PartitionView | Ref
     draft = drafted(facts)
     if isinstance(draft, Refusal):
         return draft.at(context.place(facts.key))
-    proof = prove_overlaps(context.tier, facts.key, draft.chain, draft.comparisons)
+    most = context.batch_bytes_max(facts.key.topic)
+    proof = prove_overlaps(context.tier, facts.key, draft.chain, draft.comparisons, most)
     found = view_of(draft, proof)
     return found.at(context.place(facts.key)) if isinstance(found, Refusal) else found

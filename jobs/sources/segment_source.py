@@ -69,7 +69,11 @@ class KafkaSegments(DataSource):
         context = run_context(
             request.tier_uri, request.catalog_uri, options=request.store, layout=request.layout
         )
-        context = replace(context, holes_are_holes=request.holes_are_holes)
+        context = replace(
+            context,
+            holes_are_holes=request.holes_are_holes,
+            batch_bytes_max=lambda _: request.batch_bytes_max,
+        )
         if context.may_decrypt and not self.may_decrypt:
             raise unencrypted_disk()
         return SegmentReader(context, request, schema)

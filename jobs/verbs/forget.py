@@ -23,7 +23,7 @@ from tierfold.compaction.commits.holders import Skip, Wait
 from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.overlaps import chain_of
+from tierfold.compaction.discovery.overlaps import Comparison, chain_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.bindings import UNDECLARED
 from tierfold.compaction.model.errors import TierfoldError
@@ -136,11 +136,14 @@ def _inspected(
 
 def _unlike_live(context: RunContext, facts: PartitionFacts) -> set[str]:
     """Ids of unknown segments that lack records of live uploads; raises TierfoldError."""
-    return {
-        comparison.second.segment_id
-        for comparison in comparisons_with_live(facts)
-        if prove_overlaps(context.tier, facts.key, chain_of(-1, ()), [comparison]).disagreements
-    }
+    most = context.batch_bytes_max(facts.key.topic)
+
+    def differs(comparison: Comparison) -> bool:
+        proof = prove_overlaps(context.tier, facts.key, chain_of(-1, ()), [comparison], most)
+        return bool(proof.disagreements)
+
+    found = filter(differs, comparisons_with_live(facts))
+    return {comparison.second.segment_id for comparison in found}
 
 
 def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
@@ -149,6 +152,7 @@ def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> R
     A checkpoint is a small text file, and `forget` cannot be undone. So where a new epoch begins,
     the batches are checked too. Raises TierfoldError.
     """
+    most = context.batch_bytes_max(facts.key.topic)
     known = () if facts.row is None else facts.row.lineage
     begun = [epoch.start_offset for epoch in view.lineage if epoch not in known]
     listed = {segment.segment_id: segment for segment in facts.classified.unknown}
@@ -156,7 +160,7 @@ def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> R
         if not any(segment.start_offset <= offset <= segment.end_offset for offset in begun):
             continue
         found = listed.get(segment.segment_id)
-        if found is None or batches_fit(context.tier, facts.key, found, view.lineage):
+        if found is None or batches_fit(context.tier, facts.key, found, view.lineage, most):
             continue
         return Refusal(
             reason=RefusalReason.UNREADABLE,

@@ -142,14 +142,18 @@ def live_log(
 
 
 def whole_log(
-    tier: RemoteTier, key: PartitionKey, segment: Segment | ListedSegment
+    tier: RemoteTier,
+    key: PartitionKey,
+    segment: Segment | ListedSegment,
+    batch_bytes_max: int = 0,
 ) -> StoredObject:
     """The segment's whole `.log`; raises as `RemoteTier.part_sizes` does for one just listed."""
     if isinstance(segment, Segment):
         size_bytes = segment.log_bytes
     else:
         size_bytes = tier.part_sizes(key, segment).get(Part.LOG, 0)
-    return stored_object(tier, address_of(key, segment), Part.LOG, size_bytes)
+    log = stored_object(tier, address_of(key, segment), Part.LOG, size_bytes)
+    return replace(log, limits=PlainLimits(batch_bytes_max))
 
 
 def stored_object(

@@ -26,16 +26,20 @@ def prove_overlaps(
     key: PartitionKey,
     chain: Chain,
     comparisons: Sequence[Comparison],
+    batch_bytes_max: int = 0,
 ) -> OverlapProof:
     """Compare the shared stretches batch by batch, and find the effective starts of cut segments.
 
-    Only overlapping segments are read, each once, with every checksum compared.
+    Only overlapping segments are read, each once, with every checksum compared. `batch_bytes_max`:
+    what a wrapper may take, see `compression.plain_bytes_max`.
     Raises CorruptLog and UnreadableObject.
     """
     cut = [segment for segment in chain.taken if segment.skipped_offsets]
     compared = [segment for pair in comparisons for segment in (pair.first, pair.second)]
     segments = {segment.segment_id: segment for segment in (*cut, *compared)}
-    heads = {name: _heads(tier, key, segment) for name, segment in segments.items()}
+    heads = {
+        name: _heads(tier, key, segment, batch_bytes_max) for name, segment in segments.items()
+    }
     found = [
         _disagreement(pair, heads[pair.first.segment_id], heads[pair.second.segment_id])
         for pair in comparisons
@@ -47,12 +51,14 @@ def prove_overlaps(
     )
 
 
-def _heads(tier: RemoteTier, key: PartitionKey, segment: Segment) -> BatchHeads:
+def _heads(
+    tier: RemoteTier, key: PartitionKey, segment: Segment, batch_bytes_max: int
+) -> BatchHeads:
     # Imports numba. In most tiers nothing overlaps, and `status` and `plan` start without it.
     from tierfold.storage.kafka.batch_headers import joined_heads  # noqa: PLC0415
     from tierfold.storage.segments.log_windows import sized_windows, whole_log  # noqa: PLC0415
 
-    windows = sized_windows(whole_log(tier, key, segment))
+    windows = sized_windows(whole_log(tier, key, segment, batch_bytes_max))
     return joined_heads([window.checked().heads for window in windows])
 
 

@@ -27,7 +27,6 @@ from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads
 from tierfold.storage.kafka.batch_layout import NO_EPOCH
-from tierfold.storage.kafka.compression import PlainLimits
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.segments.log_windows import StoredObject, log_windows, whole_log
 from tierfold.storage.segments.segment_latest import LatestCollector
@@ -112,8 +111,7 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
         for aborted in (order.aborted_now, order.aborted_before)
     ]
     wanted = [collector for collector in collectors if collector is not None]
-    stored = whole_log(tier, order.key, order.segment)
-    stored = replace(stored, limits=PlainLimits(order.batch_bytes_max))
+    stored = whole_log(tier, order.key, order.segment, order.batch_bytes_max)
     log = _decoded(stored, order.segment, wanted)
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     corruptions = _corruptions(tier, order, log) if order.is_live else ()

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
-def inspected(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Candidate:
+def inspected(
+    tier: RemoteTier, key: PartitionKey, listed: ListedSegment, batch_bytes_max: int = 0
+) -> Candidate:
     """The candidate with its end offset and leader epochs, if they can be read.
 
     Whose it is comes first: of what may be another cluster's nothing else is read. An error is its
     `corruption`. The checkpoint is read next: it shows another history even if the log is corrupt.
+    `batch_bytes_max`: what a wrapper may take, see `compression.plain_bytes_max`.
     """
     found = Candidate(
         listed=listed,
@@ -48,7 +51,7 @@ def inspected(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Can
     try:
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
-            return _incomplete(tier, key, found)
+            return _incomplete(tier, key, found, batch_bytes_max)
         read = read_segment_metadata(tier, key, listed, found.checkpoint)
         recorded = tier.recorded_end(address_of(key, listed))
         return replace(
@@ -70,13 +73,15 @@ def _ownership(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Ow
         return doubtful(str(error))
 
 
-def _incomplete(tier: RemoteTier, key: PartitionKey, found: Candidate) -> Candidate:
+def _incomplete(
+    tier: RemoteTier, key: PartitionKey, found: Candidate, batch_bytes_max: int
+) -> Candidate:
     # Imports numba. Most segments are complete, and `status` and `plan` start without it.
     from tierfold.storage.kafka.batch_headers import joined_heads  # noqa: PLC0415
     from tierfold.storage.segments.log_windows import nonempty_windows, whole_log  # noqa: PLC0415
 
     listed = found.listed
-    log = whole_log(tier, key, listed)
+    log = whole_log(tier, key, listed, batch_bytes_max)
     heads = joined_heads([window.checked().heads for window in nonempty_windows(log)])
     if heads.base_offset[0] < listed.start_offset:
         raise CorruptLog(
@@ -97,12 +102,14 @@ def batches_fit(
     key: PartitionKey,
     listed: ListedSegment,
     lineage: Sequence[LeaderEpoch],
+    batch_bytes_max: int = 0,
 ) -> bool:
     """Whether the segment's batches have the leader epochs of `lineage`; ignores its checkpoint.
 
-    The whole `.log` is read. Raises CorruptLog and UnreadableObject.
+    The whole `.log` is read; `batch_bytes_max` as of `inspected`. Raises CorruptLog and
+    UnreadableObject.
     """
-    return _incomplete(tier, key, Candidate(listed=listed)).fits(lineage)
+    return _incomplete(tier, key, Candidate(listed=listed), batch_bytes_max).fits(lineage)
 
 
 def epoch_stretches(heads: BatchHeads) -> tuple[EpochStretch, ...]:

@@ -175,6 +175,24 @@ def test_large_wrappers_are_read_alike(tmp_path: Path) -> None:
     assert [offset for offset, _, _ in records_in([live["log"]])] == [1]
 
 
+def test_uploads_that_overlap_are_compared_by_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Only the messages in a wrapper say where it begins, so discovery reads them, too."""
+    tier = made_tier(tmp_path / "tier")
+    large = wrapper(2, message(0, b"v" * PLAIN_BYTES_TRUSTED))
+    put_segment(tier, LARGE, [message(0, b"u"), message(1, b"u"), large], start_offset=0)
+    put_segment(tier, LARGE, [large, message(3, b"w")], start_offset=2)
+    for verb in ("compact", "verify", "status"):
+        refused = tierfold(verb, tier, *ALWAYS, "--json")
+        assert f"set {SETTING} to the most" in refused.stdout, verb
+    api.register(spark)
+    reader = spark.read.format(FORMAT).option("columns", "topic,key").option(SETTING, ALLOWED_BYTES)
+    assert [key for _, key in keys_in(reader.load(str(tier)))] == [b"k"] * 4
+    assert tierfold("compact", tier, *ALWAYS, *TO_ALLOW, "--json").code == 0
+    (live,) = status_of(tier, *TO_ALLOW)["large", 0]["segments"]
+    assert [offset for offset, _, _ in records_in([live["log"]])] == [3]
+    assert verified(tier, *TO_ALLOW).code == 0
+
+
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 def test_batches_that_are_each_allowed_stop_no_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec

@@ -21,8 +21,9 @@ from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.candidates import NO_EPOCH, Candidate, EndFrom, EpochStretch
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.compression import PLAIN_BYTES_TRUSTED
 from tierfold.storage.segments.broker_upload import BrokerUpload
-from tierfold.storage.segments.segment_inspection import inspected
+from tierfold.storage.segments.segment_inspection import batches_fit, inspected
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS, LocalTieredStorage
 from tierfold.storage.tiers.remote_tier import Part
 
@@ -92,6 +93,19 @@ def test_an_incomplete_segment_is_read_whole_and_has_its_checkpoint(
     upload = found(tier)
     assert (upload.segment, upload.end_offset, upload.corruption) == (None, 14, "")
     assert (upload.checkpoint, upload.stretches) == (LINEAGE, ())
+
+
+def test_a_wrapper_of_an_incomplete_segment_may_take_what_is_said(
+    tier: LocalTieredStorage,
+) -> None:
+    large = wrapper(8, message(0, b"v" * PLAIN_BYTES_TRUSTED))
+    without(tier, put(tier, large), "timeindex", CHECKPOINT)
+    assert "set decompressed.batch.max.bytes to the most" in found(tier).corruption
+    (listed,) = tier.listing(KEY)
+    most = PLAIN_BYTES_TRUSTED + 2**10
+    allowed = inspected(tier, KEY, listed, most)
+    assert (allowed.corruption, allowed.end_offset) == ("", 8)
+    assert batches_fit(tier, KEY, listed, LINEAGE, most)
 
 
 def test_without_a_checkpoint_its_epochs_come_from_the_batches(tier: LocalTieredStorage) -> None:
