@@ -191,6 +191,10 @@ def test_uploads_that_overlap_are_compared_by_it(spark: SparkSession, tmp_path: 
     (live,) = status_of(tier, *TO_ALLOW)["large", 0]["segments"]
     assert [offset for offset, _, _ in records_in([live["log"]])] == [3]
     assert verified(tier, *TO_ALLOW).code == 0
+    last = wrapper(4, message(0, b"v" * PLAIN_BYTES_TRUSTED))
+    put_segment(tier, LARGE, [last], start_offset=4).with_suffix(".timeindex").unlink()
+    notes = [str(status_of(tier, *options)["large", 0]) for options in ((), TO_ALLOW)]
+    assert [f"set {SETTING} to the most" in note for note in notes] == [True, False]
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
