@@ -39,7 +39,7 @@ from tierfold.storage.indexes.offset_index import OffsetIndex, usable_offset_ind
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.time_index import TimeIndex, usable_time_index
 from tierfold.storage.indexes.transaction_index import read_transaction_index
-from tierfold.storage.kafka.batch_layout import BatchHeader, read_header
+from tierfold.storage.kafka.batch_layout import BatchHeader, corrupt_batch, read_header
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress, address_of
 
 _WINDOW_BYTES: Final = 64 * 1024
@@ -90,7 +90,7 @@ class _LogReader:
         try:
             return read_header(raw, self.size_bytes - position)
         except ValueError as error:
-            raise self.corrupt(f"{error}, at position {position}") from error
+            raise corrupt_batch(f"{error}, at position {position}", self.where) from error
 
     def corrupt(self, what: str) -> CorruptLog:
         """The error for this log."""

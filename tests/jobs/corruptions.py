@@ -99,7 +99,7 @@ DAMAGES: Final = tuple(
         (
             "torn-tail",
             _cut(".log", -10),
-            (".log", "torn", "at position", "Restore"),
+            (".log", "torn", "at position", "from a backup if that differs"),
             ("has a .log of", *OTHER_SIZE),
         ),
         ("truncated-index", _cut(".index", 7), None, None),
@@ -116,7 +116,7 @@ DAMAGES: Final = tuple(
         (
             "unknown-magic",
             _unknown_magic,
-            (".log", "magic 3", "position 0"),
+            (".log", "magic 3", "position 0", "leave the topic out"),
             (".log", "at byte 0", "magic 3"),
         ),
         ("unknown-codec", _unknown_codec, CODEC, CODEC),

@@ -84,6 +84,34 @@ def pack_unknown(log: Path) -> str:
     return "the batch at byte 0 has the unknown compression codec 5"
 
 
+def cut(log: Path) -> str:
+    """Cut the log within its last batch."""
+    os.truncate(log, log.stat().st_size - 1)
+    return "torn"
+
+
+def empty(log: Path) -> str:
+    """Cut the log to nothing, beside indexes of what it held."""
+    os.truncate(log, 0)
+    return "the log has 0 bytes, but its indexes have entries"
+
+
+def flip(log: Path) -> str:
+    """Change a byte that a checksum covers."""
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    return "has a bad CRC"
+
+
+def renumber(log: Path) -> str:
+    """Give the first batch a magic that Kafka does not have yet."""
+    content = bytearray(log.read_bytes())
+    content[16] = 3
+    log.write_bytes(content)
+    return "magic 3"
+
+
 def compacted(tier: Path, *options: str) -> Ran:
     return tierfold("compact", tier, *ALWAYS, "--json", *options)
 
@@ -110,6 +138,9 @@ def restored(tier: Path, backup: Path) -> None:
 
 
 DAMAGES = [
+    pytest.param(cut, "Take the segment from a backup if that differs", id="cut"),
+    pytest.param(empty, "Restore", id="empty"),
+    pytest.param(flip, "Take the segment from a backup if that differs", id="flip"),
     pytest.param(
         disorder, "Compare the segment with a backup, and take that if it differs.", id="order"
     ),
@@ -144,7 +175,7 @@ def test_what_a_backup_mends(
     assert tierfold("verify", tier, "--json").code == 0
 
 
-@pytest.mark.parametrize("damage", [disorder, renew, pack_unknown])
+@pytest.mark.parametrize("damage", [disorder, renew, pack_unknown, renumber])
 def test_what_no_backup_has_otherwise_is_left_out(
     damage: Callable[[Path], str], tier: Path, tmp_path: Path
 ) -> None:
