@@ -19,14 +19,7 @@ from tierfold.jobs.api.keywords import (
     VacuumKeywords,
     takes,
 )
-from tierfold.jobs.api.opening import (
-    budget_of,
-    engine_of,
-    limits_of,
-    listener_of,
-    local_max_of,
-    opened,
-)
+from tierfold.jobs.api.opening import budget_of, engine_of, limits_of, local_max_of, opened
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
 from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
@@ -50,7 +43,7 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
     if is_dry_run:
         found = plan_verb.plan(*verb, budget, local_max_of(given))
         return checked(CompactResult(partitions=tuple(found), **tools.about()), given)
-    reports = compact_verb.compact(*verb, listener_of(given), budget, engine_of(given))
+    reports = compact_verb.compact(*verb, budget, engine_of(given))
     about = tools.about(
         *compact_verb.broker_warnings(tools.settings, reports),
         run_id=tools.context.run,
@@ -72,7 +65,7 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
         found = inspect(*verb)
     else:
         duration_ms = given.get("max_duration_ms")
-        found = vacuum_verb.vacuum(*verb, listener_of(given), max_duration_ms=duration_ms)
+        found = vacuum_verb.vacuum(*verb, max_duration_ms=duration_ms)
     files = vacuum_verb.catalog_cleaned(tools.context, is_dry_run=is_dry_run)
     short = () if is_dry_run else (age.sentence for age in short_ages(limits))
     about = tools.about(*short, run_id="" if is_dry_run else tools.context.run)
@@ -95,7 +88,6 @@ def restore(
         tools.context,
         partition,
         to,
-        listener_of(given),
         is_dry_run=is_dry_run,
         is_copy=given.get("copy", False),
     )

@@ -72,6 +72,8 @@ class ScopeKeywords(CheckKeywords, HoleKeywords, total=False):
     """A list of partitions: the planned, compacted or sound ones in the result of another verb or
     its document; or dictionaries with `topic` and `partition`; or the path or
     URI of a file with one of them in JSON. Default: all."""
+    progress: Listener | None
+    """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
 
 
 class ReplayKeywords(ScopeKeywords, total=False):
@@ -91,8 +93,6 @@ class EngineKeywords(TypedDict, total=False):
     spark: SparkSession | None
     """The session of the engine `spark`. Default: the one that is there, or else a new one, which
     stays for the next call. No session is ever stopped."""
-    progress: Listener | None
-    """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
 
 
 class WritingKeywords(TypedDict, total=False):
@@ -153,8 +153,6 @@ class VacuumKeywords(ScopeKeywords, WritingKeywords, total=False):
     """As of `compact`."""
     dry_run: bool
     """Only list what would be deleted."""
-    progress: Listener | None
-    """As of `compact`."""
 
 
 class ChangeKeywords(CheckKeywords, WritingKeywords, total=False):

@@ -15,10 +15,11 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
-from tierfold.jobs.context.byte_progress import Listener, unheard
+from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
 from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
 from tierfold.jobs.reports.request_report import Spent, spent_in
@@ -96,6 +97,7 @@ def opened(
     )
     context = replace(
         context,
+        progress=RunProgress(given.get("progress") or unheard),
         layout_words=_layout_words(given),
         holes_are_holes=_names(given.get("holes_are_holes")),
         if_held=_if_held(given.get("if_held")),
@@ -196,11 +198,6 @@ def engine_of(given: Mapping[str, Any]) -> Engine:
     if local_max_bytes is not None:
         return in_process(local_max_bytes)
     return partial(on_spark, session=given.get("spark"))
-
-
-def listener_of(given: Mapping[str, Any]) -> Listener:
-    """Return who receives the progress."""
-    return given.get("progress") or unheard
 
 
 def layout_of(given: Mapping[str, Any]) -> GivenLayout:

@@ -8,7 +8,7 @@ from typing import Unpack
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import VerifyKeywords, takes
-from tierfold.jobs.api.opening import engine_of, listener_of, opened
+from tierfold.jobs.api.opening import engine_of, opened
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.verbs import verify as verify_verb
 
@@ -36,7 +36,6 @@ def verify(tier: str | Path, **given: Unpack[VerifyKeywords]) -> VerifyResult:
         tools.context,
         tools.settings,
         tools.scope,
-        listener_of(given),
         extent,
         engine_of(given),
     )

@@ -9,7 +9,7 @@
     sizes_and_durations   parses `10GiB`, `90m`
     output                prints a verb's result, as tables or as JSON
     log_lines             prints what is logged: `-v`, `-q`
-    progress_bars         draws the progress of a run
+    progress_bars         shows the progress of a run
     usage_errors          reports usage errors and bugs without secrets
     exit_codes            exit codes, and output that a terminal can take
 """

@@ -80,9 +80,9 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
     from tierfold.jobs.api.reading import explain, plan
 
     if partition_name is None:
-        finish(output, plan(**given))
+        finish(output, plan(progress=output.progress, **given))
     else:
-        finish(output, explain(partition=partition_name, **given))
+        finish(output, explain(partition=partition_name, progress=output.progress, **given))
 
 
 @tierfold.command("compact")
@@ -120,7 +120,7 @@ def status_verb(output: Output, **given: Any) -> None:
     """
     from tierfold.jobs.api.reading import status
 
-    finish(output, status(**given))
+    finish(output, status(progress=output.progress, **given))
 
 
 @tierfold.command("verify")

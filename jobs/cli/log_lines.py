@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
@@ -36,12 +35,15 @@ class _StderrLines(logging.Handler):
             return
         prefix = "warning: " if record.levelno == logging.WARNING else ""
         line = Text(printable(prefix + record.getMessage()), _STYLES.get(record.levelno, "red"))
-        Console(stderr=True).print(line, soft_wrap=True)
+        output.stderr.print(line, soft_wrap=True)
 
 
 @contextmanager
 def logged_on_stderr(ctx: click.Context) -> Iterator[None]:
-    """Print what tierfold logs meanwhile, from the level that `-v` and `-q` choose."""
+    """Print what tierfold logs meanwhile, from the level that `-v` and `-q` choose.
+
+    At the end the bar is gone.
+    """
     logger, handler = logging.getLogger("tierfold"), _StderrLines(ctx)
     before = logger.level
     logger.addHandler(handler)
@@ -49,6 +51,7 @@ def logged_on_stderr(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     finally:
+        output_of(ctx).progress.stop()
         logger.removeHandler(handler)
         logger.setLevel(before)
 

@@ -22,8 +22,8 @@ from tierfold.jobs.cli.exit_codes import (
     exit_code_of,
     leave_broken_pipe,
 )
-from tierfold.jobs.cli.progress_bars import Bars
-from tierfold.jobs.context.stopping import under_spark_submit
+from tierfold.jobs.cli.progress_bars import Bar
+from tierfold.jobs.context.stopping import stop_silently, under_spark_submit
 
 if TYPE_CHECKING:
     from tierfold.jobs.reports.result import Result
@@ -56,7 +56,9 @@ class Output:
     def __init__(self, given: MutableMapping[str, Any] | None = None) -> None:
         self._given = {} if given is None else given
         """What options are kept in click's context; `--document` may be read after `--json`."""
-        self.progress = Bars(Console(stderr=True, quiet=self.is_silent))
+        self.stderr = Console(stderr=True, quiet=self.is_silent)
+        """Prints above the bar, if one is drawn."""
+        self.progress = Bar(self.stderr)
         """Receives the progress of a run."""
 
     @property
@@ -74,6 +76,7 @@ class Output:
 
         Raises ResultNotWritten, after it has tried both.
         """
+        self.progress.stop()
         failures = [
             *_failure_of(lambda: self._keep(document)),
             *_failure_of(lambda: self._print(print_tables, document)),
@@ -143,6 +146,8 @@ def document_option(ctx: click.Context, _: click.Parameter, place: str | None) -
 def output_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
     """The callback of `--json`: return the output, and keep it for an error that stops the verb."""
     output = (Document if value else Output)(ctx.meta)
+    if output.is_silent:
+        stop_silently()
     ctx.meta[_OUTPUT] = output
     return output
 

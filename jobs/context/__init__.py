@@ -7,7 +7,8 @@
     scope            the partitions that a verb works on
     partition_lists  reads a list of partitions, such as a plan
     documents        writes and reads JSON documents
-    byte_progress    a progress bar over bytes
+    byte_progress    how far a step is, in bytes
+    run_progress     how far a whole run is
     request_prices   what requests to a bucket cost
     stage_seconds    how long a run spends in each stage
     timestamps       parses and prints timestamps

@@ -29,7 +29,7 @@ CANCELLED_WITHIN_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far one step of a verb is."""
+    """How far one step of a verb is, and the whole run."""
 
     step: str
     """What is done, such as `scan`; the steps of a run follow each other."""
@@ -38,6 +38,25 @@ class Progress:
     """None: unknown."""
     is_ended: bool = False
     """The step's last report, also if it failed."""
+    partitions_done: int = 0
+    """Partitions of the run whose work has ended; in the step `survey`, those inspected."""
+    partitions_total: int | None = None
+    """Partitions that are due; in the step `survey`, those in scope. None: not known yet."""
+    run_bytes_done: int = 0
+    """Bytes of the run's logs, or of the objects that it deletes, that are done."""
+    run_bytes_total: int | None = None
+    """None: unknown, as in the step `survey`."""
+    elapsed_s: float = 0.0
+    """Seconds since the run began."""
+    remaining_s: float | None = None
+    """About how many seconds the survey, or the work after it, still takes; None: unknown."""
+
+    @property
+    def share(self) -> float | None:
+        """How much of the survey, or of the work after it, is done, 0 to 1; None: unknown."""
+        if self.run_bytes_total:
+            return self.run_bytes_done / self.run_bytes_total
+        return self.partitions_done / self.partitions_total if self.partitions_total else None
 
 
 Listener: TypeAlias = Callable[[Progress], None]

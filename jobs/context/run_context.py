@@ -17,6 +17,7 @@ from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.jobs.context.run_clocks import RunClocks
+from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
@@ -64,6 +65,8 @@ class RunContext:
     """The requests of the run's other processes."""
     seconds: StageSeconds = field(default_factory=StageSeconds, compare=False)
     """How long the run has spent in each stage."""
+    progress: RunProgress = field(default_factory=RunProgress, compare=False)
+    """How far the run is; its steps report to it."""
     tier_options: StoreOptions = ENVIRONMENT
     """The options with which a worker opens the tier's store."""
     layout_options: LayoutOptions = AS_FOUND

@@ -1,8 +1,9 @@
 """Ctrl-C and SIGTERM: a verb stops between two steps and releases its claims.
 
 Outside of `deferred` a signal raises Stopped at once. Within it, while partitions are claimed, the
-signal is only recorded: `check` raises it at a safe point, and the caller releases its claims.
-Without `stoppable`, for example in a notebook, none of this happens.
+signal is only recorded: `check` raises it at a safe point, and the caller releases its claims. One
+line on stderr says at once what is finished first. Without `stoppable`, for example in a notebook,
+none of this happens.
 
 spark-submit runs Python as a child of its JVM. Ctrl-C in a terminal reaches both. SIGTERM from a
 scheduler reaches only the JVM; when the JVM exits, the container ends, and Python with it. So the
@@ -14,11 +15,15 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
+
+_NEW_LINE: Final = "\r\x1b[2K"
+"""Erases the line of a terminal that the bar may be in."""
 
 _NAMES: Final = {signal.SIGINT: "Ctrl-C (SIGINT)", signal.SIGTERM: "SIGTERM"}
 
@@ -44,6 +49,10 @@ class _Stop:
     asked: int | None = None
     """The first signal that arrived."""
     deferrals: int = 0
+    finishing: str = "the step at work is finished"
+    """What happens before a deferred signal ends the process; a clause."""
+    is_silent: bool = False
+    """Nothing may be written to stderr."""
 
 
 _stop: Final = _Stop()
@@ -63,6 +72,7 @@ def stoppable() -> Iterator[None]:
         yield
     finally:
         asked, _stop.asked = _stop.asked, None
+        _stop.is_silent = False
         for signum, handler in before.items():
             signal.signal(signum, handler if asked is None else _ending)
         if asked is not None:
@@ -78,6 +88,21 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         _stop.deferrals -= 1
+
+
+@contextmanager
+def finishing(what: str) -> Iterator[None]:
+    """Say what a deferred signal in this block leaves to do; `what`: a clause."""
+    before, _stop.finishing = _stop.finishing, what
+    try:
+        yield
+    finally:
+        _stop.finishing = before
+
+
+def stop_silently() -> None:
+    """Write no line if a signal arrives: stderr ends up in a document."""
+    _stop.is_silent = True
 
 
 def is_stopping() -> bool:
@@ -118,6 +143,20 @@ def _on_signal(signum: int, _: FrameType | None) -> None:
         _stop.asked = signum
         if not _stop.deferrals:
             raise Stopped(signum)
+        _announce()
+
+
+def _announce() -> None:
+    """Write a line to stderr, which the interrupted code may be writing to just now.
+
+    So Python's own buffer of stderr is not used.
+    """
+    if _stop.is_silent:
+        return
+    line = f"Stopping after {stopped_by()}: {_stop.finishing}.\n"
+    with suppress(AttributeError, OSError, ValueError):  # A program closed or replaced stderr.
+        number = sys.stderr.fileno()
+        os.write(number, f"{_NEW_LINE if os.isatty(number) else ''}{line}".encode())
 
 
 def _ending(_signum: int, _: FrameType | None) -> None:

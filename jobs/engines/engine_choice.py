@@ -14,7 +14,6 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.chunks import Budget, RemainingBudget, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan
-from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 
     from tierfold.jobs.engines.stage_executor import StageExecutor
 
-Engine: TypeAlias = "Callable[[RunContext, Listener, int], StageExecutor[Any]]"
+Engine: TypeAlias = "Callable[[RunContext, int], StageExecutor[Any]]"
 """Starts the executor of a run that reads this many bytes; raises BadSettings if it cannot."""
 
 
 def on_spark(
-    context: RunContext, listener: Listener, _: int, session: SparkSession | None = None
+    context: RunContext, _: int, session: SparkSession | None = None
 ) -> StageExecutor[Any]:
     """Return an executor on `session`, by default this process's, which is started if needed."""
     from tierfold.jobs.engines.spark_executor import SparkExecutor
@@ -35,18 +34,18 @@ def on_spark(
 
     with spark_answers():
         spark = announced_session(session, has_secrets=context.may_decrypt)
-        return SparkExecutor(spark, context, listener)
+        return SparkExecutor(spark, context, context.progress)
 
 
 def in_process(max_bytes: int) -> Engine:
     """Return the engine without Spark; it refuses an input of more than `max_bytes`."""
 
-    def start(context: RunContext, listener: Listener, input_bytes: int) -> StageExecutor[Any]:
+    def start(context: RunContext, input_bytes: int) -> StageExecutor[Any]:
         from tierfold.jobs.engines.local_executor import LocalExecutor
 
         check_local_max(input_bytes, max_bytes)
         indexes = context.worker_opener().key_indexes()
-        return LocalExecutor(context.tier, listener, key_indexes=indexes)
+        return LocalExecutor(context.tier, context.progress, key_indexes=indexes)
 
     return start
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import listing_violations, receipt_violations
@@ -16,6 +17,7 @@ from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.jobs.context.stage_seconds import TimedStage
+from tierfold.jobs.context.stopping import finishing
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.round_execution import RoundResult
@@ -23,9 +25,18 @@ from tierfold.jobs.pipeline.survey import READERS
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
+COMMITS: Final = "what is rewritten is checked and committed, and the claims are released"
+
 
 def check_and_commit(held: HeldPartitions, rewritten: Sequence[RoundResult]) -> list[RoundResult]:
     """Check every round, and commit the valid ones together; return their results, in order."""
+    with finishing(COMMITS):
+        return _checked_and_committed(held, rewritten)
+
+
+def _checked_and_committed(
+    held: HeldPartitions, rewritten: Sequence[RoundResult]
+) -> list[RoundResult]:
     context = held.context
     with context.seconds.timed(TimedStage.CHECK), ThreadPoolExecutor(READERS) as pool:
         failures = list(pool.map(lambda result: violation_of(result, context.tier), rewritten))

@@ -38,6 +38,7 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stage_seconds import TimedStage
@@ -77,7 +78,8 @@ class HeldPartitions:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self.release()
+            with Step(self.context.progress, "release", None):
+                self.release()
         finally:
             self.life.end()
 

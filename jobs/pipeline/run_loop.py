@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan, by_place
 from tierfold.compaction.planning.waves import FIRST_WAVE_OF_BYTES
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.context.stopping import Stopped, check, deferred
+from tierfold.jobs.context.stopping import Stopped, check, deferred, finishing
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, with_outcome
 from tierfold.jobs.pipeline.claiming import begun_rounds
@@ -37,6 +37,12 @@ from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
 
 _log: Final = logging.getLogger(__name__)
+
+DROPS: Final = "the chunks of {} at work are dropped"
+STAYS: Final = "what is committed stays, and the claims are released"
+
+PASSES: Final = 2
+"""How often a wave reads its logs, at most: to scan, and to rewrite."""
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Records the outcomes of numbered chunks; also takes the wave's start, epoch milliseconds."""
@@ -76,7 +82,11 @@ class Waves:
         chosen = [*self.runs][: self.budget.max_partitions]
         for key in [*self.runs][len(chosen) :]:
             self._leave((key,), f"--max-partitions is {self.budget.max_partitions}")
-        with deferred(), self.held:
+        total_bytes = sum(self.runs[key].plan.compact.bytes_in for key in chosen)
+        if self.budget.max_bytes is not None:
+            total_bytes = min(total_bytes, self.budget.max_bytes)
+        self.context.progress.begin(len(chosen), total_bytes)
+        with deferred(), finishing("the claims are released"), self.held:
             try:
                 self._waves(chosen)
             except Stopped as stopped:
@@ -102,8 +112,14 @@ class Waves:
                 self._leave(pending, wave.stop)
                 return
             size_bytes = sum(chunk.compact.bytes_in for chunk in wave.chunks)
-            with self.pace.timed(len(wave.chunks), size_bytes):
+            progress = self.context.progress
+            with (
+                self.pace.timed(len(wave.chunks), size_bytes),
+                progress.wave(size_bytes, PASSES),
+                finishing(f"{DROPS.format(counted(len(wave.chunks), 'partition'))}; {STAYS}"),
+            ):
                 self._pass(wave.chunks, free)
+            progress.ended(sum(not self.runs[chunk.key].is_open for chunk in wave.chunks))
 
     def _next(self, pending: Sequence[PartitionPlan], free: int | None) -> Wave:
         if self.pace.is_over:

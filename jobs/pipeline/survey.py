@@ -45,7 +45,9 @@ def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
     Raises BadSettings if the tier does not exist or a topic's settings conflict. An error in one
     partition becomes the `choice` of that partition.
     """
-    return survey_of(context, settings, known_partitions(context, scope), scope.first_dirty)
+    with context.progress.survey():
+        known = known_partitions(context, scope)
+        return survey_of(context, settings, known, scope.first_dirty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,7 @@ def survey_of(
         return replace(plan, binding=settings.binding)
 
     with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(surveyed, known))
+        return list(context.progress.inspected(pool.map(surveyed, known)))
 
 
 def checked_binding(known: KnownPartition, binding: Binding) -> KnownPartition:
@@ -122,6 +124,7 @@ def known_among(
     """
     if context.clocks is not None:
         context.clocks.check(rows.states)
+    context.progress.found(len(keys))
     check_hole_patterns(context.holes_are_holes, everywhere)
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)

@@ -13,7 +13,6 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
-from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
@@ -38,7 +37,6 @@ def compact(
     context: RunContext,
     settings: Settings,
     scope: Scope,
-    listener: Listener = unheard,
     budget: Budget = UNBOUND,
     engine: Engine = on_spark,
 ) -> list[PartitionReport]:
@@ -46,8 +44,7 @@ def compact(
 
     With `--if-held wait`, partitions that live runs hold are planned again once they are free. The
     `runs` table gets a row for each tried chunk, and one for each partition without a tried
-    chunk. `listener` receives the progress. Raises BadSettings; an error in one
-    partition is in its report.
+    chunk. Raises BadSettings; an error in one partition is in its report.
     """
     started_at_ms = now_ms()
     reports: dict[PartitionKey, PartitionReport] = {}
@@ -61,7 +58,7 @@ def compact(
                 raise
             break  # What is done must be reported; what was waited for stays left.
         rest = _rest_of(budget, reports.values())
-        found = carried_out(context, plans, listener, rest, engine, started_at_ms)
+        found = carried_out(context, plans, rest, engine, started_at_ms)
         reports |= {report.key: report for report in found}
         left = _freed(context, scope, reports.values(), budget, started_at_ms)
     _record(context, [reports[key] for key in waiting(context, reports.values())], started_at_ms)
@@ -96,7 +93,6 @@ def _freed(
 def carried_out(
     context: RunContext,
     plans: Sequence[PartitionPlan],
-    listener: Listener,
     budget: Budget,
     engine: Engine,
     started_at_ms: int,
@@ -111,7 +107,7 @@ def carried_out(
     try:
         if due:
             # Before the claim: if the engine cannot start, no epoch should be opened.
-            executor = engine(context, listener, input_bytes(due, budget))
+            executor = engine(context, input_bytes(due, budget))
             waves = Waves(
                 context=context,
                 executor=executor,

@@ -28,7 +28,7 @@ from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.jobs.context.byte_progress import Listener, Step, unheard
+from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
@@ -86,7 +86,6 @@ def restore(
     context: RunContext,
     name: str,
     to: str,
-    listener: Listener = unheard,
     *,
     is_dry_run: bool = False,
     is_copy: bool = False,
@@ -94,12 +93,12 @@ def restore(
     """Restore the partition `name` to its state at the time `to`, or after the run `to`.
 
     `is_copy`: what comes back is copied under new ids, and no retired id is live again; always so
-    if the row names a cluster that serves it. `listener` receives the progress. A dry run checks
-    names and sizes, and changes nothing. Raises BadSettings if `name` or `to` matches nothing,
-    TierfoldError if the catalog is unreadable.
+    if the row names a cluster that serves it. A dry run checks names and sizes, and changes
+    nothing. Raises BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is
+    unreadable.
     """
     started_at_ms = now_ms()
-    with context.seconds.timed(TimedStage.SURVEY):
+    with context.seconds.timed(TimedStage.SURVEY), context.progress.survey():
         found = _planned_restore(context, name, to, is_copy=is_copy)
     if is_dry_run:
         return found
@@ -112,7 +111,10 @@ def restore(
                     freed(context, [found.key], "restore")
                     found = _planned_restore(context, name, to, is_copy=is_copy)
         if found.report.outcome == PLANNED:
-            found = _carried_out(context, found, listener)
+            size_bytes = found.report.bytes_out
+            context.progress.begin(1, size_bytes)
+            with context.progress.wave(size_bytes, passes=2 if found.is_copy else 1):
+                found = _carried_out(context, found)
     except Stopped as stopped:
         reason = f"stopped by {stopped.by}; nothing was changed"
         left = replace(found.report, outcome=LEFT, reason=reason)
@@ -123,7 +125,7 @@ def restore(
     return found
 
 
-def _carried_out(context: RunContext, found: Restored, listener: Listener) -> Restored:
+def _carried_out(context: RunContext, found: Restored) -> Restored:
     """Check the segments that come back, copy them if so asked, and commit.
 
     Raises Stopped during the check, and between two copies.
@@ -131,9 +133,9 @@ def _carried_out(context: RunContext, found: Restored, listener: Listener) -> Re
     row, restore_plan = found.row, found.restore_plan
     if row is None or restore_plan is None:
         raise ValueError(f"{found.key}: a planned restore has a row and a plan")
-    with context.seconds.timed(TimedStage.CHECK):
-        corruptions = _corruptions(context, row.key, restore_plan, listener)
     bytes_read = sum(segment.size_bytes for segment in restore_plan.back)
+    with context.seconds.timed(TimedStage.CHECK):
+        corruptions = _corruptions(context, row.key, restore_plan)
     if corruptions:
         report = replace(refused(row.key, _corrupt(corruptions)), bytes_read=bytes_read)
         return replace(found, report=report)
@@ -144,7 +146,7 @@ def _carried_out(context: RunContext, found: Restored, listener: Listener) -> Re
         if found.is_copy:
             try:
                 with context.seconds.timed(TimedStage.REWRITE):
-                    copies = restored_copies(context, claimed.key, restore_plan.back, listener)
+                    copies = restored_copies(context, claimed.key, restore_plan.back)
             except TierfoldError as error:
                 return refusal_of(error, str(claimed.key))
         return restore_proposal(restore_plan, claimed, context.clock(), copies.segments)
@@ -266,7 +268,7 @@ def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
 
 
 def _corruptions(
-    context: RunContext, key: PartitionKey, restore_plan: RestorePlan, listener: Listener
+    context: RunContext, key: PartitionKey, restore_plan: RestorePlan
 ) -> tuple[str, ...]:
     """Corruptions of the segments that come back; each is read completely, as by `verify`."""
     if not restore_plan.back:
@@ -294,7 +296,7 @@ def _corruptions(
 
     corruptions: list[str] = []
     bytes_total = sum(segment.size_bytes for segment in restore_plan.back)
-    with Step(listener, "check", bytes_total) as step:
+    with Step(context.progress, "check", bytes_total) as step:
         results = mapped_ahead(checked, restore_plan.back, threads=CHECKERS)
         for segment, found in zip(restore_plan.back, results, strict=True):
             corruptions += found

@@ -17,9 +17,9 @@ from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.wording import spaced
-from tierfold.jobs.context.byte_progress import Listener, Step
+from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.stopping import check
+from tierfold.jobs.context.stopping import check, finishing
 from tierfold.storage.kafka.kafka_uuid import SegmentMark, new_segment_id
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_copy import CopiedSegment, copied_segment
@@ -60,7 +60,7 @@ def lack_of_space(
 
 
 def restored_copies(
-    context: RunContext, key: PartitionKey, sources: Sequence[Segment], listener: Listener
+    context: RunContext, key: PartitionKey, sources: Sequence[Segment]
 ) -> RestoredCopies:
     """Copy the segments, and verify the copies.
 
@@ -81,7 +81,9 @@ def restored_copies(
         return copied_segment(context.tier, key, by_id[source.segment_id], copy)
 
     done: list[CopiedSegment] = []
-    with Step(listener, "copy", sum(source.size_bytes for source in sources)) as step:
+    size_bytes = sum(source.size_bytes for source in sources)
+    drops = finishing("the copies at work are finished, and dropped; nothing else changes")
+    with drops, Step(context.progress, "copy", size_bytes) as step:
         for source, found in zip(
             sources, mapped_ahead(copied, sources, threads=COPIERS), strict=True
         ):

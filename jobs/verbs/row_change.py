@@ -13,6 +13,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stage_seconds import TimedStage
+from tierfold.jobs.context.stopping import finishing
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions, decisions
 from tierfold.jobs.pipeline.partition_report import (
@@ -39,7 +40,8 @@ def changed_row(
     faster, nothing is written.
     """
     seconds = context.seconds
-    with HeldPartitions(context=context, verb=verb) as held:
+    holding = HeldPartitions(context=context, verb=verb)
+    with finishing(f"the change of {row.key} is finished"), holding as held:
         with seconds.timed(TimedStage.COMMIT):
             failed = held.claim([row])
         if failed:
@@ -54,6 +56,7 @@ def changed_row(
         with seconds.timed(TimedStage.COMMIT):
             held.commit([proposal])
             held.settle()
+        context.progress.ended(1)
         outcome = held.by_key[row.key].outcome
     report = replace(outcome_report(planned, outcome), epoch=claimed.epoch)
     return replace(report, outcome=done) if isinstance(outcome, Committed) else report

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.verification.comparison import SecondOpinion, shown_key
-from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import last_stable_in
@@ -40,16 +39,16 @@ _BOUNDS: Final = "topic string, partition int, end bigint, passes array<bigint>"
 
 
 def opinions_of_spark(
-    context: RunContext, targets: Sequence[VerifyTarget], listener: Listener
+    context: RunContext, targets: Sequence[VerifyTarget]
 ) -> dict[PartitionKey, SecondOpinion]:
     """As `second_opinions`, in this process's Spark session; raises BadSettings without Java."""
     with spark_answers():
         spark = announced_session(has_secrets=context.may_decrypt)
-    return second_opinions(spark, context, targets, listener)
+    return second_opinions(spark, context, targets)
 
 
 def second_opinions(
-    spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], listener: Listener
+    spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget]
 ) -> dict[PartitionKey, SecondOpinion]:
     """Compare the latest records of these partitions.
 
@@ -70,7 +69,7 @@ def second_opinions(
     )
     try:
         with _shuffled_into(spark, tasks):
-            progress = SparkProgress(spark, listener)
+            progress = SparkProgress(spark, context.progress)
             table: pa.Table = progress.watched("second opinion", None, compared.toArrow)
     except SPARK_FAILURES as error:
         failed = failure_of(error, spark)

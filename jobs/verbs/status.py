@@ -79,14 +79,14 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 
     Raises BadSettings if the tier does not exist.
     """
-    known = known_partitions(context, scope)
     rules = settings.rules_for
 
     def read(partition: KnownPartition) -> PartitionStatus:
         return _status(context, partition, rules(partition.key.topic), scope.first_dirty)
 
-    with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(read, known))
+    with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
+        known = known_partitions(context, scope)
+        return list(context.progress.inspected(pool.map(read, known)))
 
 
 def _status(

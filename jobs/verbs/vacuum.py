@@ -43,11 +43,11 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.waves import FIRST_WAVE_OF_OBJECTS
-from tierfold.jobs.context.byte_progress import Listener, Step, unheard
+from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.context.stopping import deferred, is_stopping
+from tierfold.jobs.context.stopping import deferred, finishing, is_stopping
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
@@ -71,6 +71,10 @@ from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
 
 _log: Final = logging.getLogger(__name__)
 
+STOPS: Final = (
+    "no further segment is deleted, what is deleted is recorded, and the claims are released"
+)
+
 Uploads: TypeAlias = Mapping[PartitionKey, tuple[IncompleteUpload, ...] | Exception]
 """By partition, what unfinished writes left of its objects, or why that is unknown."""
 
@@ -80,14 +84,13 @@ def vacuum(
     settings: Settings,
     scope: Scope,
     times: VacuumLimits,
-    listener: Listener = unheard,
     *,
     max_duration_ms: int | None = None,
 ) -> list[PartitionVacuum]:
     """Vacuum every partition in scope; return them by topic and number.
 
-    `listener` receives the progress. No wave begins `max_duration_ms` after the start; None: no
-    limit. Raises BadSettings; an error in one partition is its outcome.
+    No wave begins `max_duration_ms` after the start; None: no limit. Raises BadSettings; an error
+    in one partition is its outcome.
     """
     started_at_ms = now_ms()
     with context.seconds.timed(TimedStage.SURVEY):
@@ -96,7 +99,7 @@ def vacuum(
         limit=FIRST_WAVE_OF_OBJECTS, started_at_ms=started_at_ms, max_duration_ms=max_duration_ms
     )
     with deferred():
-        ended = _in_waves(context, surveyed, pace, listener)
+        ended = _in_waves(context, surveyed, pace)
         while keys := waiting(context, ended.values()):
             left = freed_scope(context, keys, "vacuum", scope, pace.ends_at_ms)
             if left is None:
@@ -105,14 +108,14 @@ def vacuum(
                 again = inspect(context, settings, left, times)
             except TierfoldError:
                 break  # What is done must be reported; what was waited for stays left.
-            ended |= _in_waves(context, again, pace, listener)
+            ended |= _in_waves(context, again, pace)
         not_begun = [one for one in ended.values() if one.outcome in NOT_BEGUN]
         _record(context, not_begun, started_at_ms)
     return [*ended.values()]
 
 
 def _in_waves(
-    context: RunContext, surveyed: Sequence[PartitionVacuum], pace: Pace, listener: Listener
+    context: RunContext, surveyed: Sequence[PartitionVacuum], pace: Pace
 ) -> dict[PartitionKey, PartitionVacuum]:
     """Vacuum the open partitions wave by wave; those that no wave reaches are left. Return all."""
     due = [partition for partition in surveyed if partition.is_open]
@@ -121,8 +124,14 @@ def _in_waves(
         return ended
     bytes_total = sum(partition.size_bytes for partition in due)
     ordered = sorted(due, key=lambda partition: bucket_of(partition.key.topic_id))
-    holding = HeldPartitions(context=context, verb="vacuum")
-    with holding as held, Step(listener, "delete", bytes_total) as step:
+    progress = context.progress
+    progress.begin(len(due), bytes_total)
+    with (
+        finishing(STOPS),
+        HeldPartitions(context=context, verb="vacuum") as held,
+        progress.wave(bytes_total),
+        Step(progress, "delete", bytes_total) as step,
+    ):
         for wave in pace.waves(ordered, attrgetter("objects")):
             began_at_ms = now_ms()
             of_wave = _vacuumed(held, wave, step.advance)
@@ -131,6 +140,7 @@ def _in_waves(
             begun = [partition for partition in of_wave if partition.outcome != LEFT]
             _record(context, begun, began_at_ms)
             ended |= {partition.key: partition for partition in of_wave}
+            progress.ended(len(of_wave))
     unreached = [partition for partition in ended.values() if partition.is_open]
     return ended | {partition.key: partition.left(pace_ended()) for partition in unreached}
 

@@ -53,6 +53,13 @@ def inspect(
 
     Nothing is changed. Raises BadSettings; an error in one partition is its outcome.
     """
+    with context.progress.survey():
+        return _inspected(context, settings, scope, times)
+
+
+def _inspected(
+    context: RunContext, settings: Settings, scope: Scope, times: VacuumLimits
+) -> list[PartitionVacuum]:
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     found = known_among(context, everywhere, keys, rows)
@@ -63,7 +70,8 @@ def inspect(
     unfinished = [uploads[partition.key] for partition in known]
     inspect_one = partial(_inspect, context, settings.binding, times)
     with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(inspect_one, known, topics, unfinished))
+        found_all = pool.map(inspect_one, known, topics, unfinished)
+        return list(context.progress.inspected(found_all))
 
 
 def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:

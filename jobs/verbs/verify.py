@@ -25,12 +25,12 @@ from tierfold.compaction.cleaning.transactions import (
 )
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.wording import counted
 from tierfold.compaction.planning.waves import FIRST_WAVE_OF_BYTES
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
-from tierfold.jobs.context.byte_progress import Listener, unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.context.stopping import Stopped, check, deferred
+from tierfold.jobs.context.stopping import Stopped, check, deferred, finishing
 from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
@@ -188,29 +188,25 @@ def verify(
     context: RunContext,
     settings: Settings,
     scope: Scope,
-    listener: Listener = unheard,
     extent: Extent = EVERYTHING_ONCE,
     engine: Engine = on_spark,
 ) -> list[Verified]:
     """Verify every partition in scope, by topic and number, of any policy.
 
-    `listener` receives the progress. The partitions are read wave by wave; those that no wave
-    reaches before a signal, or the end of `--max-duration`, are left.
+    The partitions are read wave by wave; those that no wave reaches before a signal, or the end of
+    `--max-duration`, are left.
 
     Raises UnreadableObject if Spark's workers die, BadSettings if the tier does not exist or a
     topic's settings conflict; an error in one partition is in its result.
     """
     started_at_ms = now_ms()
-    known = known_partitions(context, scope)
-    rules = settings.rules_by_topic(partition.key.topic for partition in known)
-    of_known = [rules[partition.key.topic] for partition in known]
-    with ThreadPoolExecutor(READERS) as pool:
-        targets = list(pool.map(partial(target_of, context), known, of_known))
+    targets = _targets(context, settings, scope)
     readable = [target for target in targets if target.read]
     found: dict[PartitionKey, _Found] = {}
     if readable:
-        executor = engine(context, listener, sum(target.read_bytes for target in readable))
-        opinions = listener if extent.second_opinion else None
+        bytes_total = sum(target.read_bytes for target in readable)
+        executor = engine(context, bytes_total)
+        context.progress.begin(len(readable), bytes_total)
         pace = Pace(
             limit=FIRST_WAVE_OF_BYTES,
             started_at_ms=started_at_ms,
@@ -218,7 +214,11 @@ def verify(
         )
         with deferred(), suppress(Stopped):  # What earlier waves have found is reported.
             for wave in pace.waves(readable, attrgetter("read_bytes")):
-                found |= _of_wave(executor, context, wave, opinions)
+                at_work = counted(len(wave), "partition")
+                drops = finishing(f"the reading of {at_work} is dropped; others are reported")
+                with drops, context.progress.wave(sum(target.read_bytes for target in wave)):
+                    found |= _of_wave(executor, context, wave, extent)
+                context.progress.ended(len(wave))
     left = pace_ended() if len(found) < len(readable) else ""
     unread = {target.key for target in readable} - found.keys()
     return [
@@ -229,21 +229,31 @@ def verify(
     ]
 
 
+def _targets(context: RunContext, settings: Settings, scope: Scope) -> list[VerifyTarget]:
+    """What to read of each partition in scope."""
+    with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
+        known = known_partitions(context, scope)
+        rules = settings.rules_by_topic(partition.key.topic for partition in known)
+        of_known = [rules[partition.key.topic] for partition in known]
+        targets = pool.map(partial(target_of, context), known, of_known)
+        return list(context.progress.inspected(targets))
+
+
 def _of_wave(
     executor: StageExecutor[Any],
     context: RunContext,
     wave: Sequence[VerifyTarget],
-    opinions: Listener | None,
+    extent: Extent,
 ) -> dict[PartitionKey, _Found]:
-    """Verify the partitions of a wave; `opinions`: the listener of second ones; None: none."""
+    """Verify the partitions of a wave."""
     found = list(zip(wave, _read(executor, context, wave), strict=True))
-    if opinions is not None:
-        found = _with_second_opinions(context, found, opinions)
+    if extent.second_opinion:
+        found = _with_second_opinions(context, found)
     return {target.key: one for target, one in found}
 
 
 def _with_second_opinions(
-    context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]], listener: Listener
+    context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]]
 ) -> list[tuple[VerifyTarget, _Found]]:
     """Add the second opinions, or why a partition gets none."""
     unfit = _unfit_for_second(found)
@@ -253,7 +263,7 @@ def _with_second_opinions(
     if fit:  # PySpark is imported only if it is needed.
         from tierfold.jobs.verbs.second_opinion import opinions_of_spark
 
-        opinions = opinions_of_spark(context, fit, listener)
+        opinions = opinions_of_spark(context, fit)
     seconds = dict.fromkeys((target.key for target in fit), changed) | unfit | opinions
     return [(target, replace(one, second=seconds[target.key])) for target, one in found]
 

@@ -12,21 +12,23 @@ from airflow.sdk import DAG
 from tests.jobs.claims import claimed
 from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.airflow_tasks.tierfold_operator import VERBS, TierfoldOperator
+from tierfold.jobs.context.byte_progress import Progress
 
 FENCING: dict[str, Any] = {"runs": 0, "tier": ""}
 """How many runs another run fences, and on which tier."""
 
 
-def fence(_progress: object) -> None:
+def fence(progress: Progress) -> None:
     """Let another run claim orders-0 while this one works, once per run."""
-    if FENCING["runs"]:
+    if FENCING["runs"] and progress.step == "scan":
         FENCING["runs"] -= 1
         claimed(Path(FENCING["tier"]), "the-other-run", at_ms=NOW_MS)
 
 
-def stop(_progress: object) -> None:
+def stop(progress: Progress) -> None:
     """Send this process the signal by which Airflow stops a task."""
-    os.kill(os.getpid(), signal.SIGTERM)
+    if progress.step == "scan":
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def verb_dag(dag_id: str, verb: str, **arguments: Any) -> DAG:

@@ -32,7 +32,6 @@ from tests.storage.emulators import IDENTITY, new_bucket, versitygw_server
 from tierfold.compaction.commits.commit import AdvanceCleanerOffset, proposed
 from tierfold.compaction.planning.chunks import UNBOUND
 from tierfold.compaction.planning.waves import WaveLimit
-from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import in_process, on_spark
@@ -62,9 +61,9 @@ def _compacted(tier: str, engine: str, *, in_one: bool) -> tuple[float, int]:
     executors = on_spark if engine == "spark" else in_process(2**40)
     context = run_context(tier, None, None)
     if engine == "spark":
-        on_spark(context, unheard, 0)  # The session's start counts for neither.
+        on_spark(context, 0)  # The session's start counts for neither.
     began_s = time.perf_counter()
-    reports = compact(context, resolve(POLICY), Scope(), unheard, UNBOUND, executors)
+    reports = compact(context, resolve(POLICY), Scope(), UNBOUND, executors)
     took_s = time.perf_counter() - began_s
     if {report.outcome for report in reports} != {"compacted"}:
         raise RuntimeError("a partition was not compacted")

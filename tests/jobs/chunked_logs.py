@@ -22,7 +22,6 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
-from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import PartitionReport
@@ -191,7 +190,7 @@ def compacted(
     catalog = ScriptedCatalog(context.catalog_uri, script or Script())
     context = replace(context, catalog=catalog)
     settings = settings_of(tier, chunk_bytes or {})
-    reports = compact(context, settings, scope or Scope(), unheard, budget, LOCAL_ENGINE)
+    reports = compact(context, settings, scope or Scope(), budget, LOCAL_ENGINE)
     return {report.key.topic: report for report in reports}
 
 

@@ -35,7 +35,6 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.chunks import UNBOUND
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
-from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import (
@@ -123,7 +122,7 @@ def compact(environment: Environment, run: str, actor: Actor) -> None:
     due = [plan.key for plan in plans if plan.is_due]
     environment.due += sum(not environment.histories[key].is_deleted for key in due)
     engine = simulated(environment, actor)
-    reports = carried_out(context, plans, unheard, UNBOUND, engine, context.now_ms)
+    reports = carried_out(context, plans, UNBOUND, engine, context.now_ms)
     for plan, report in zip(plans, reports, strict=True):
         if isinstance(plan.choice, Refusal):
             how = f"refused: {plan.choice.reason}"

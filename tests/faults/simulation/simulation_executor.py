@@ -15,7 +15,6 @@ from tests.faults.simulation.environment_bucket import store_of
 from tests.faults.simulation.simulation_scheduler import Actor
 from tests.faults.simulation.simulation_settings import Environment
 from tests.pictures.one_thread import OneThreadExecutor
-from tierfold.jobs.context.byte_progress import Listener
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.engine_choice import Engine
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker, unpickled
@@ -39,8 +38,8 @@ CORES: Final = 2
 def simulated(environment: Environment, driver: Actor) -> Engine:
     """Return the engine of a run whose driver is this actor."""
 
-    def start(context: RunContext, listener: Listener, _: int) -> SimulatedExecutor:
-        return SimulatedExecutor(context, listener, driver, environment)
+    def start(context: RunContext, _: int) -> SimulatedExecutor:
+        return SimulatedExecutor(context, driver, environment)
 
     return start
 
@@ -49,10 +48,10 @@ class SimulatedExecutor(OneThreadExecutor):
     """Runs the tasks of each stage one after the other in the driver's thread, with faults."""
 
     def __init__(
-        self, context: RunContext, listener: Listener, driver: Actor, environment: Environment
+        self, context: RunContext, driver: Actor, environment: Environment
     ) -> None:
         indexes = KeyIndexes(store_of(driver, environment.indexes))
-        super().__init__(context.tier, listener, CORES, indexes)
+        super().__init__(context.tier, context.progress, CORES, indexes)
         self._run = context.run
         self._driver = driver
         self._environment = environment

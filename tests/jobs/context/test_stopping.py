@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +22,14 @@ from tests.jobs.tiers import copied, files_below, key_of, put_updates, updated_t
 from tests.jobs.vacuum_tiers import ORDERS, THEN_MS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
 from tierfold.jobs.context.byte_progress import unheard
-from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
+from tierfold.jobs.context.stopping import (
+    Stopped,
+    deferred,
+    finishing,
+    is_stopping,
+    stop_silently,
+    stoppable,
+)
 from tierfold.jobs.engines import engine_choice
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.storage.catalog.catalog import Catalog
@@ -211,6 +219,37 @@ def test_a_second_signal_is_ignored_also_while_the_process_ends() -> None:
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
     assert stopped.value.exit_code == 130
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_deferred_signal_says_once_and_at_once_what_is_finished(
+    is_silent: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def said_after(raised: signal.Signals) -> str:
+        signal.raise_signal(raised)
+        return capfd.readouterr().err
+
+    with pytest.raises(Stopped), stoppable(), deferred(), finishing("all is committed"):
+        if is_silent:
+            stop_silently()
+        with finishing("work is dropped"):
+            lines = [said_after(signal.SIGINT), said_after(signal.SIGTERM)]
+    said = "Stopping after Ctrl-C (SIGINT): work is dropped.\n"
+    assert lines == ["" if is_silent else said, ""]
+
+
+def test_a_signal_that_is_not_deferred_needs_no_such_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(Stopped), stoppable():
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_stderr_that_is_closed_stops_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with pytest.raises(Stopped), stoppable(), deferred():
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_handlers_are_restored_if_no_signal_arrived() -> None:

@@ -28,7 +28,6 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
-from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, stoppable
@@ -248,7 +247,7 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     )
     upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
     targets = [grown, replace(committed, commit_id="the one before")]
-    opinions = second_opinions(spark, context, targets, unheard)
+    opinions = second_opinions(spark, context, targets)
     assert opinions == {grown.key: SecondOpinion(keys=6)}
 
 
@@ -267,7 +266,7 @@ def test_what_a_worker_raised_is_reported(
         lost = next(folder.glob(f"{TIER_FOLDER}/timestamp-right-*/*.log"))
         lost.write_bytes(bytes(lost.stat().st_size))
     with pytest.raises(UnreadableObject) as failed:
-        second_opinions(spark, context, [target], unheard)
+        second_opinions(spark, context, [target])
     assert "the search for the latest records failed: " in failed.value.what
     assert str(lost) in failed.value.what
     assert "a task on a Spark worker failed, and so did each retry (" in failed.value.what
@@ -294,7 +293,7 @@ def interrupted_query(spark: SparkSession, tier: Path) -> set[str]:
     with pytest.raises(Stopped), stoppable():
         sender.start()
         targets = [target_of(context, known, Rules(index_interval_bytes=INDEX_INTERVAL_BYTES))]
-        second_opinions(spark, context, targets, unheard)
+        second_opinions(spark, context, targets)
     sender.join()
     ended = [tracker.getJobInfo(job) for job in set(jobs_of(spark)) - before]
     return {job.status for job in ended if job is not None}

@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import tierfold as api
 from tests.jobs.claims import ORDERS
 from tests.jobs.commands import LOCAL_ENGINE, tierfold
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, key_of
-from tests.jobs.vacuum_tiers import compacted, vacuum
+from tests.jobs.vacuum_tiers import THEN_MS, compacted, vacuum
 from tests.storage.call_scripts import at
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.context.byte_progress import Progress
 from tierfold.jobs.context.run_context import run_context
+from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs import vacuum as vacuum_verb
 from tierfold.jobs.verbs.verify import Verified, verify
 from tierfold.storage.catalog.catalog import Catalog
 
@@ -40,10 +45,14 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_verification_that_is_stopped_reports_what_it_has_verified(tier: Path) -> None:
+def test_a_verification_that_is_stopped_reports_what_it_has_verified(
+    tier: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     ends: list[Progress] = []
 
     def stop_in_the_second(progress: Progress) -> None:
+        if progress.step != "verify":
+            return
         if ends and not progress.is_ended:
             stop()
         elif progress.is_ended:
@@ -51,8 +60,12 @@ def test_a_verification_that_is_stopped_reports_what_it_has_verified(tier: Path)
 
     found: list[Verified] = []
     with suppress(Stopped), stoppable():
-        context = run_context(str(tier), None)
-        found = verify(context, resolve([]), Scope(), stop_in_the_second, engine=LOCAL_ENGINE)
+        progress = RunProgress(stop_in_the_second)
+        context = replace(run_context(str(tier), None), progress=progress)
+        found = verify(context, resolve([]), Scope(), engine=LOCAL_ENGINE)
+    assert capfd.readouterr().err == (
+        "Stopping after SIGTERM: the reading of 1 partition is dropped; others are reported.\n"
+    )
     outcomes = [(one.outcome, one.reason) for one in found]
     assert outcomes == [("sound", ""), ("left", "stopped by SIGTERM")]
     shown = str(VerifyResult(tier=str(tier), partitions=tuple(found)))
@@ -91,3 +104,41 @@ def test_a_signal_between_two_waves_leaves_the_second(tier: Path) -> None:
     assert sorted(ran.outcomes.values()) == ["left", "vacuumed"]
     left = next(one for one in ran.partitions.values() if one["outcome"] == "left")
     assert left["reason"] == "stopped by SIGTERM; nothing was deleted"
+
+
+def test_a_vacuum_says_at_once_what_it_finishes(
+    tier: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    def stop_in_deletion(progress: Progress) -> None:
+        if progress.step == "delete" and not said:
+            stop()
+            said.append(capfd.readouterr().err)
+
+    context = replace(run_context(str(tier), None), progress=RunProgress(stop_in_deletion))
+    limits = VacuumLimits(now_ms=context.now_ms, grace_ms=0, orphan_age_ms=0)
+    with suppress(Stopped), stoppable():
+        vacuum_verb.vacuum(context, resolve(["tier.binding=detached"]), Scope(), limits)
+    assert said == [f"Stopping after SIGTERM: {vacuum_verb.STOPS}.\n"]
+
+
+@pytest.mark.parametrize("verb", ["verify", "vacuum"])
+def test_progress_counts_partitions_and_bytes_of_the_whole_run(tier: Path, verb: str) -> None:
+    seen: list[Progress] = []
+    words = {"progress": seen.append, "now_ms": THEN_MS + 10**9}
+    if verb == "verify":
+        api.verify(tier, engine="local", **words)
+    else:
+        api.vacuum(tier, settings={"tier.binding": "detached"}, **words)
+    survey = [one for one in seen if one.step == "survey"]
+    assert (survey[0].partitions_total, survey[-1].partitions_total) == (None, 2)
+    assert survey[-1].partitions_done == 2
+    work = seen[len(survey) :]
+    totals = {(one.partitions_total, one.run_bytes_total) for one in work}
+    ((partitions, size_bytes),) = totals
+    assert partitions == 2
+    assert (work[0].run_bytes_done, work[-1].run_bytes_done) == (0, size_bytes)
+    shares = [one.share for one in work]
+    assert shares == sorted(shares)
+    assert {one.partitions_done for one in work} >= {0, 1}

@@ -1,0 +1,106 @@
+"""One bar for a whole run in a terminal; elsewhere a line a minute."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.jobs.commands import ROOT, script, users_environment
+from tests.jobs.tiers import key_of, updated_tier
+from tierfold.jobs.cli.progress_bars import Bar
+from tierfold.jobs.context.byte_progress import Progress
+
+WAVE = Progress(
+    step="rewrite",
+    bytes_total=10,
+    partitions_done=64,
+    partitions_total=2000,
+    run_bytes_done=1_200_000_000,
+    run_bytes_total=30_500_000_000,
+    elapsed_s=62.4,
+    remaining_s=1440.2,
+)
+
+
+def terminal(columns: int) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=columns, color_system=None)
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_bar_shows_partitions_bytes_and_time(columns: int) -> None:
+    console = terminal(columns)
+    bar = Bar(console)
+    bar(WAVE)
+    bar.stop()
+    (*_, last) = [line for line in shown(console).splitlines() if "rewrite" in line]
+    assert "64/2 000 partitions, 1.2 GB/30.5 GB" in last
+    assert "0:00:00" in last
+    assert last.rstrip().endswith("about 24 min left")
+
+
+def test_steps_and_waves_share_one_bar_which_is_gone_at_the_end() -> None:
+    console = terminal(100)
+    bar = Bar(console)
+    for step in ("survey", "scan", "rewrite", "scan"):
+        bar(Progress(step=step, bytes_total=None))
+        bar(Progress(step=step, bytes_total=None, is_ended=True))
+    bar.stop()
+    # A new bar would begin on a line of its own.
+    assert shown(console).count("\n") == 1
+    assert shown(console).endswith("\x1b[2K")
+
+
+def test_without_a_terminal_a_line_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    bar = Bar(Console(file=io.StringIO()))
+    for seconds in (1.0, 59.9, 61.0, 62.4, 119.0, 200.0, 239.0):
+        bar(Progress(step="survey", bytes_total=None, elapsed_s=seconds))
+    assert caplog.messages == ["survey: 1 min so far", "survey: 3.3 min so far"]
+    bar(Progress(**{name: getattr(WAVE, name) for name in WAVE.__slots__} | {"elapsed_s": 250.0}))
+    assert caplog.messages[-1] == (
+        "rewrite: 4.1 min so far, 64/2 000 partitions, 1.2 GB/30.5 GB, about 24 min left"
+    )
+
+
+def test_nothing_is_shown_where_stderr_is_part_of_a_document(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    console = Console(file=io.StringIO(), force_terminal=True, quiet=True)
+    Bar(console)(Progress(step="survey", bytes_total=None, elapsed_s=100))
+    assert (caplog.messages, shown(console)) == ([], "")
+
+
+def test_a_plan_in_a_terminal_shows_its_survey_and_then_only_its_report(tmp_path: Path) -> None:
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], 1)
+    screen, keyboard = pty.openpty()
+    done = subprocess.run(
+        [script("tierfold"), "plan", tier],
+        cwd=ROOT,
+        env=users_environment() | {"TERM": "xterm", "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=keyboard,
+        check=True,
+        timeout=60,
+    )
+    os.close(keyboard)
+    bar = os.read(screen, 65536).decode()
+    os.close(screen)
+    assert re.search(r"survey .*0:00:00", bar), bar
+    assert bar.endswith("\x1b[2K"), bar
+    assert b"survey" not in done.stdout
