@@ -6,9 +6,9 @@ transcripts run in this process, in the order of the page, in a folder that hold
 A page may leave out all that a command prints, or replace some lines by a `…` of their own. A new
 command gets its output if the page shows `?` below it.
 
-The clock is fixed, so that sizes and ages are the same in every run. Names of runs, segment ids and
-times differ from run to run: they count as equal, and one that a page repeats in a later command
-is replaced by the one that the earlier command printed.
+The clock is fixed, so that sizes and ages are the same in every run. Names of runs, segment ids,
+times, and how long a command took differ from run to run: they count as equal, and one that a page
+repeats in a later command is replaced by the one that the earlier command printed.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _DIFFERS: Final = re.compile(
     r"\d{8}T\d{6}-[\w-]{8}"  # a run's name
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     r"|(?<![\w-])[\w-]{22}(?![\w-])"  # a segment's id
+    r"|(?<=^Took )[\d.]+ \w+",
+    re.MULTILINE,
 )
 
 

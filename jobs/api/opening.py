@@ -27,6 +27,7 @@ from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.storage.clock import elapsed_s, now_ms
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.store_clocks import store_now_ms
 from tierfold.storage.tiers.tier_uris import catalog_place
@@ -47,6 +48,10 @@ class About(TypedDict):
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     spent: Spent | None
+    started_at_ms: int
+    finished_at_ms: int
+    duration_ms: int
+    stored_bytes_before: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,10 @@ class Opened:
     settings: Settings
     scope: Scope
     remarks: Remarks
+    started_at_ms: int
+    """Epoch milliseconds of the machine's clock, whatever `--now` says."""
+    began_s: float
+    """The same time, by `elapsed_s`."""
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
@@ -68,6 +77,10 @@ class Opened:
             warnings=(*self.remarks.warnings, *doubts, *more),
             notes=self.remarks.notes,
             spent=spent_in(self.context),
+            started_at_ms=self.started_at_ms,
+            finished_at_ms=now_ms(),
+            duration_ms=round(1000 * (elapsed_s() - self.began_s)),
+            stored_bytes_before=self.context.stored.before,
         )
 
 
@@ -84,6 +97,7 @@ def opened(
     the clocks before it writes; a dry run only reads. Raises BadSettings if a setting is wrong or
     there is no tier.
     """
+    started_at_ms, began_s = now_ms(), elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     scope = Scope(
         topics=_patterns(given.get("topics")),
@@ -106,7 +120,14 @@ def opened(
     )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     remarks.log()
-    return Opened(context=context, settings=settings, scope=scope, remarks=remarks)
+    return Opened(
+        context=context,
+        settings=settings,
+        scope=scope,
+        remarks=remarks,
+        started_at_ms=started_at_ms,
+        began_s=began_s,
+    )
 
 
 def _if_held(given: str | None) -> IfHeld:

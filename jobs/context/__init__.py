@@ -10,6 +10,7 @@
     byte_progress    how far a step is, in bytes
     run_progress     how far a whole run is
     request_prices   what requests to a bucket cost
+    stored_bytes     what the partitions in scope take
     stage_seconds    how long a run spends in each stage
     timestamps       parses and prints timestamps
     sign_of_life     this run's sign of life, and those of others

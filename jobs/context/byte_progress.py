@@ -80,7 +80,8 @@ class Step:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _log.debug("%s ends after %s bytes", self._last.step, spaced(self._last.bytes_done))
+        size = f" after {spaced(self._last.bytes_done)} bytes" if self._last.bytes_done else ""
+        _log.debug("%s ends%s", self._last.step, size)
         self._report(replace(self._last, is_ended=True))
 
     def reach(self, bytes_done: int) -> None:

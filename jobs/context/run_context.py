@@ -19,6 +19,7 @@ from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.stage_seconds import StageSeconds
+from tierfold.jobs.context.stored_bytes import StoredBytes
 from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.sign_folder import SignFolder, sign_folder
@@ -65,6 +66,8 @@ class RunContext:
     """The requests of the run's other processes."""
     seconds: StageSeconds = field(default_factory=StageSeconds, compare=False)
     """How long the run has spent in each stage."""
+    stored: StoredBytes = field(default_factory=StoredBytes, compare=False)
+    """What the partitions in scope took when they were listed."""
     progress: RunProgress = field(default_factory=RunProgress, compare=False)
     """How far the run is; its steps report to it."""
     tier_options: StoreOptions = ENVIRONMENT

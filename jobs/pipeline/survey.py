@@ -132,6 +132,7 @@ def known_among(
         names[key.topic_id, key.partition].add(str(key))
 
     listings = context.tier.listings(keys)
+    context.stored.listed(listings.values())
 
     def known(key: PartitionKey) -> KnownPartition:
         listed = listings[key]

@@ -30,6 +30,10 @@ class RestoreResult(Result[Restored]):
 
     verb = "restore"
 
+    def stored_bytes_added(self, partition: Restored) -> int:
+        """See `Result`: the copies."""
+        return partition.report.bytes_written
+
     def entry(self, partition: Restored) -> dict[str, Any]:
         """See `Result`."""
         return _restored_entry(partition)

@@ -90,6 +90,10 @@ class CompactResult(PlanResult):
 
     verb = "compact"
 
+    def stored_bytes_added(self, partition: PartitionReport) -> int:
+        """See `Result`: also what no commit has made live."""
+        return partition.bytes_written
+
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
         title = f"run {self.run_id}" if self.run_id else DRY_RUN

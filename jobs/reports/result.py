@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from rich.console import Console
+from rich.filesize import decimal
 
 from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.wording import counted, duration
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -58,6 +61,9 @@ BY_URGENCY: Final = (
     OK,
 )
 """The outcome of a verb is the first of these that a partition has."""
+
+OF_PARTITIONS: Final = tuple(one for one in BY_URGENCY if one not in {BAD_SETTINGS, UNREADABLE})
+"""The outcomes that a partition may have."""
 
 _MOVED: Final = frozenset({COMPACTED, PLANNED, RESTORED, FORGOTTEN, VACUUMED})
 """The outcomes with which logs were replaced, or will be."""
@@ -108,6 +114,15 @@ class Result(ABC, Generic[_Partition]):
     """Settings that have no effect here."""
     spent: Spent | None = None
     """The requests to the object store and their price; None: the tier is a folder."""
+    started_at_ms: int = 0
+    """When the verb began, by the machine's clock, epoch milliseconds."""
+    finished_at_ms: int = 0
+    """When it ended."""
+    duration_ms: int = 0
+    """How long it took, also if the clock was set meanwhile."""
+    stored_bytes_before: int | None = None
+    """Bytes of all objects of the partitions, replaced segments and orphans included, as the verb
+    listed them; None: it did not, or could not list all."""
 
     verb: ClassVar[str]
 
@@ -140,6 +155,18 @@ class Result(ABC, Generic[_Partition]):
         return self._summed("bytes_out", _MOVED)
 
     @property
+    def stored_bytes_after(self) -> int | None:
+        """The same after the verb, by what it wrote and deleted; None: unknown, or a plan."""
+        before = self.stored_bytes_before
+        if before is None or any(one.outcome == PLANNED for one in self.partitions):
+            return None
+        return before + sum(map(self.stored_bytes_added, self.partitions))
+
+    def stored_bytes_added(self, _partition: _Partition) -> int:
+        """Return the bytes of objects written minus those deleted."""
+        return 0
+
+    @property
     def _compacted_bytes(self) -> int:
         """Bytes of the logs that were compacted, by which the cost of requests is divided."""
         return self._summed("bytes_in", frozenset({COMPACTED}))
@@ -158,12 +185,20 @@ class Result(ABC, Generic[_Partition]):
             "reason": self.reason,
             "warnings": [*self.warnings],
             "notes": [*self.notes],
+            **fields(self, "started_at_ms", "finished_at_ms", "duration_ms"),
+            "totals": self._totals(),
         }
         entries = {"partitions": [_with_lists(self.entry(one)) for one in self.partitions]}
         document = about | self.details() | entries
         if self.spent is not None:
             document["requests"] = self.spent.entry(self._compacted_bytes)
         return document
+
+    def _totals(self) -> dict[str, Any]:
+        outcomes = Counter(partition.outcome for partition in self.partitions)
+        sizes = ("bytes_in", "bytes_out", "stored_bytes_before", "stored_bytes_after")
+        counts = {outcome: outcomes[outcome] for outcome in OF_PARTITIONS}
+        return {"partitions": counts, **fields(self, *sizes)}
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per partition: the document's entries, with `counts.kept` and the like."""
@@ -172,10 +207,22 @@ class Result(ABC, Generic[_Partition]):
         return pd.json_normalize(self.to_dict()["partitions"])
 
     def show(self, console: Console) -> None:
-        """Print the tables, and the requests below them."""
+        """Print the tables; below them the time, the stored bytes and the requests."""
         self.print_tables(console)
+        if self.duration_ms:
+            console.print(f"Took {duration(self.duration_ms)}.{self._stored}", style="dim")
         if self.spent is not None:
             console.print(self.spent.sentence(self._compacted_bytes), style="dim")
+
+    @property
+    def _stored(self) -> str:
+        """What the partitions take, as a sentence; empty: unknown."""
+        before, after = self.stored_bytes_before, self.stored_bytes_after
+        if before is None:
+            return ""
+        changed = "" if after in {None, before} else f" → {decimal(after)}"
+        partitions = counted(len(self.partitions), "partition")
+        return f" All objects of {partitions}: {decimal(before)}{changed}."
 
     @abstractmethod
     def entry(self, partition: _Partition) -> dict[str, Any]:

@@ -45,6 +45,11 @@ class VacuumResult(Result[PartitionVacuum]):
         """See `Result`."""
         return _entry(partition)
 
+    def stored_bytes_added(self, partition: PartitionVacuum) -> int:
+        """See `Result`: of a segment, what the last listing lacks."""
+        gone = (one for one in partition.candidates if one.is_gone and one.segment_id)
+        return -sum(one.size_bytes for one in gone)
+
     def details(self) -> dict[str, Any]:
         """See `Result`."""
         return {"catalog_files": self.catalog_files}

@@ -33,6 +33,8 @@ ALWAYS: Final = (*COMPACT, "--set", "min.cleanable.dirty.ratio=0")
 CLOCK: Final = "the clocks say"
 """Before a time in epoch milliseconds among the arguments of `tierfold`: the machine's and the
 store's clock during this command. A test that plays another day says so, and not `--now`."""
+TIMES: Final = frozenset({"started_at_ms", "finished_at_ms", "duration_ms"})
+"""The fields of a document that have the times of its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,11 @@ class Ran:
         document: dict[str, Any] = json.loads(self.stdout)
         assert faults(document) == [], document
         return document
+
+    @property
+    def untimed(self) -> dict[str, Any]:
+        """The document without the times of the run."""
+        return {name: value for name, value in self.document.items() if name not in TIMES}
 
     @property
     def entries(self) -> list[dict[str, Any]]:

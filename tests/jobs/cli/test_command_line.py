@@ -122,14 +122,14 @@ def test_a_file_uri_is_the_path(tier: Path) -> None:
     by_path = tierfold("plan", tier, *COMPACT, "--json")
     assert by_path.entry["outcome"] == "planned"
     by_uri = tierfold("plan", tier.as_uri(), *COMPACT, "--json")
-    assert by_uri.document == by_path.document | {"tier": tier.as_uri()}
+    assert by_uri.untimed == by_path.untimed | {"tier": tier.as_uri()}
 
 
 def test_a_relative_path_is_the_path(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_path = tierfold("plan", tier, *COMPACT, "--json")
     monkeypatch.chdir(tier.parent)
     by_name = tierfold("plan", tier.name, *COMPACT, "--json")
-    assert by_name.document == by_path.document | {"tier": tier.name}
+    assert by_name.untimed == by_path.untimed | {"tier": tier.name}
 
 
 def test_usage_is_printed_with_exit_code_2() -> None:
@@ -172,7 +172,7 @@ def test_a_run_at_the_largest_time_records_that_time(tier: Path) -> None:
 def test_now_takes_what_restore_takes(tier: Path) -> None:
     at_once = tierfold("plan", tier, *COMPACT, "--now", "2030-01-01T00:00:00+01:00", "--json")
     in_ms = tierfold("plan", tier, *COMPACT, "--now", "1893452400000", "--json")
-    assert (at_once.code, at_once) == (0, in_ms)
+    assert (at_once.code, at_once.untimed) == (0, in_ms.untimed)
     old = tierfold("plan", tier, *COMPACT, "--now", "1999-01-01")
     assert (old.code, "1999-01-01 is not in the range" in old.stderr) == (2, True)
 

@@ -146,5 +146,11 @@ def test_the_regions_of_a_segment_are_those_of_the_code() -> None:
     assert regions == list(map(str, Region))
 
 
+def test_the_totals_count_each_outcome_of_a_partition() -> None:
+    counts = DEFS["totals"]["properties"]["partitions"]
+    of_entries = DEFS["partition"]["properties"]["outcome"]["enum"]
+    assert counts["propertyNames"]["enum"] == counts["required"] == of_entries
+
+
 def test_the_outcomes_are_listed_by_urgency() -> None:
     assert DEFS["document"]["properties"]["outcome"]["enum"] == [*BY_URGENCY]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, TIMES, Ran, tierfold
 from tests.jobs.elections import histories
 from tests.jobs.reports.screens import SCREENS, printed
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
@@ -48,7 +48,7 @@ VARYING: Final = {
     "commit": re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
     "id": re.compile(r"(?<=\d{20}-)[\w-]{22}|(?<![\w-])[\w-]{21}[AQgw](?![\w-])"),
 }
-RUN_TIME: Final = re.compile(r"2027-0[12]-\d\dT[\d:.]+Z")
+RUN_TIME: Final = re.compile(r"2027-0[12]-\d\dT[\d:.]+Z|(?<=^Took )[\d.]+ \w+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,10 @@ class Documents:
         """Return the value without what differs from run to run."""
         match value:
             case dict():
-                return {key: self.masked(item) for key, item in value.items()}
+                return {
+                    key: "<time>" if key in TIMES else self.masked(item)
+                    for key, item in value.items()
+                }
             case list():
                 return [self.masked(item) for item in value]
             case int() if THEN_MS <= value < LAST_MS:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.jobs.commands import CLOCK, COMPACT, ON_SPARK, ROOT, status_of, tierfold
+from tests.jobs.commands import CLOCK, COMPACT, ON_SPARK, ROOT, TIMES, status_of, tierfold
 
 NOW: Final = (CLOCK, "1795305600000")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -41,7 +41,7 @@ def ran(verb: str, tier: Path, *arguments: str) -> dict[str, Any]:
     done = tierfold(verb, tier, "--json", *arguments)
     assert done.code == 0, done.stderr
     document: dict[str, Any] = json.loads(TIME.sub("<time>", done.stdout))
-    for name in ("run", "tier"):
+    for name in ("run", "tier", *TIMES):
         document.pop(name)
     return document
 
