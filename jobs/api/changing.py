@@ -28,6 +28,7 @@ from tierfold.jobs.verbs import forget as forget_verb
 from tierfold.jobs.verbs import plan as plan_verb
 from tierfold.jobs.verbs import restore as restore_verb
 from tierfold.jobs.verbs import vacuum as vacuum_verb
+from tierfold.jobs.verbs.catalog_cleanup import catalog_cleaned
 from tierfold.jobs.verbs.vacuum_survey import inspect
 
 
@@ -66,7 +67,7 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     else:
         duration_ms = given.get("max_duration_ms")
         found = vacuum_verb.vacuum(*verb, max_duration_ms=duration_ms)
-    files = vacuum_verb.catalog_cleaned(tools.context, is_dry_run=is_dry_run)
+    files = catalog_cleaned(tools.context, is_dry_run=is_dry_run)
     short = () if is_dry_run else (age.sentence for age in short_ages(limits))
     about = tools.about(*short, run_id="" if is_dry_run else tools.context.run)
     return checked(VacuumResult(partitions=tuple(found), catalog_files=files, **about), given)

@@ -16,8 +16,16 @@ from collections.abc import Callable, Collection
 from threading import Event, Lock, Thread
 from typing import Final, TypeVar
 
-from tierfold.compaction.commits.holders import NO_SIGNS, SIGN_EVERY_MS, SignsSeen
+from tierfold.compaction.commits.holders import (
+    NO_SIGNS,
+    SIGN_EVERY_MS,
+    Decision,
+    IfHeld,
+    SignsSeen,
+    decided,
+)
 from tierfold.compaction.model.redaction import redacted
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.storage.catalog.sign_folder import newest
@@ -40,6 +48,7 @@ class SignOfLife:
     def __init__(self, context: RunContext, verb: str) -> None:
         self._signs = context.signs
         self._run = context.run
+        self._if_held = context.if_held
         self._content: dict[str, object] = {
             "run": context.run,
             "verb": verb,
@@ -72,6 +81,15 @@ class SignOfLife:
         """Write a sign, and return those of `runs` that have one; none if that fails."""
         with self._lock:
             return self._tried(lambda: self._seen(frozenset(runs))) or NO_SIGNS
+
+    def decisions(self, rows: Collection[PartitionState]) -> dict[PartitionKey, Decision]:
+        """Decide which of these rows may be claimed; signs are read only if they decide."""
+        others = {row.owner_run for row in rows} - {"", self._run}
+        is_needed = others and self._if_held is not IfHeld.TAKE_OVER
+        seen = self.seen(others) if is_needed else NO_SIGNS
+        return {
+            row.key: decided(row.owner_run, self._run, seen, self._if_held) for row in rows
+        }
 
     def end(self) -> None:
         """Write no more, and delete the last sign."""

@@ -9,7 +9,6 @@
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     check_and_commit   checks the rewritten segments and commits them
     held_partitions    claims, commits, rechecks and releases many partitions
-    waiting            waits for live runs that hold partitions
     pace               how large the next wave may be, and whether it may begin
     run_loop           claims, executes and commits, wave by wave
     partition_report   the outcome of a partition

@@ -23,12 +23,9 @@ from typing import Final
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.held_partition import HeldPartition
 from tierfold.compaction.commits.holders import (
-    NO_SIGNS,
     Claim,
     Decision,
-    IfHeld,
     NotClaimed,
-    decided,
 )
 from tierfold.compaction.model.errors import (
     BadSettings,
@@ -93,7 +90,7 @@ class HeldPartitions:
         too: the next run's claim opens a newer epoch. The same commit gives up those of `done` that
         are still held; without a row to claim nothing is written.
         """
-        left = _left(decisions(self.context, self.life, rows))
+        left = _left(self.life.decisions(rows))
         lost = self._claimed([row for row in rows if row.key not in left], done)
         overtaken = [key for key, one in lost.items() if isinstance(one, LostRace | Fenced)]
         return left | lost | self._overtakers(overtaken)
@@ -106,7 +103,7 @@ class HeldPartitions:
             rows = self.context.catalog.look(keys)
         except TierfoldError:
             return {}
-        return _left(decisions(self.context, self.life, rows.states))
+        return _left(self.life.decisions(rows.states))
 
     def _claimed(
         self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]
@@ -199,17 +196,6 @@ class HeldPartitions:
     def _releases(self, keys: Iterable[PartitionKey], at_ms: int) -> list[CommitProposal]:
         releases = (self.by_key[key].release(new_commit_id(), at_ms) for key in keys)
         return [release for release in releases if release is not None]
-
-
-def decisions(
-    context: RunContext, life: SignOfLife, rows: Collection[PartitionState]
-) -> dict[PartitionKey, Decision]:
-    """Decide which of these rows may be claimed; signs are read only if another run holds one."""
-    others = {row.owner_run for row in rows} - {"", context.run}
-    seen = life.seen(others) if others and context.if_held is not IfHeld.TAKE_OVER else NO_SIGNS
-    return {
-        row.key: decided(row.owner_run, context.run, seen, context.if_held) for row in rows
-    }
 
 
 def _left(decisions: Mapping[PartitionKey, Decision]) -> dict[PartitionKey, NotClaimed]:

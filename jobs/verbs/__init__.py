@@ -14,6 +14,8 @@
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition
     vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
+    catalog_cleanup  deletes what the catalog no longer needs, after `vacuum`
+    waiting          waits for live runs that hold partitions
     dump             `dump`; a segment as two tables
     kernel_warmup    compiles every kernel: runs verbs on a small tier
 """

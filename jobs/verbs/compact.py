@@ -28,8 +28,8 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.pipeline.waiting import freed_scope, waiting
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.clock import now_ms
 
 

@@ -43,9 +43,9 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import checked_binding, known_by_name, refusal_of
-from tierfold.jobs.pipeline.waiting import freed
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.row_change import changed_row, decision_on, refused
+from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.overlap_check import prove_overlaps

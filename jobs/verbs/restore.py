@@ -44,10 +44,10 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
-from tierfold.jobs.pipeline.waiting import freed
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
 from tierfold.jobs.verbs.row_change import changed_row, decision_on, refused
+from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.kafka.compression import PLAIN_BYTES_MAX

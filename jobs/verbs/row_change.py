@@ -15,7 +15,7 @@ from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import finishing
 from tierfold.jobs.pipeline.claim_report import claim_report
-from tierfold.jobs.pipeline.held_partitions import HeldPartitions, decisions
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import (
     LOST_RACE,
     REFUSED,
@@ -66,7 +66,7 @@ def decision_on(context: RunContext, row: PartitionState, verb: str) -> Decision
     """Decide whether the row may be claimed, before anything is read for its change."""
     life = SignOfLife(context, verb)
     try:
-        return decisions(context, life, [row])[row.key]
+        return life.decisions([row])[row.key]
     finally:
         life.end()
 

@@ -53,7 +53,6 @@ from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, refusal_of
-from tierfold.jobs.pipeline.waiting import freed_scope, waiting
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,
@@ -62,9 +61,8 @@ from tierfold.jobs.verbs.vacuum_outcome import (
     PartitionVacuum,
 )
 from tierfold.jobs.verbs.vacuum_survey import inspect
+from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.catalog.catalog import new_commit_id
-from tierfold.storage.catalog.rows import NO_ROWS
-from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
@@ -163,46 +161,6 @@ def _record(
 ) -> None:
     chunks = [(0, partition.as_run()) for partition in partitions]
     keep_record(context, chunks, started_at_ms, "vacuum")
-
-
-def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
-    """Delete catalog files that were superseded thirty days ago; return how many.
-
-    Key indexes of segments that are neither live nor retired are deleted, too, and counted.
-
-    If that fails, a warning is logged; the partitions' reports do not change.
-    """
-    gone = 0
-    with deferred():  # After a signal, the partitions' reports are still to be printed.
-        if is_stopping():
-            return gone
-        try:
-            gone = context.catalog.clean_up(is_dry_run=is_dry_run)
-            runs = RunsTable(context.catalog_uri, context.catalog_options)
-            gone += runs.clean_up(is_dry_run=is_dry_run)
-            gone += _indexes_forgotten(context, is_dry_run=is_dry_run)
-        except TierfoldError as error:
-            _log.warning("The catalog's old files could not be deleted: %s", error)
-    return gone
-
-
-def _indexes_forgotten(context: RunContext, *, is_dry_run: bool) -> int:
-    """Delete the key indexes of segments that no row names; raises TierfoldError.
-
-    A run that has not committed yet may need some of them: then segments are read, that is all.
-    """
-    indexes = context.worker_opener().key_indexes()
-    if indexes is None or not context.catalog.exists():
-        return 0
-    partitions = indexes.partitions()
-    rows = context.catalog.look() if partitions else NO_ROWS
-    named = {(row.key.topic_id, row.key.partition): row.named_ids for row in rows.states}
-    kept = {
-        partition: named.get(partition, frozenset())
-        for partition in partitions
-        if partition not in rows.refused
-    }
-    return indexes.forget(kept, is_dry_run=is_dry_run)
 
 
 def _claimed(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:

@@ -45,8 +45,9 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
 )
 from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.verbs.catalog_cleanup import catalog_cleaned
 from tierfold.jobs.verbs.compact import carried_out
-from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
+from tierfold.jobs.verbs.vacuum import vacuum
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 
 FORGETS_TRUNCATED: Final = 0.9

@@ -35,7 +35,7 @@ from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs import api
-from tierfold.jobs.pipeline import waiting
+from tierfold.jobs.verbs import waiting
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RunRow

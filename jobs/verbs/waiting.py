@@ -12,7 +12,6 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stopping import is_stopping
-from tierfold.jobs.pipeline.held_partitions import decisions
 from tierfold.jobs.pipeline.partition_report import LEFT
 from tierfold.storage.clock import now_ms, pause
 
@@ -56,7 +55,7 @@ def freed(
     with SignOfLife(context, verb) as life:
         while not (is_stopping() or (until_ms is not None and now_ms() >= until_ms)):
             try:
-                found = decisions(context, life, context.catalog.look(keys).states)
+                found = life.decisions(context.catalog.look(keys).states)
             except TierfoldError:
                 return [*keys]  # Its next plan says why.
             if free := [key for key in keys if isinstance(found.get(key), Claim | None)]:
