@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,13 @@ from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs import api
 from tierfold.jobs.verbs import waiting
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RunRow
+from tierfold.storage.catalog.sign_folder import SignFolder
 
 PAYMENTS = key_of("payments")
 ALIVE = ("run holder of `compact` on node-7 (process 31) is at work on it", "its last sign of life")
@@ -443,3 +446,40 @@ def test_a_partition_whose_topic_is_deleted_during_a_wait_stays_left(two: Path) 
     with soon(deleted):
         ran = compact(two, "--if-held", "wait")
     assert ran.outcomes == {("orders", 0): "left", ("payments", 0): "compacted"}
+
+
+@pytest.mark.parametrize("verb", ["compact", "vacuum"])
+def test_a_wave_that_is_left_alone_does_not_make_the_next_one_larger(
+    two: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive(two, "holder")
+    shares: list[float] = []
+    size_of_next = WaveLimit.next
+
+    def noted(limit: WaveLimit, *, share: float, **given: Any) -> WaveLimit:
+        shares.append(share)
+        return size_of_next(limit, share=share, **given)
+
+    monkeypatch.setattr(WaveLimit, "next", noted)
+    assert (compact if verb == "compact" else vacuum)(two).outcomes == both("left")
+    assert shares == []
+
+
+@pytest.mark.parametrize("mode", ["skip", "take-over"])
+def test_signs_are_read_only_if_they_decide(
+    two: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run on partitions that no one holds, or that insists, writes only its first sign."""
+    written: list[int] = []
+    write = SignFolder.write
+
+    def noted(signs: SignFolder, run: str, number: int, content: dict[str, object]) -> None:
+        written.append(number)
+        write(signs, run, number, content)
+
+    monkeypatch.setattr(SignFolder, "write", noted)
+    if mode == "skip":
+        for key in (ORDERS, PAYMENTS):
+            freed(two, key)
+    assert compact(two, "--if-held", mode).outcomes == both("compacted")
+    assert written == [1]
