@@ -269,11 +269,11 @@ def test_a_wait_ends_with_a_signal(two: Path, verb: str) -> None:
 
 
 def test_what_was_waited_for_counts_as_read(two: Path) -> None:
-    freed(two, ORDERS)
+    freed(two, PAYMENTS)
     alive(two, "holder")
-    with soon(lambda: freed(two, PAYMENTS), after_s=1.5):
+    with soon(lambda: freed(two, ORDERS), after_s=1.5):
         ran = compact(two, "--if-held", "wait", "--max-bytes", "1")
-    assert ran.outcomes == {("orders", 0): "compacted", ("payments", 0): "left"}
+    assert ran.outcomes == {("orders", 0): "left", ("payments", 0): "compacted"}
 
 
 # vacuum
@@ -311,6 +311,7 @@ def test_a_restore_refuses_a_partition_at_which_a_run_is_at_work(tmp_path: Path)
     words = (*ALIVE, "nothing was changed", "--if-held wait", "--if-held take-over")
     entry = ran.ends_alone(3, "refused", *words)
     assert (entry["held_by"], entry["notes"]) == ("holder", [])
+    assert entry["bytes_read"] == 0, "it refuses before it reads what would come back"
     assert (live_ids(tier), row_of(tier).owner_run) == (before, "holder")
     dry = tierfold("restore", tier, "orders-0", "--to", found, "--dry-run", "--json")
     assert dry.ends_alone(0, "planned")["notes"]
