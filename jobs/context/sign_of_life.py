@@ -19,9 +19,11 @@ from typing import Final, TypeVar
 from tierfold.compaction.commits.holders import (
     NO_SIGNS,
     SIGN_EVERY_MS,
-    Decision,
+    Claim,
     IfHeld,
     SignsSeen,
+    Skip,
+    Wait,
     decided,
 )
 from tierfold.compaction.model.redaction import redacted
@@ -82,14 +84,18 @@ class SignOfLife:
         with self._lock:
             return self._tried(lambda: self._seen(frozenset(runs))) or NO_SIGNS
 
-    def decisions(self, rows: Collection[PartitionState]) -> dict[PartitionKey, Decision]:
-        """Decide which of these rows may be claimed; signs are read only if they decide."""
+    def not_claimed(self, rows: Collection[PartitionState]) -> dict[PartitionKey, Skip | Wait]:
+        """Return the rows that may not be claimed now, and the live runs that hold them.
+
+        Signs are read only if they decide.
+        """
         others = {row.owner_run for row in rows} - {"", self._run}
         is_needed = others and self._if_held is not IfHeld.TAKE_OVER
         seen = self.seen(others) if is_needed else NO_SIGNS
-        return {
+        found = {
             row.key: decided(row.owner_run, self._run, seen, self._if_held) for row in rows
         }
+        return {key: one for key, one in found.items() if not isinstance(one, Claim)}
 
     def end(self) -> None:
         """Write no more, and delete the last sign."""

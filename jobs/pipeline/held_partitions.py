@@ -15,7 +15,7 @@ Every verb that changes a partition does it here. What the answers mean is decid
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,8 +23,6 @@ from typing import Final
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.held_partition import HeldPartition
 from tierfold.compaction.commits.holders import (
-    Claim,
-    Decision,
     NotClaimed,
 )
 from tierfold.compaction.model.errors import (
@@ -90,7 +88,7 @@ class HeldPartitions:
         too: the next run's claim opens a newer epoch. The same commit gives up those of `done` that
         are still held; without a row to claim nothing is written.
         """
-        left = _left(self.life.decisions(rows))
+        left = self.life.not_claimed(rows)
         lost = self._claimed([row for row in rows if row.key not in left], done)
         overtaken = [key for key, one in lost.items() if isinstance(one, LostRace | Fenced)]
         return left | lost | self._overtakers(overtaken)
@@ -103,7 +101,7 @@ class HeldPartitions:
             rows = self.context.catalog.look(keys)
         except TierfoldError:
             return {}
-        return _left(self.life.decisions(rows.states))
+        return {**self.life.not_claimed(rows.states)}
 
     def _claimed(
         self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]
@@ -196,7 +194,3 @@ class HeldPartitions:
     def _releases(self, keys: Iterable[PartitionKey], at_ms: int) -> list[CommitProposal]:
         releases = (self.by_key[key].release(new_commit_id(), at_ms) for key in keys)
         return [release for release in releases if release is not None]
-
-
-def _left(decisions: Mapping[PartitionKey, Decision]) -> dict[PartitionKey, NotClaimed]:
-    return {key: one for key, one in decisions.items() if not isinstance(one, Claim)}

@@ -44,7 +44,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import checked_binding, known_by_name, refusal_of
 from tierfold.jobs.verbs.history import past_of
-from tierfold.jobs.verbs.row_change import changed_row, decision_on, refused
+from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
@@ -79,7 +79,7 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
     if is_dry_run:
         return found
     if found.state is not None and found.report.outcome == PLANNED:
-        match decision_on(context, found.state, "forget"):
+        match holder_of(context, found.state, "forget"):
             case Skip(holder=holder):
                 found = replace(found, report=refused_for(found.report, holder))
             case Wait():

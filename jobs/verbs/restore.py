@@ -46,7 +46,7 @@ from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
-from tierfold.jobs.verbs.row_change import changed_row, decision_on, refused
+from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
@@ -104,7 +104,7 @@ def restore(
         return found
     try:
         if found.row is not None and found.report.outcome == PLANNED:
-            match decision_on(context, found.row, "restore"):
+            match holder_of(context, found.row, "restore"):
                 case Skip(holder=holder):
                     found = replace(found, report=refused_for(found.report, holder))
                 case Wait():

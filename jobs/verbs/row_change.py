@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tierfold.compaction.commits.commit import CommitProposal
-from tierfold.compaction.commits.holders import Decision
+from tierfold.compaction.commits.holders import Skip, Wait
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -62,11 +62,11 @@ def changed_row(
     return replace(report, outcome=done) if isinstance(outcome, Committed) else report
 
 
-def decision_on(context: RunContext, row: PartitionState, verb: str) -> Decision:
-    """Decide whether the row may be claimed, before anything is read for its change."""
+def holder_of(context: RunContext, row: PartitionState, verb: str) -> Skip | Wait | None:
+    """The live run that holds the row, before anything is read for its change; None: none does."""
     life = SignOfLife(context, verb)
     try:
-        return life.decisions([row])[row.key]
+        return life.not_claimed([row]).get(row.key)
     finally:
         life.end()
 

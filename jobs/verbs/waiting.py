@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
-from tierfold.compaction.commits.holders import Claim, Holder, IfHeld
+from tierfold.compaction.commits.holders import Holder, IfHeld
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_context import RunContext
@@ -55,10 +55,10 @@ def freed(
     with SignOfLife(context, verb) as life:
         while not (is_stopping() or (until_ms is not None and now_ms() >= until_ms)):
             try:
-                found = life.decisions(context.catalog.look(keys).states)
+                held = life.not_claimed(context.catalog.look(keys).states)
             except TierfoldError:
                 return [*keys]  # Its next plan says why.
-            if free := [key for key in keys if isinstance(found.get(key), Claim | None)]:
+            if free := [key for key in keys if key not in held]:
                 return free
             for _ in range(POLL_MS // _STEP_MS):
                 if not is_stopping():
