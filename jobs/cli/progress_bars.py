@@ -32,8 +32,6 @@ class Bar:
 
     def __call__(self, progress: RunProgress) -> None:
         """Show how far the run is; while no total is known, the bar only shows activity."""
-        if self._console.quiet:
-            return
         if self._console.is_terminal:
             self._draw(progress)
         elif progress.elapsed_s // LINE_EVERY_S > self._lines:

@@ -172,7 +172,9 @@ class Result(ABC, Generic[_Partition]):
         return self._summed("bytes_in", frozenset({COMPACTED}))
 
     def _summed(self, name: str, outcomes: frozenset[str]) -> int:
-        return sum(getattr(one, name, 0) for one in self.partitions if one.outcome in outcomes)
+        moved = (one for one in self.partitions if one.outcome in outcomes)
+        # In some results, the report is only a part of what is said of the partition.
+        return sum(getattr(getattr(one, "report", one), name, 0) for one in moved)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""

@@ -7,16 +7,22 @@ import logging
 import os
 import pty
 import re
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 from rich.console import Console
 
 from tests.jobs.commands import ROOT, script, users_environment
 from tests.jobs.tiers import key_of, updated_tier
+from tierfold.jobs.cli.log_lines import logged_on_stderr
+from tierfold.jobs.cli.output import output_option
 from tierfold.jobs.cli.progress_bars import Bar
 from tierfold.jobs.context.byte_progress import Progress
+from tierfold.jobs.context.stopping import Stopped, deferred, stoppable
 
 WAVE = Progress(
     step="rewrite",
@@ -77,30 +83,47 @@ def test_without_a_terminal_a_line_is_logged_once_a_minute(
     )
 
 
-def test_nothing_is_shown_where_stderr_is_part_of_a_document(
-    caplog: pytest.LogCaptureFixture,
+def test_no_line_is_written_where_stderr_is_part_of_a_document(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level(logging.INFO)
-    console = Console(file=io.StringIO(), force_terminal=True, quiet=True)
-    Bar(console)(Progress(step="survey", bytes_total=None, elapsed_s=100))
-    assert (caplog.messages, shown(console)) == ([], "")
+    context = click.Context(click.Command("plan"))
+    with pytest.raises(Stopped), stoppable(), deferred():
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+        output = output_option(context, click.Option(["--json"]), True)
+        with logged_on_stderr(context):
+            output.progress(WAVE)
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == ""
 
 
-def test_a_plan_in_a_terminal_shows_its_survey_and_then_only_its_report(tmp_path: Path) -> None:
-    tier = updated_tier(tmp_path / "tier", [key_of("orders")], 1)
+def in_terminal(*command: str | Path) -> str:
+    """What a terminal of 100 columns shows while the command runs."""
     screen, keyboard = pty.openpty()
-    done = subprocess.run(
-        [script("tierfold"), "plan", tier],
+    subprocess.run(
+        [script("tierfold"), *command],
         cwd=ROOT,
         env=users_environment() | {"TERM": "xterm", "COLUMNS": "100"},
-        stdout=subprocess.PIPE,
+        stdout=keyboard,
         stderr=keyboard,
-        check=True,
+        check=False,
         timeout=60,
     )
     os.close(keyboard)
-    bar = os.read(screen, 65536).decode()
+    shown = bytearray()
+    with suppress(OSError):  # On Linux, this is the end of a terminal.
+        while text := os.read(screen, 65536):
+            shown.extend(text)
     os.close(screen)
-    assert re.search(r"survey .*0:00:00", bar), bar
-    assert bar.endswith("\x1b[2K"), bar
-    assert b"survey" not in done.stdout
+    return shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "then"), [((), "1 partition: nothing to do"), (("--topic", "none"), "no topic")]
+)
+def test_the_bar_is_gone_before_the_report_or_the_error(
+    words: tuple[str, ...], then: str, tmp_path: Path
+) -> None:
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], 1)
+    shown = in_terminal("status" if words else "plan", tier, *words)
+    assert re.search(r"survey .*0:00:00", shown), shown
+    assert shown.rindex("survey") < shown.rindex("\x1b[2K") < shown.index(then), shown

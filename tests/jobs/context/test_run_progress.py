@@ -66,6 +66,7 @@ def test_no_more_than_all_bytes_are_done(progress: RunProgress, seen: list[Progr
     for _ in range(2):
         with progress.wave(80), Step(progress, "scan", 80) as scan:
             scan.advance(90)
+    assert seen[1].run_bytes_done == 80
     assert seen[-1].run_bytes_done == 100
 
 

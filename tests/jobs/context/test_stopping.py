@@ -238,6 +238,19 @@ def test_a_deferred_signal_says_once_and_at_once_what_is_finished(
     assert lines == ["" if is_silent else said, ""]
 
 
+def test_what_is_finished_depends_on_when_the_signal_arrives(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(Stopped), stoppable(), deferred():
+        stop_silently()
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Stopped), stoppable(), deferred(), finishing("all is committed"):
+        with finishing("work is dropped"):
+            pass
+        signal.raise_signal(signal.SIGTERM)
+    assert capfd.readouterr().err == "Stopping after SIGTERM: all is committed.\n"
+
+
 def test_a_signal_that_is_not_deferred_needs_no_such_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -248,8 +261,11 @@ def test_a_signal_that_is_not_deferred_needs_no_such_line(
 
 def test_a_stderr_that_is_closed_stops_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
+    done = []
     with pytest.raises(Stopped), stoppable(), deferred():
         signal.raise_signal(signal.SIGINT)
+        done.append("the wave")
+    assert done
 
 
 def test_handlers_are_restored_if_no_signal_arrived() -> None:
