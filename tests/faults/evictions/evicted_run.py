@@ -118,7 +118,8 @@ def _evicted(address: str, catalog: Path, schedule: Schedule, clean: int) -> Evi
     began_s = time.monotonic()
     # A full pipe would stop the run.
     with TemporaryFile() as out, subprocess.Popen(
-        [*command, "--engine", schedule.engine],
+        # A run that was killed is silent for ten minutes before others take over by themselves.
+        [*command, "--engine", schedule.engine, "--if-held", "take-over"],
         stdout=out,
         stderr=subprocess.DEVNULL,
         env=users_environment(),
