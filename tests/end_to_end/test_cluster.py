@@ -36,6 +36,7 @@ from tierfold.storage.segments.segment_reader import Batch, read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 
 NOW = ("--now", "1800000000000")
+LATER = ("--now", "1800003600000")
 LARGE_SEGMENTS = 12
 ONE_GROUP_EACH = ("--set", "segment.bytes=1")
 SPECULATING = ("--conf=spark.speculation=true", "--conf=spark.speculation.quantile=0.5")
@@ -209,7 +210,7 @@ def test_planted_secrets_appear_nowhere(
     monkeypatch.setenv("AWS_PROFILE", "planted")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
     command = (sys.executable, "-m", "tierfold", "compact")
-    options = ("--engine", "local", "--json", *ALWAYS)
+    options = ("--engine", "local", "--json", *ALWAYS, *LATER)
     with command_lines() as commands:
         local = in_own_process(*command, tier, *options)
     assert (local.code, set(local.outcomes.values())) == (0, {"nothing_to_do"})

@@ -20,7 +20,8 @@ NOW_MS: Final = 1_800_000_000_000
 DAY_MS: Final = 86_400_000
 ORDERS: Final = key_of("orders")
 DETACHED: Final = ("--set", "tier.binding=detached")
-NOW: Final = (*ALWAYS, CLOCK, str(NOW_MS))
+NOW: Final = (CLOCK, str(NOW_MS))
+LATER: Final = (CLOCK, str(NOW_MS + 3 * DAY_MS))
 REFUSED: Final = 3
 
 
@@ -28,11 +29,10 @@ REFUSED: Final = 3
 def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The tier after a commit, and after a vacuum of the replaced segments."""
     committed = updated_tier(tmp_path_factory.mktemp("cut") / "committed", [ORDERS], 3)
-    assert tierfold("compact", committed, *NOW).code == 0
+    assert tierfold("compact", committed, *ALWAYS, *NOW).code == 0
     vacuumed = committed.with_name("vacuumed")
     shutil.copytree(committed, vacuumed)
-    later = str(NOW_MS + 3 * DAY_MS)
-    assert tierfold("vacuum", vacuumed, *DETACHED, CLOCK, later).code == 0
+    assert tierfold("vacuum", vacuumed, *DETACHED, *LATER).code == 0
     return {"committed": committed, "vacuumed": vacuumed}
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_file_of_a_live_segment_is_refused_unless_it_is_not_read(
     for file in files:
         for kind in damaged(file):
             before = files_below(tier)
-            ran = tierfold("plan", tier, *NOW, "--json")
+            ran = tierfold("plan", tier, *ALWAYS, *NOW, "--json")
             assert files_below(tier) == before
             codes[file.suffix, kind] = ran.code
             assert ran.code == 0 or is_one_sentence(ran)
@@ -101,7 +101,7 @@ def test_an_empty_snapshot_is_refused_when_it_is_needed(
     side_file = folder_of(tier, ORDERS) / f"{live_stem(tier)}.snapshot"
     side_file.write_bytes(b"")
     before = files_below(folder_of(tier, ORDERS))
-    ran = tierfold("compact", tier, *NOW, "--first-dirty", "0", "--json")
+    ran = tierfold("compact", tier, *ALWAYS, *LATER, "--first-dirty", "0", "--json")
     assert ran.code == REFUSED
     assert is_one_sentence(ran)
     assert side_file.name in ran.entries[0]["reason"]
@@ -120,8 +120,8 @@ def test_a_damaged_file_of_a_replaced_segment_stops_only_a_restore(
     first = str(claimed["committed_at_ms"])
     for file in replaced:
         for kind in damaged(file):
-            assert tierfold("plan", tier, *NOW).code == 0
-            ran = tierfold("restore", tier, "orders-0", "--to", first, "--json")
+            assert tierfold("plan", tier, *ALWAYS, *NOW).code == 0
+            ran = tierfold("restore", tier, "orders-0", "--to", first, *NOW, "--json")
             assert ran.code == REFUSED, (file.name, kind)
             assert is_one_sentence(ran)
 
@@ -134,8 +134,8 @@ def test_a_new_segment_is_compacted_once_the_damage_is_repaired(
     whole = log.read_bytes()
     log.write_bytes(whole[:-1])
     put_updates(tier, ORDERS, 3)
-    refused = tierfold("compact", tier, *NOW, "--json")
+    refused = tierfold("compact", tier, *ALWAYS, *LATER, "--json")
     assert refused.code == REFUSED
     log.write_bytes(whole)
-    repaired = tierfold("compact", tier, *NOW, "--json")
+    repaired = tierfold("compact", tier, *ALWAYS, *LATER, "--json")
     assert repaired.outcomes["orders", 0] == "compacted"
