@@ -130,7 +130,7 @@ class PartitionVacuum:
     def left_to(self, holder: Holder) -> PartitionVacuum:
         """Return it as left to another run."""
         why = holder.sentence if holder.run else CHANGED_MEANWHILE
-        return replace(self, outcome=LEFT, reason=why, held_by=holder)
+        return replace(self.left(why), held_by=holder)
 
     def after(
         self, outcome: Outcome | TierfoldError, so_far: str = NOTHING_DELETED

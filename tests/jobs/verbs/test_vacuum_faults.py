@@ -109,11 +109,10 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, step: str, is_done: bo
     assert ids_in(tier) - live_ids(tier) - {strays[0].name[21:43]} <= marked
     for retired in row_of(tier).whole_retired:
         assert len(list(folder_of(tier, ORDERS).glob(f"*{retired.segment.segment_id}*"))) == 5
-    # The dead run's claim lasts for the orphan age.
     is_all_done = row_of(tier).retired == () and row_of(tier).owner_run != ""
     assert is_all_done is ((step, is_done) in {(FINISH, True), (RELEASE, False)})
-    assert vacuum(tier, hours=48).code == 0
-    assert vacuum(tier, hours=51).code == 0
+    # The dead run gives no sign of life, so the next one takes over.
+    assert vacuum(tier, hours=26).code == 0
     assert ids_in(tier) == live_ids(tier)
     assert row_of(tier).retired == ()
     # With nothing left to do, no run claims the partition, and the dead run's claim blocks nothing.
@@ -127,7 +126,7 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
 @pytest.mark.parametrize(
     ("fault", "step", "ends", "deletes", "retired"),
     [
-        ("rival", "claim 1", (4, "lost_race", "another run changed", UNTOUCHED, "again"), 0, 3),
+        ("rival", "claim 1", (0, "left", "another run changed it", UNTOUCHED), 0, 3),
         ("rival", START, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
         ("rival", READ_AGAIN, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
         ("rival", FINISH, (4, "fenced", HOLDS, CONTINUES), 24, 3),
@@ -173,9 +172,7 @@ def test_a_fault_at_any_step_loses_nothing_and_a_later_run_finishes(
         assert listed == ids_in(tier) - live_ids(tier)
         assert (row_of(tier).whole_retired, row_of(tier).owner_run) == ((), "")
     assert is_sound(tier)
-    # A claim that was not released lasts for the orphan age.
-    hours = 25 if row_of(tier).owner_run in {"", "rival"} else 51
-    vacuum(tier, hours=hours).ends(0, "vacuumed" if retired else "nothing_to_do")
+    vacuum(tier).ends(0, "vacuumed" if retired else "nothing_to_do")
     assert ids_in(tier) == live_ids(tier)
     assert not any(part.exists() for part in strays)
 
@@ -185,8 +182,8 @@ def test_of_two_runs_at_once_one_vacuums(tier: Path) -> None:
     with scripted(at("claim 1", lambda: other.append(vacuum(tier)))):
         # Both runs share one script, so the calls of both are counted.
         ran = vacuum(tier)
-    assert (ran.code, other[0].code) == (4, 0)
-    assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("lost_race", "vacuumed")
+    assert (ran.code, other[0].code) == (0, 0)
+    assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("left", "vacuumed")
     assert ids_in(tier) == live_ids(tier)
     assert is_sound(tier)
 
@@ -194,7 +191,11 @@ def test_of_two_runs_at_once_one_vacuums(tier: Path) -> None:
 def test_a_compaction_takes_over_and_both_end_well(tier: Path) -> None:
     put_updates(tier, ORDERS, 3)
     ran = []
-    with scripted(at(READ_AGAIN, lambda: ran.append(compact(tier, hours=25)))):
+
+    def taken_over() -> None:
+        ran.append(compact(tier, "--if-held", "take-over", hours=25))
+
+    with scripted(at(READ_AGAIN, taken_over)):
         vacuumed = vacuum(tier)
     assert (ran[0].outcomes["orders", 0], vacuumed.outcomes["orders", 0]) == ("compacted", "fenced")
     status = tierfold("status", tier, "--json").entry
