@@ -62,8 +62,6 @@ class Opened:
     settings: Settings
     scope: Scope
     remarks: Remarks
-    started_at_ms: int
-    """Epoch milliseconds of the machine's clock, whatever `--now` says."""
     began_s: float
     """The same time, by `elapsed_s`."""
 
@@ -77,7 +75,7 @@ class Opened:
             warnings=(*self.remarks.warnings, *doubts, *more),
             notes=self.remarks.notes,
             spent=spent_in(self.context),
-            started_at_ms=self.started_at_ms,
+            started_at_ms=self.context.begun_ms,
             finished_at_ms=now_ms(),
             duration_ms=round(1000 * (elapsed_s() - self.began_s)),
             stored_bytes_before=self.context.stored.before,
@@ -97,7 +95,7 @@ def opened(
     the clocks before it writes; a dry run only reads. Raises BadSettings if a setting is wrong or
     there is no tier.
     """
-    started_at_ms, began_s = now_ms(), elapsed_s()
+    began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     scope = Scope(
         topics=_patterns(given.get("topics")),
@@ -125,7 +123,6 @@ def opened(
         settings=settings,
         scope=scope,
         remarks=remarks,
-        started_at_ms=started_at_ms,
         began_s=began_s,
     )
 

@@ -53,7 +53,9 @@ class RunContext:
     signs: SignFolder
     """The signs of life of the runs at work, beside the catalog."""
     now_ms: int
-    """When the run began; all decisions are made for this time."""
+    """When the run began, or `--now`; all decisions are made for this time."""
+    begun_ms: int
+    """When the run began, by this machine's clock; epoch milliseconds."""
     clock: Callable[[], int]
     """Returns the time of a write in epoch milliseconds; `now_ms` at first."""
     run: str
@@ -161,6 +163,7 @@ def run_context(
         catalog=Catalog(str(catalog), options),
         signs=sign_folder(catalog, options),
         now_ms=time_ms,
+        begun_ms=begun_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         hash_key=new_hash_key(),
         requests_before=requests_before,

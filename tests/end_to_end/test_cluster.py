@@ -36,7 +36,7 @@ from tierfold.storage.segments.segment_reader import Batch, read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 
 NOW = ("--now", "1800000000000")
-LATER = ("--now", "1800003600000")
+LATER = ("--now", "1800003600000", "--clock-is-right")
 LARGE_SEGMENTS = 12
 ONE_GROUP_EACH = ("--set", "segment.bytes=1")
 SPECULATING = ("--conf=spark.speculation=true", "--conf=spark.speculation.quantile=0.5")

@@ -121,7 +121,8 @@ class Place:
             "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
             "SPARK_SUBMIT_OPTS": f"{environment.get('SPARK_SUBMIT_OPTS', '')} {UNCOMPRESSED}",
         }
-        command = (script("tierfold"), "compact", self.tier, *arguments)
+        # The next run need not wait until the killed one is silent.
+        command = (script("tierfold"), "compact", self.tier, *arguments, "--if-held", "take-over")
         return started(command, self.folder / "streams", name, environment)
 
 
