@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Final, TypeVar
 
 from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.context.stopping import is_stopping, stopped_by
-from tierfold.storage.clock import now_ms
+from tierfold.storage.clock import elapsed_s, now_ms
 
 DURATION_PASSED: Final = "--max-duration has passed"
 
@@ -53,9 +52,9 @@ class Pace:
         A wave that fails, or is left to other runs, says nothing about the next one.
         """
         self._left = 0, 0
-        began_s = time.monotonic()
+        began_s = elapsed_s()
         yield
-        took_ms = round(1000 * (time.monotonic() - began_s))
+        took_ms = round(1000 * (elapsed_s() - began_s))
         partitions, work = partitions - self._left[0], work - self._left[1]
         if not partitions:
             return

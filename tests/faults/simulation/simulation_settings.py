@@ -31,6 +31,7 @@ from tests.storage.scripted_catalog import ScriptedCatalog
 from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.context import sign_of_life
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines import task_assignment
@@ -38,13 +39,13 @@ from tierfold.jobs.pipeline import (
     check_and_commit,
     claiming,
     held_partitions,
+    pace,
     run_loop,
     run_records,
     survey,
-    waiting,
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
-from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
+from tierfold.jobs.verbs import restore, vacuum, vacuum_survey, waiting
 from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.catalog.sign_folder import SignFolder
@@ -76,6 +77,9 @@ class StoreKind(StrEnum):
 
 BOUND: Final = 0.4
 """The probability that brokers serve a tier in a bucket: none of their uploads may be aborted."""
+
+SMALL_WAVES: Final = 0.5
+"""The probability that a wave has one partition."""
 
 IF_HELD_WEIGHTS: Final = (6, 1, 4)
 """How often a run leaves partitions of live runs alone, waits for them, or takes them over."""
@@ -116,6 +120,8 @@ class Environment:
     watch: Watch = field(init=False)
     sign_rng: Random
     """Draws what goes wrong with signs of life, and which runs insist; no other draw uses it."""
+    has_small_waves: bool
+    """A wave has one partition; else both may share one."""
     signs: Signs = field(init=False)
 
     def __post_init__(self) -> None:
@@ -160,6 +166,7 @@ class Environment:
         alive = partial(self._beats, run)
         answers = Script(
             Rule(step="claim", before=alive, after=self._record_claims),
+            Rule(step="exchange", before=alive, after=self._record_exchange),
             Rule(step="commit", before=alive),
             Rule(step="commit", before=partial(self._check_times, run), after=self._record_commits),
         )
@@ -179,6 +186,7 @@ class Environment:
             signs=SignFolder(store=SignStore(actor, self.signs)),
             if_held=if_held,
             now_ms=self.scheduler.now_ms,
+            begun_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             uses_key_indexes=True,
             run=run,
@@ -197,6 +205,14 @@ class Environment:
     def _record_claims(self, call: Call) -> None:
         for key, claim in call.result.items():
             self._record("claim", key, claim.outcome, claim.row.commit_id)
+
+    def _record_exchange(self, call: Call) -> None:
+        claims, released = call.result
+        for key, claim in claims.items():
+            self._record("claim of a later wave", key, claim.outcome, claim.row.commit_id)
+        for proposal in call.arguments[1]:
+            outcome = released[proposal.key]
+            self._record("release by a claim", proposal.key, outcome, proposal.commit_id)
 
     def _check_times(self, run: str, call: Call) -> None:
         ended_ms = self.stages_ended_ms.get(run, 0)
@@ -278,6 +294,7 @@ def drawn_environment(seed: int) -> Environment:
         kind=kind,
         is_bound=is_bound,
         sign_rng=Random(f"signs of {seed}"),
+        has_small_waves=Random(f"waves of {seed}").random() < SMALL_WAVES,
     )
 
 
@@ -309,6 +326,7 @@ def deterministic(environment: Environment) -> Iterator[None]:
         return uuid.UUID(int=environment.scheduler.rng.getrandbits(128), version=4)
 
     with pytest.MonkeyPatch.context() as patch:
+        _patch_waves(patch, environment)
         # Only in the product: numba also calls `uuid4`, to name the files of its cache.
         for module in (catalog, kafka_uuid):
             patch.setattr(module, "uuid", SimpleNamespace(uuid4=drawn_uuid, UUID=uuid.UUID))
@@ -321,7 +339,6 @@ def deterministic(environment: Environment) -> Iterator[None]:
         patch.setattr(restore, "CHECKERS", 1)
         patch.setattr(task_assignment, "THREADS_MAX", 1)
         patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
-        patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
         patch.setattr(held_partitions, "pause", environment.scheduler.pause)
         patch.setattr(waiting, "pause", environment.scheduler.pause)
         patch.setattr(
@@ -332,3 +349,13 @@ def deterministic(environment: Environment) -> Iterator[None]:
         # The `runs` table is not part of the protocol.
         patch.setattr(run_records, "record_run", lambda *_: None)
         yield
+
+
+def _patch_waves(patch: pytest.MonkeyPatch, environment: Environment) -> None:
+    for module in (run_loop, pace):
+        patch.setattr(module, "now_ms", lambda: environment.scheduler.now_ms)
+    patch.setattr(pace, "elapsed_s", lambda: environment.scheduler.now_ms / 1000)
+    if environment.has_small_waves:
+        one = WaveLimit(partitions=1, work=1)
+        patch.setattr(run_loop, "FIRST_WAVE_OF_BYTES", one)
+        patch.setattr(vacuum, "FIRST_WAVE_OF_OBJECTS", one)

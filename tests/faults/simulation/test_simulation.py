@@ -49,6 +49,7 @@ def test_every_outcome_happens(total: Summary) -> None:
     }
     answers = {"claim: Committed", "claim: LostRace", "claim: Fenced", "claim: Unknown"}
     answers |= {f"commit: {answer}" for answer in ("Committed", "Fenced", "Unknown")}
+    answers |= {"claim of a later wave: Committed", "release by a claim: Committed"}
     ends = {"compacted", "failed", "fenced", "left", "unknown", "survey failed"}
     ends |= {f"refused: {why}" for why in ("gap", "overlap", "partial segment", "unreadable")}
     ends |= {"refused: lineage diverged", "a worker death stops one of two"}

@@ -14,7 +14,7 @@ LIMIT = WaveLimit(partitions=10, work=1000)
 def after(monkeypatch: pytest.MonkeyPatch, took_ms: int, left: tuple[int, int]) -> WaveLimit:
     """The limit after a whole wave, of which so many partitions and so much work were left."""
     seconds = iter((0.0, took_ms / 1000))
-    monkeypatch.setattr(pace_module.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(pace_module, "elapsed_s", lambda: next(seconds))
     pace = Pace(limit=LIMIT, started_at_ms=0, max_duration_ms=None)
     with pace.timed(LIMIT.partitions, LIMIT.work):
         pace.leave(*left)
@@ -33,7 +33,7 @@ def test_only_what_was_done_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_one_wave_left_does_not_count_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter((0.0, 1.0, 1.0, 1 + WAVE_MS / 2000))
-    monkeypatch.setattr(pace_module.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(pace_module, "elapsed_s", lambda: next(seconds))
     pace = Pace(limit=LIMIT, started_at_ms=0, max_duration_ms=None)
     with pace.timed(10, 1000):
         pace.leave(10, 1000)
