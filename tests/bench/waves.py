@@ -30,6 +30,7 @@ from tests.jobs.commands import ROOT
 from tests.jobs.tiers import key_of, made_tier
 from tests.storage.emulators import IDENTITY, new_bucket, versitygw_server
 from tierfold.compaction.commits.commit import AdvanceCleanerOffset, proposed
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.chunks import UNBOUND
 from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.context.run_context import run_context
@@ -41,6 +42,7 @@ from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.compact import compact
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.schema import bucket_of
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 
 FOLDER: Final = ROOT / "build" / "bench" / "waves"
 WHOLE_RUN: Final = WaveLimit(partitions=10**9, work=10**18)
@@ -121,6 +123,11 @@ def main(
     shutil.rmtree(FOLDER)
 
 
+def _segment(number: int) -> Segment:
+    """With an id of its own: equal ones would take no space."""
+    return a_segment(100 * number, 100 * number + 99, segment_id=new_kafka_uuid())
+
+
 @main.command()
 @click.option("--partitions", default=5000, show_default=True)
 @click.option("--segments", default=100, show_default=True)
@@ -129,7 +136,7 @@ def night(partitions: int, segments: int, per_wave: tuple[int, ...]) -> None:
     """Write a night's claims and commits, in waves of so many partitions, by bucket or not."""
     rows = [
         replace(
-            a_state([a_segment(100 * n, 100 * n + 99) for n in range(segments)]),
+            a_state([_segment(n) for n in range(segments)]),
             key=key_of(f"topic-{number // 10:05d}", number % 10),
         )
         for number in range(partitions)
@@ -139,13 +146,13 @@ def night(partitions: int, segments: int, per_wave: tuple[int, ...]) -> None:
             folder = FOLDER / "night"
             shutil.rmtree(folder, ignore_errors=True)
             context = run_context(str(made_tier(folder)), None, None)
-            with HeldPartitions(context=context) as held:  # Their first rows.
+            with HeldPartitions(context=context, verb="compact") as held:  # Their first rows.
                 held.claim(rows)
             known = [*Catalog(context.catalog_uri).read().values()]
             before = _bytes_below(folder)
             began_s = time.perf_counter()
             known.sort(key=lambda row: bucket_of(row.key.topic_id) if is_sorted else row.key)
-            with HeldPartitions(context=context) as held:
+            with HeldPartitions(context=context, verb="compact") as held:
                 for wave in (known[i : i + count] for i in range(0, partitions, count)):
                     held.claim(wave, [*held.by_key])
                     held.commit(
