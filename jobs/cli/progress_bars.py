@@ -75,10 +75,9 @@ def far(progress: RunProgress) -> str:
 
 
 def left(progress: RunProgress) -> str:
-    """Return about how long the rest takes; empty: unknown."""
-    if progress.remaining_s is None:
-        return ""
-    return f"about {duration(round(progress.remaining_s) * 1000)} left"
+    """Return about how long the rest takes; empty: unknown, or less than a second."""
+    seconds = round(progress.remaining_s or 0)
+    return f"about {duration(seconds * 1000)} left" if seconds else ""
 
 
 def _bars(console: Console) -> Progress:

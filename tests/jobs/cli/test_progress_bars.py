@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -20,7 +21,7 @@ from tests.jobs.commands import ROOT, script, users_environment
 from tests.jobs.tiers import key_of, updated_tier
 from tierfold.jobs.cli.log_lines import logged_on_stderr
 from tierfold.jobs.cli.output import output_option
-from tierfold.jobs.cli.progress_bars import Bar
+from tierfold.jobs.cli.progress_bars import Bar, left
 from tierfold.jobs.context.byte_progress import Progress
 from tierfold.jobs.context.stopping import Stopped, deferred, stoppable
 
@@ -55,6 +56,11 @@ def test_a_bar_shows_partitions_bytes_and_time(columns: int) -> None:
     assert "64/2 000 partitions, 1.2 GB/30.5 GB" in last
     assert "0:00:00" in last
     assert last.rstrip().endswith("about 24 min left")
+
+
+def test_less_than_a_second_is_not_worth_a_number() -> None:
+    assert left(replace(WAVE, remaining_s=0.4)) == ""
+    assert left(replace(WAVE, remaining_s=None)) == ""
 
 
 def test_steps_and_waves_share_one_bar_which_is_gone_at_the_end() -> None:
