@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tierfold
-from tests.jobs.commands import ALWAYS
+from tests.jobs.commands import ALWAYS, clocks_at
 from tests.jobs.tiers import copied, folder_of, key_of, updated_tier
 from tests.jobs.vacuum_tiers import THEN_MS, incomplete_upload
 from tierfold.jobs.context.run_context import run_context
@@ -42,14 +42,15 @@ def test_stored_bytes_follow_a_tier_through_compaction_and_vacuum(tier: Path) ->
     begun = stored(tier) - hidden
     plan = tierfold.plan(tier, settings=SETTINGS)
     assert (plan.stored_bytes_before, plan.stored_bytes_after) == (begun, None)
-    done = tierfold.compact(tier, settings=SETTINGS, engine="local", now_ms=THEN_MS)
+    with clocks_at(THEN_MS):
+        done = tierfold.compact(tier, settings=SETTINGS, engine="local")
     grown = stored(tier) - hidden
     assert begun < grown
     assert (done.stored_bytes_before, done.stored_bytes_after) == (begun, grown)
-    later = {"settings": SETTINGS, "now_ms": THEN_MS + 10**9}
-    dry = tierfold.vacuum(tier, dry_run=True, **later)
+    with clocks_at(THEN_MS + 10**9):
+        dry = tierfold.vacuum(tier, dry_run=True, settings=SETTINGS)
+        gone = tierfold.vacuum(tier, settings=SETTINGS)
     assert (dry.stored_bytes_before, dry.stored_bytes_after) == (grown, None)
-    gone = tierfold.vacuum(tier, **later)
     left = stored(tier)
     assert left < begun
     assert (gone.stored_bytes_before, gone.stored_bytes_after) == (grown, left)
@@ -61,11 +62,13 @@ def test_stored_bytes_follow_a_tier_through_compaction_and_vacuum(tier: Path) ->
 
 @pytest.mark.parametrize("is_copy", [False, True])
 def test_a_restore_stores_more_only_if_it_copies(tier: Path, is_copy: bool) -> None:
-    tierfold.compact(tier, settings=SETTINGS, engine="local", now_ms=THEN_MS)
+    with clocks_at(THEN_MS):
+        tierfold.compact(tier, settings=SETTINGS, engine="local")
     first = tierfold.history(tier, "orders-0").partitions[0].lines[-1]
     before = stored(tier, ORDERS)
     to = str(first.entry.state.committed_at_ms)
-    done = tierfold.restore(tier, "orders-0", to=to, copy=is_copy, now_ms=THEN_MS)
+    with clocks_at(THEN_MS + 60_000):
+        done = tierfold.restore(tier, "orders-0", to=to, copy=is_copy)
     after = stored(tier, ORDERS)
     assert (before < after) == is_copy
     assert (done.stored_bytes_before, done.stored_bytes_after) == (before, after)

@@ -12,7 +12,7 @@ import pytest
 
 import tierfold as api
 from tests.jobs.claims import ORDERS
-from tests.jobs.commands import LOCAL_ENGINE, tierfold
+from tests.jobs.commands import LOCAL_ENGINE, clocks_at, tierfold
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, key_of
 from tests.jobs.vacuum_tiers import THEN_MS, compacted, vacuum
@@ -32,6 +32,7 @@ from tierfold.storage.catalog.catalog import Catalog
 
 ONE: WaveLimit = WaveLimit(partitions=1, work=1)
 PAYMENTS = key_of("payments")
+LATER_MS = THEN_MS + 10**9
 
 
 @pytest.fixture
@@ -116,7 +117,9 @@ def test_a_vacuum_says_at_once_what_it_finishes(
             stop()
             said.append(capfd.readouterr().err)
 
-    context = replace(run_context(str(tier), None), progress=RunProgress(stop_in_deletion))
+    with clocks_at(LATER_MS):
+        context = run_context(str(tier), None)
+    context = replace(context, progress=RunProgress(stop_in_deletion))
     limits = VacuumLimits(now_ms=context.now_ms, grace_ms=0, orphan_age_ms=0)
     with suppress(Stopped), stoppable():
         vacuum_verb.vacuum(context, resolve(["tier.binding=detached"]), Scope(), limits)
@@ -126,11 +129,12 @@ def test_a_vacuum_says_at_once_what_it_finishes(
 @pytest.mark.parametrize("verb", ["verify", "vacuum"])
 def test_progress_counts_partitions_and_bytes_of_the_whole_run(tier: Path, verb: str) -> None:
     seen: list[Progress] = []
-    words = {"progress": seen.append, "now_ms": THEN_MS + 10**9}
-    if verb == "verify":
-        api.verify(tier, engine="local", **words)
-    else:
-        api.vacuum(tier, settings={"tier.binding": "detached"}, **words)
+    with clocks_at(LATER_MS):
+        if verb == "verify":
+            api.verify(tier, engine="local", progress=seen.append)
+        else:
+            detached = {"tier.binding": "detached"}
+            api.vacuum(tier, settings=detached, progress=seen.append)
     survey = [one for one in seen if one.step == "survey"]
     assert (survey[0].partitions_total, survey[-1].partitions_total) == (None, 2)
     assert survey[-1].partitions_done == 2
