@@ -111,6 +111,11 @@ class Holder:
         """Who is at work on a partition, as part of a sentence."""
         return f"{self.named} is at work on it, {self.alive}" if self.alive else self.named
 
+    @property
+    def why_left(self) -> str:
+        """Why a partition is left to it, a clause."""
+        return self.sentence if self.run else "another run changed it since this run planned it"
+
 
 class WhyClaimed(StrEnum):
     """Why a partition is claimed."""

@@ -14,8 +14,6 @@ from tierfold.jobs.pipeline.partition_report import (
     outcome_report,
 )
 
-CHANGED_MEANWHILE = "another run changed it since this run planned it"
-
 
 def claim_report(planned: PartitionReport, why: NotClaimed) -> PartitionReport:
     """Report it with its reason; that a live run holds it is a refusal."""

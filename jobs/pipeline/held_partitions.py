@@ -22,9 +22,7 @@ from typing import Final
 
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.held_partition import HeldPartition
-from tierfold.compaction.commits.holders import (
-    NotClaimed,
-)
+from tierfold.compaction.commits.holders import NotClaimed, Skip, Wait
 from tierfold.compaction.model.errors import (
     BadSettings,
     CorruptLog,
@@ -93,7 +91,7 @@ class HeldPartitions:
         overtaken = [key for key, one in lost.items() if isinstance(one, LostRace | Fenced)]
         return left | lost | self._overtakers(overtaken)
 
-    def _overtakers(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, NotClaimed]:
+    def _overtakers(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, Skip | Wait]:
         """The live runs that claimed these partitions since they were planned."""
         if not keys:
             return {}
@@ -101,7 +99,7 @@ class HeldPartitions:
             rows = self.context.catalog.look(keys)
         except TierfoldError:
             return {}
-        return {**self.life.not_claimed(rows.states)}
+        return self.life.not_claimed(rows.states)
 
     def _claimed(
         self, rows: Sequence[PartitionState], done: Iterable[PartitionKey]

@@ -74,7 +74,7 @@ class Pace:
         """
         first = 0
         while first < len(partitions) and not is_stopping() and not self.is_over:
-            works = [work_of(partition) for partition in partitions[first:]]
+            works = [work_of(one) for one in partitions[first : first + self.limit.partitions]]
             count = self.limit.fitting(works)
             with self.timed(count, sum(works[:count])):
                 yield partitions[first : first + count]

@@ -12,7 +12,6 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.planning.chunks import rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan
-from tierfold.jobs.pipeline.claim_report import CHANGED_MEANWHILE
 from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     failure_report,
@@ -86,8 +85,7 @@ class PartitionRun:
 
     def left_to(self, holder: Holder) -> PartitionRun:
         """Return the run, ended because another run has the partition."""
-        why = holder.sentence if holder.run else CHANGED_MEANWHILE
-        return replace(self.leaving(why), held_by=holder)
+        return replace(self.leaving(holder.why_left), held_by=holder)
 
     def ending(self, report: PartitionReport) -> PartitionRun:
         """Return the run, ended by a chunk that did not succeed."""

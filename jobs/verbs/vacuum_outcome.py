@@ -11,7 +11,6 @@ from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.pipeline.claim_report import CHANGED_MEANWHILE
 from tierfold.jobs.pipeline.partition_report import (
     FAILED,
     FENCED,
@@ -129,8 +128,7 @@ class PartitionVacuum:
 
     def left_to(self, holder: Holder) -> PartitionVacuum:
         """Return it as left to another run."""
-        why = holder.sentence if holder.run else CHANGED_MEANWHILE
-        return replace(self.left(why), held_by=holder)
+        return replace(self.left(holder.why_left), held_by=holder)
 
     def after(
         self, outcome: Outcome | TierfoldError, so_far: str = NOTHING_DELETED
