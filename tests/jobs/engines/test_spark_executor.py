@@ -18,14 +18,21 @@ from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_r
 from tests.jobs.tiers import key_of, latest_updates, updated_tier
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt
+from tierfold.compaction.planning.chunks import UNBOUND
+from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.jobs.api.frames import read as tierfold_read
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.run_context import run_context
-from tierfold.jobs.engines import spark_executor
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines import engine_choice, spark_executor
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
 from tierfold.jobs.engines.spark_executor import SparkExecutor
 from tierfold.jobs.engines.stage_executor import WorkersDied
+from tierfold.jobs.pipeline import run_loop
+from tierfold.jobs.pipeline.partition_report import COMPACTED
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.compact import compact
 
 
 def on_spark(spark: SparkSession, tier: Path) -> SparkExecutor:
@@ -172,3 +179,18 @@ def test_rows_survive_arrow() -> None:
     assert list(rows_of([batch])) == rows
     assert batch.schema.names == ROW_SCHEMA.names
     assert as_batch([]).num_rows == 0
+
+
+def test_a_wave_takes_two_jobs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that scans and one that rewrites, however many partitions it has."""
+    monkeypatch.setattr(run_loop, "FIRST_WAVE_OF_BYTES", WaveLimit(partitions=1, work=2**30))
+    tier = updated_tier(tmp_path / "tier", [key_of(f"topic-{i}") for i in range(3)], segments=2)
+    tracker = spark.sparkContext.statusTracker()
+    before = len(tracker.getJobIdsForGroup())
+    settings = resolve(("cleanup.policy=compact", "min.cleanable.dirty.ratio=0"))
+    reports = compact(run_context(str(tier)), settings, Scope(), UNBOUND, engine_choice.on_spark)
+    assert [report.outcome for report in reports] == [COMPACTED] * 3
+    # The second wave has the other two partitions.
+    assert len(tracker.getJobIdsForGroup()) - before == 4
