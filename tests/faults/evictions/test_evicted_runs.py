@@ -14,16 +14,18 @@ from tests.faults.evictions.evicted_run import (
     many_partitions,
 )
 
-PARTITIONS = 60
 
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("signum", "evictions"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGKILL, 2)]
+)
 def test_runs_that_are_evicted_finish_the_tier_together(
-    tmp_path: Path, signum: signal.Signals
+    tmp_path: Path, signum: signal.Signals, evictions: int
 ) -> None:
-    schedule = Schedule(engine="local", signum=signum, after_s=None, evictions=2)
-    with many_partitions(tmp_path, PARTITIONS, 2) as (address, catalog):
+    # A run's first wave has 16 partitions.
+    partitions = 18 * evictions
+    schedule = Schedule(engine="local", signum=signum, after_s=None, evictions=evictions)
+    with many_partitions(tmp_path, partitions, 2) as (address, catalog):
         runs = [*evicted_runs(address, catalog, schedule)]
-        check_whole(address, catalog, PARTITIONS)
-    assert len(runs) == 3
+        check_whole(address, catalog, partitions)
+    assert len(runs) == evictions + 1
     assert all(run.code in {-signum, 128 + signum} for run in runs[:-1])

@@ -1,7 +1,7 @@
 """The signs of life of a simulated tier; some are lost, late, deleted, unreadable or forged.
 
-Its calls are no scheduling points, and its faults come from an RNG of its own: a sign is a hint, so
-a seed plays as without signs, unless a run leaves a partition to another one.
+No other actor is scheduled between its calls, and its faults come from an RNG of its own. So a seed
+plays as it would without signs, unless a run leaves a partition to another one.
 """
 
 from __future__ import annotations

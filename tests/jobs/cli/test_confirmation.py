@@ -18,7 +18,7 @@ from tests.jobs.vacuum_tiers import ORDERS
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """A tier whose only segment is an orphan of ours, complete and just written."""
+    """A tier whose only segment is an orphan: tierfold has just written all its objects."""
     made_tier(tmp_path / "tier")
     put_updates(tmp_path / "tier", ORDERS, 0)
     return tmp_path / "tier"

@@ -1,4 +1,4 @@
-"""What Spark reports is told apart: what a worker's Python raised, a worker's death, Java's end."""
+"""A failure on Spark is reported as what it is: an error in Python, a dead worker, a dead JVM."""
 
 from __future__ import annotations
 
