@@ -91,6 +91,11 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_GROWTH_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
+	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal INT
+	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal KILL --partitions 5000 --in-bucket
+	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal TERM --partitions 5000 --engine spark --after 120
+	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal KILL --engine spark --after 120 --in-bucket
+	@$(BIN)/python -m tests.faults.evictions.evicted_run --partitions 30000 --after 240
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run
 	@$(BIN)/python -m tests.bench.cliff
 	@$(BIN)/python -m tests.bench.shapes
