@@ -17,7 +17,7 @@ from tierfold.compaction.cleaning.record_retention import (
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.hash_key import HashKey
-from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.rules import RECORD_BYTES_MAX, CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.units import LOG_BYTES_MAX
 from tierfold.compaction.model.wording import spaced
@@ -185,6 +185,8 @@ class GroupTask:
     threads: int = 1
     batch_bytes_max: int = 0
     """The rules' `decompressed_batch_max_bytes`; 0: not set."""
+    record_bytes_max: int = RECORD_BYTES_MAX
+    """The rules' `max_decompressed_message_bytes`."""
     output_bytes_max: int = LOG_BYTES_MAX
     """The most that one new `.log` may have; beyond it, the group becomes several segments."""
     preceding: Segment | None = None
@@ -246,6 +248,7 @@ def group_tasks(
             ),
             fpp=work.fpp,
             batch_bytes_max=work.rules.decompressed_batch_max_bytes or 0,
+            record_bytes_max=work.rules.max_decompressed_message_bytes,
             output_bytes_max=_output_bytes_max(group, work.rules),
             preceding=work.state.segments[first - 1] if first else None,
             partition_index=work.index,

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 DAY_MS: Final = 86_400_000
 LONG_MAX: Final = 2**63 - 1
 """Java's largest long: Kafka's way to write "never"."""
+RECORD_BYTES_MAX: Final = 2**31 - 9
+"""The largest array of bytes that Java allocates, so the largest record that Kafka reads."""
 
 
 class CompactionStrategy(StrEnum):
@@ -56,6 +58,8 @@ class Rules:
     compact_keyless_max: int | None = None
     """The maximum of records without a key that a commit drops (tierfold's own setting); None: no
     limit."""
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
+    """The maximum size of a record that was compressed (Kafka 4.4)."""
     decompressed_batch_max_bytes: int | None = None
     """What a compressed batch may expand to in any case (tierfold's own setting); None: 128 MiB, or
     256 times its size if that is more."""

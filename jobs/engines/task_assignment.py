@@ -242,6 +242,7 @@ def _scan_order(work: Round, threads: int) -> ScanOrder:
             strategy=work.rules.compaction_strategy,
             header=work.rules.compaction_strategy_header,
         ),
+        record_bytes_max=work.rules.max_decompressed_message_bytes,
     )
 
 

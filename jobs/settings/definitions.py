@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any, Final
 
 from tierfold.compaction.model.bindings import TierBinding
-from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy
+from tierfold.compaction.model.rules import LONG_MAX, RECORD_BYTES_MAX, CompactionStrategy
 from tierfold.jobs.settings.kinds import (
     FALSE_POSITIVE_RATE,
     HEADER_NAME,
@@ -32,6 +32,7 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 
 KAFKA: Final = "Kafka"
+KAFKA_4_4: Final = "Kafka 4.4"
 KIP_280: Final = "KIP-280"
 TIERFOLD: Final = "tierfold"
 
@@ -191,6 +192,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         kind=whole_number(0, INT_MAX, "bytes"),
         broker_names=("log.index.interval.bytes",),
         doc="How many bytes of log lie between two entries of an index.",
+    ),
+    Setting(
+        name="max.decompressed.message.bytes",
+        kind=whole_number(1, RECORD_BYTES_MAX, "bytes"),
+        broker_names=("max.decompressed.message.bytes",),
+        source=KAFKA_4_4,
+        doc="A record of a compressed batch may take this many bytes once decompressed. A larger "
+        "one fails its partition when it is compacted. The default is the largest that Kafka "
+        "reads.",
     ),
     Setting(
         name="chunk.bytes",

@@ -17,6 +17,7 @@
     records            the records of magic 2 batches, as columns
     legacy_batches     messages of magic 0 and 1
     control_records    the types of control records
+    record_sizes       the limit of a record that was compressed
     record_versions    timestamps or header values that decide between records of a key
     batch_draft        new batches, from their fields
     batch_rewrite      a batch with some of its records: copied, rewritten, or emptied

@@ -132,7 +132,7 @@ def plain_bytes_max(stored_bytes: int, batch_bytes_max: int = 0) -> int:
     """The most that a payload of so many stored bytes may expand to.
 
     `batch_bytes_max`: accepted of any payload (`decompressed.batch.max.bytes`). Kafka has no bound
-    for a batch; since 4.4 it has one for a record (`max.decompressed.message.bytes`), to refuse it.
+    for a batch, only one for a record (`record_sizes`).
     """
     trusted_bytes = max(TRUSTED_RATIO * stored_bytes, PLAIN_BYTES_TRUSTED)
     return min(max(trusted_bytes, batch_bytes_max), PLAIN_BYTES_MAX)

@@ -11,6 +11,7 @@
     segment_latest       the latest value of each key of a segment
     segment_check        reads a live segment again and reports what is wrong
     group_rewrite        a group of segments into one
+    rewritten_window     what one window of a segment becomes
     group_output         the new segments of a group, several if one would be too large
     producer_replay      the producers' state at any offset
     segment_writer       writes a new segment and the files beside it

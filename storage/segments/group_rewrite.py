@@ -2,7 +2,7 @@
 
 If one would be too large, it becomes several (`group_output`).
 
-`compaction.cleaning` makes all decisions: which records and batches are kept (`record_retention`),
+`compaction.cleaning` makes all decisions: which records and batches are kept (`rewritten_window`),
 and whether and why the group is written (`group_outcome`).
 """
 
@@ -10,62 +10,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.batch_outline import BatchOutline, surely_dropped
-from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, superseded_unread, total
+from tierfold.compaction.cleaning.counts import Counts, superseded_unread, total
 from tierfold.compaction.cleaning.group_outcome import (
     PlainSegment,
     RewriteReason,
     closing_batch_of,
-    last_offset_of,
     needs_no_rewrite,
     offset_violation,
     reason_after_reading,
     reason_before_reading,
-    reason_in_batches,
 )
-from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
-from tierfold.compaction.cleaning.record_retention import (
-    BatchColumns,
-    RecordFacts,
-    Retention,
-    decide_retention,
-    earliest_due_ms,
-    legacy_tombstones_go,
-)
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.rounds import GroupTask
-from tierfold.compaction.cleaning.transactions import is_marker
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.segments import Segment
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
-from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
-from tierfold.storage.kafka.records import Records
+from tierfold.storage.kafka.batch_rewrite import closing_batch
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.segments.chosen_batches import chosen_stretches, is_choosable
 from tierfold.storage.segments.group_output import GroupOutput, TooLarge, producers_before
-from tierfold.storage.segments.key_indexing import (
-    IndexedWindow,
-    indexed_batches,
-    indexed_rewrite,
-    indexed_window,
-)
+from tierfold.storage.segments.key_indexing import indexed_batches
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
-from tierfold.storage.segments.producer_replay import EndMarkers, ProducerReplay, end_markers_of
+from tierfold.storage.segments.producer_replay import ProducerReplay
+from tierfold.storage.segments.rewritten_window import RewrittenWindow, rewritten_window
 from tierfold.storage.segments.segment_metadata import (
     index_corruptions,
     read_aborted,
     read_snapshot,
 )
-from tierfold.storage.segments.segment_scan import is_aborted_in
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow, decoded_windows
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
@@ -104,7 +87,7 @@ class _Rewrite:
         if replay is not None:
             self.reason = RewriteReason.TOO_LARGE
 
-    def add(self, found: _Rewritten) -> None:
+    def add(self, found: RewrittenWindow) -> None:
         """Take a window and what it became."""
         window = found.window
         self.counts.append(found.counts)
@@ -236,9 +219,9 @@ def _rewrite_pieces(
     records = record_bytes = 0
     has_replay = state.replay is not None
 
-    def rewritten(piece: _Piece) -> list[_Rewritten]:
+    def rewritten(piece: _Piece) -> list[RewrittenWindow]:
         return [
-            _rewritten_window(task, segment, *decoded, bits, has_replay)
+            rewritten_window(task, segment, *decoded, bits, has_replay)
             for decoded in decoded_windows(piece())
         ]
 
@@ -262,113 +245,6 @@ def _within(segment: Segment, log: StoredObject) -> Iterator[UncheckedWindow]:
             window.checked()  # A bad checksum explains an odd offset, so it is reported first.
             raise corrupt_batch(violation, log.where)
         yield window
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rewritten:
-    """What one window of a segment became."""
-
-    window: LogWindow
-    data: NDArray[np.uint8]
-    heads: BatchHeads
-    """Of the batches in `data`, whose checksums were compared, or just computed."""
-    reason: RewriteReason | None
-    """The reason to rewrite the group; None: `data` are the source's bytes."""
-    counts: Counts
-    due_ms: int | None
-    """When a kept tombstone or marker is due; None: never."""
-    last_offset: int
-    """Where the window ends, see `last_offset_of`."""
-    indexed: IndexedWindow | None
-    """What the key index needs of `data`; None: nothing, or there will be none."""
-    markers: EndMarkers
-    """Of the source."""
-
-
-def _rewritten_window(
-    task: GroupTask,
-    segment: Segment,
-    window: LogWindow,
-    records: Records,
-    bits: NDArray[np.uint8],
-    has_replay: bool,  # noqa: FBT001 - only a replay needs the markers
-) -> _Rewritten:
-    """`bits`: of all records of the segment that are read."""
-    heads = window.heads
-    bits = bits[window.first_record : window.records_end]
-    if len(bits) < len(records):
-        raise ValueError(f"{window.where} has more records than there are bits")
-    types = window.control_types(records)
-    retention, due_ms = _retention(_Source(task, segment, heads, types), records, bits)
-    sizes = records.end - records.start
-    of_marker = np.repeat(is_marker(types), np.diff(records.first_record))
-    counts = replace(
-        counts_of(len(records), int(sizes.sum()), retention.record, sizes),
-        kept_markers=int(np.count_nonzero(of_marker & (retention.record == KEPT))),
-    )
-    reason = reason_in_batches(retention.batch)
-    indexed = None
-    if reason is None and not window.has_gaps:
-        data, written = window.stored, heads
-        if task.fpp is not None:
-            indexed = indexed_window(heads, records, types)
-    else:
-        keep, horizon_ms = retention.record == KEPT, retention.horizon_ms
-        new = rewrite_batches(window.data, heads, records, keep, retention.batch, horizon_ms)
-        data = new.data
-        written = read_heads(data, where=f"rewritten from {window.where}", check_crc=False)
-        if task.fpp is not None and len(data):
-            indexed = indexed_rewrite(written, records, types, new)
-    return _Rewritten(
-        window=window,
-        data=data,
-        heads=written,
-        reason=reason,
-        counts=counts,
-        due_ms=due_ms,
-        last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
-        indexed=indexed,
-        markers=end_markers_of(records, types) if has_replay else {},
-    )
-
-
-class _Source(NamedTuple):
-    """The batches of a window that is being rewritten."""
-
-    task: GroupTask
-    segment: Segment
-    heads: BatchHeads
-    types: NDArray[np.int16]
-    """Their `control_types`."""
-
-
-def _retention(
-    source: _Source, records: Records, bits: NDArray[np.uint8]
-) -> tuple[Retention, int | None]:
-    """What is kept of a window, and when a kept tombstone or marker is due."""
-    task, segment, heads, types = source
-    aborted, _ = is_aborted_in(heads, types, task.aborted)
-    columns = BatchColumns(
-        last_offset=heads.last_offset,
-        producer_id=heads.producer_id,
-        producer_epoch=heads.producer_epoch,
-        is_control=heads.is_control,
-        is_legacy=heads.is_legacy,
-        is_emptied=heads.is_emptied,
-        horizon_ms=heads.delete_horizon_ms,
-        record_batch=records.batch,
-        has_key=records.key_bytes >= 0,
-        has_value=records.value_bytes >= 0,
-    )
-    facts = RecordFacts(
-        aborted=aborted,
-        discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
-        superseded=(bits & SUPERSEDED).view(np.bool_),
-        supersedes=(bits & SUPERSEDING) != 0,
-        legacy_tombstones_go=legacy_tombstones_go(segment.max_timestamp_ms, task.rules),
-    )
-    retention = decide_retention(columns, facts, task.rules)
-    return retention, earliest_due_ms(columns, retention, task.rules)
 
 
 def _close_group(state: _Rewrite) -> None:

@@ -27,6 +27,7 @@ from tierfold.compaction.cleaning.transactions import (
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.hash_key import HashKey
+from tierfold.compaction.model.rules import RECORD_BYTES_MAX
 from tierfold.compaction.skipping.key_hashes import key_hashes
 from tierfold.compaction.skipping.skip_decision import (
     CompetingKeys,
@@ -66,6 +67,8 @@ class ScanOrder:
     are."""
     fpp: float | None = None
     """Of the Bloom filter of the segment's key index; None: it gets no index."""
+    record_bytes_max: int = RECORD_BYTES_MAX
+    """The rules' `max_decompressed_message_bytes`."""
 
     @property
     def parts(self) -> int:
@@ -226,9 +229,11 @@ def _scanned_window(
     heads = window.heads
     types = window.control_types(records)
     is_aborted, txn_batches = is_aborted_in(heads, types, aborted)
+    is_data = ~heads.is_control & ~is_aborted
+    window.refuse_large(records, is_data, order.record_bytes_max)
     is_dirty = records.offset >= order.first_dirty
     competing = np.flatnonzero(is_dirty)
-    may_compete = (~heads.is_control & ~is_aborted)[records.batch]
+    may_compete = is_data[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(
         records.body, records.key_at, records.key_bytes, chosen, order.parts, order.hash_key

@@ -12,6 +12,7 @@ from tierfold.storage.kafka.batch_headers import BatchHeads, compare_checksums
 from tierfold.storage.kafka.compression import USUAL_LIMITS, PlainLimits
 from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.legacy_batches import decode_any, decoded_runs
+from tierfold.storage.kafka.record_sizes import refuse_large
 from tierfold.storage.kafka.records import Records
 
 
@@ -85,6 +86,14 @@ class LogWindow:
     def control_types(self, records: Records) -> NDArray[np.int16]:
         """See `control_records.control_types`; `records` are the window's."""
         return control_types(records, self.heads, where=self.where, origin=self.origin)
+
+    def refuse_large(
+        self, records: Records, is_read: NDArray[np.bool_], most_bytes: int
+    ) -> None:
+        """See `record_sizes.refuse_large`; `records` are the window's. Raises CorruptLog."""
+        refuse_large(
+            self.heads, records, is_read, most_bytes, where=self.where, origin=self.origin
+        )
 
     def between(self, first: int, last: int) -> LogWindow:
         """The window of the batches `[first, last)` of this one."""
