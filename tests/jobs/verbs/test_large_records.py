@@ -157,6 +157,14 @@ def test_aborted_batches_count_if_they_must_stay(
     assert tierfold("compact", tier, *ALWAYS, *limit(MAGIC_2_BYTES), "--json").code == 0
 
 
+def test_a_marker_counts_if_it_stays(tmp_path: Path) -> None:
+    """No broker compresses one, but Kafka's cleaner would read it."""
+    end = replace(marker(2, PRODUCER, ControlType.COMMIT), codec=Codec.LZ4)
+    tier = tier_of(tmp_path, data(0, (b"a", b"old"), (b"b", b"v")), end, end=3)
+    assert tierfold("compact", tier, *ALWAYS, *limit(5), "--json").code == 3
+    assert tierfold("compact", tier, *ALWAYS, *limit(50), "--json").code == 0
+
+
 def by_file(table: str) -> Callable[[Path, int], tuple[str, str]]:
     def given(folder: Path, most_bytes: int) -> tuple[str, str]:
         (folder / "mine.toml").write_text(f'[{table}]\n"{SETTING}" = {most_bytes}\n')

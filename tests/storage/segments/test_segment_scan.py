@@ -16,6 +16,7 @@ from tests.compaction.keyed import keys_of
 from tests.pictures.batch_words import draft_of
 from tests.storage.corrupted_bytes import patched
 from tests.storage.legacy_messages import message, wrapper
+from tests.storage.live_segments import an_abort, data, marker
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.batch_outline import is_worth_sending
 from tierfold.compaction.cleaning.group_outcome import PlainSegment
@@ -26,6 +27,8 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_draft import write_batch
 from tierfold.storage.kafka.batch_headers import joined_heads, read_heads
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments import segment_scan
 from tierfold.storage.segments.log_windows import sized_windows
 from tierfold.storage.segments.segment_scan import (
@@ -298,3 +301,15 @@ def test_a_bad_checksum_is_refused() -> None:
     position = int(read_heads(log_of("0:a=1", "1:b=2"), where="").position[1])
     with pytest.raises(CorruptLog, match=f"at byte {position} .*bad CRC"):
         scan_segment(stored(log), (), ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1))
+
+
+def test_the_scan_leaves_markers_and_aborted_batches_to_the_rewrite() -> None:
+    """Kafka's cleaner reads them only if they are not dropped, however large their records are."""
+    packed = {"codec": Codec.LZ4}
+    aborted = replace(data(0, (b"k", b"v" * 50), producer_id=7), **packed)
+    end = replace(marker(1, 7, ControlType.ABORT), **packed)
+    log = stored(np.frombuffer(write_batch(aborted) + write_batch(end), np.uint8))
+    order = replace(ORDER, record_bytes_max=5)
+    assert scan_segment(log, [an_abort(7, 0, 1)], order).records == 2
+    with pytest.raises(CorruptLog, match=r"max\.decompressed\.message\.bytes allows 5"):
+        scan_segment(log, [], order)
