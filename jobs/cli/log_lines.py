@@ -11,10 +11,7 @@ import click
 from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
-from tierfold.jobs.cli.output import Document, output_of
-
-_LEVEL: Final = "jobs.level"
-"""The key of the least level that is printed, in click's context."""
+from tierfold.jobs.cli.output import LEVEL, Document, output_of
 
 _STYLES: Final = {logging.DEBUG: "dim", logging.INFO: "", logging.WARNING: "yellow"}
 
@@ -29,7 +26,7 @@ class _StderrLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
         output, is_in_result = output_of(self._ctx), getattr(record, "is_in_result", False)
-        if record.levelno < level_of(self._ctx) or output.is_silent:
+        if record.levelno < output.level or output.is_silent:
             return
         if is_in_result and isinstance(output, Document):
             return
@@ -59,10 +56,4 @@ def logged_on_stderr(ctx: click.Context) -> Iterator[None]:
 def level_option(ctx: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
     """The callback of `-v` and `-q`: keep the level."""
     if value:
-        ctx.meta[_LEVEL] = logging.DEBUG if option.name == "verbose" else logging.ERROR
-
-
-def level_of(ctx: click.Context) -> int:
-    """Return the least level that is printed."""
-    level: int = ctx.meta.get(_LEVEL, logging.INFO)
-    return level
+        ctx.meta[LEVEL] = logging.DEBUG if option.name == "verbose" else logging.ERROR

@@ -105,7 +105,7 @@ output_options: Final = _together(
         is_flag=True,
         expose_value=False,
         callback=level_option,
-        help="Print no warnings or notes on stderr.",
+        help="Print no warnings, notes or progress on stderr.",
     ),
 )
 

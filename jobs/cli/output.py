@@ -6,6 +6,7 @@ Results go to stdout; `log_lines` and `progress_bars` go to stderr.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
@@ -34,6 +35,9 @@ WIDTH_WITHOUT_TERMINAL: Final = 120
 _OUTPUT: Final = "jobs.output"
 """The key of the verb's output in click's context."""
 
+LEVEL: Final = "jobs.level"
+"""The key of the least level that is printed on stderr, in click's context."""
+
 _PLACE: Final = "jobs.document"
 """The key of the place that `--document` names."""
 
@@ -55,11 +59,17 @@ class Output:
 
     def __init__(self, given: MutableMapping[str, Any] | None = None) -> None:
         self._given = {} if given is None else given
-        """What options are kept in click's context; `--document` may be read after `--json`."""
+        """What options are kept in click's context; `-q` and `--document` may be read later."""
         self.stderr = Console(stderr=True, quiet=self.is_silent)
         """Prints above the bar, if one is drawn."""
-        self.progress = Bar(self.stderr)
+        self.progress = Bar(self.stderr, is_hidden=lambda: self.level > logging.INFO)
         """Receives the progress of a run."""
+
+    @property
+    def level(self) -> int:
+        """The least level that is printed on stderr: `-v` and `-q` choose it."""
+        level: int = self._given.get(LEVEL, logging.INFO)
+        return level
 
     @property
     def is_silent(self) -> bool:

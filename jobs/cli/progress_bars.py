@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
@@ -24,8 +25,10 @@ LINE_EVERY_S: Final = 60.0
 class Bar:
     """A listener that draws one bar for a whole run, or logs lines if there is no terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, is_hidden: Callable[[], bool] = lambda: False) -> None:
+        """`is_hidden`: returns whether no bar is drawn, as with `-q`; lines have a level."""
         self._console = console
+        self._is_hidden = is_hidden
         self._drawn: tuple[Progress, TaskID] | None = None
         self._lines = 0
         """How many times `LINE_EVERY_S` had passed when the last line was logged."""
@@ -33,7 +36,8 @@ class Bar:
     def __call__(self, progress: RunProgress) -> None:
         """Show how far the run is; while no total is known, the bar only shows activity."""
         if self._console.is_terminal:
-            self._draw(progress)
+            if not self._is_hidden():
+                self._draw(progress)
         elif progress.elapsed_s // LINE_EVERY_S > self._lines:
             self._lines = int(progress.elapsed_s // LINE_EVERY_S)
             elapsed = duration(round(progress.elapsed_s) * 1000)

@@ -133,3 +133,11 @@ def test_the_bar_is_gone_before_the_report_or_the_error(
     shown = in_terminal("status" if words else "plan", tier, *words)
     assert re.search(r"survey .*0:00:00", shown), shown
     assert shown.rindex("survey") < shown.rindex("\x1b[2K") < shown.index(then), shown
+
+
+@pytest.mark.parametrize("words", [("-q",), ("--json", "-q"), ("-q", "--json")])
+def test_quiet_also_hides_the_bar(words: tuple[str, ...], tmp_path: Path) -> None:
+    tier = updated_tier(tmp_path / "tier", [key_of("orders")], 1)
+    shown = in_terminal("plan", tier, *words)
+    assert "orders" in shown
+    assert "survey" not in shown
