@@ -58,7 +58,7 @@ def _first_larger(
     """The first record that is too large, and its size; (0, 0) if none is."""
     for i in range(records.start.size):
         start, end, batch = records.start[i], records.end[i], records.batch[i]
-        if end - start > most_bytes and is_limited[batch]:
+        if is_limited[batch]:
             if is_legacy[batch]:
                 size_bytes = end - start - LOG_OVERHEAD_BYTES
             else:
