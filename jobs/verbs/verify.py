@@ -28,6 +28,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
 from tierfold.compaction.planning.waves import FIRST_WAVE_OF_BYTES
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
+from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, check, deferred, finishing
@@ -221,12 +222,13 @@ def verify(
                 context.progress.ended(len(wave))
     left = pace_ended() if len(found) < len(readable) else ""
     unread = {target.key for target in readable} - found.keys()
-    return [
-        Verified(key=target.key, left=left)
-        if target.key in unread
-        else _verified(target, found.get(target.key, _Found()))
-        for target in targets
-    ]
+    with Step(context.progress, "compare", None):
+        return [
+            Verified(key=target.key, left=left)
+            if target.key in unread
+            else _verified(target, found.get(target.key, _Found()))
+            for target in targets
+        ]
 
 
 def _targets(context: RunContext, settings: Settings, scope: Scope) -> list[VerifyTarget]:

@@ -37,6 +37,14 @@ def test_progress_counts_the_partitions_and_bytes_of_the_whole_run(tier: Path) -
     assert (work[-1].step, work[-1].partitions_done) == ("release", 2)
 
 
+def test_progress_of_verify_ends_with_all_partitions(tier: Path) -> None:
+    seen: list[tierfold.Progress] = []
+    tierfold.compact(tier, **LOCAL)
+    tierfold.verify(tier, progress=seen.append, **LOCAL)
+    assert (seen[-1].step, seen[-1].is_ended) == ("compare", True)
+    assert (seen[-1].partitions_done, seen[-1].partitions_total, seen[-1].share) == (2, 2, 1)
+
+
 def test_progress_counts_no_more_bytes_than_the_run_may_read(tier: Path) -> None:
     seen: list[tierfold.Progress] = []
     tierfold.compact(tier, progress=seen.append, max_bytes=100, **LOCAL)
