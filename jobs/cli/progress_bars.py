@@ -67,11 +67,13 @@ class Bar:
 
 
 def far(progress: RunProgress) -> str:
-    """Return how many partitions and bytes are done, as `3/20 partitions, 1.2 GB/30.5 GB`."""
+    """Return how much is done, as `3/20 partitions, 1.2 GB/30.5 GB`, or how much is listed."""
     parts = []
     if progress.partitions_total is not None:
         total = counted(progress.partitions_total, "partition")
         parts.append(f"{spaced(progress.partitions_done)}/{total}")
+    if progress.objects_listed:
+        parts.append(f"{counted(progress.objects_listed, 'object')} listed")
     if progress.run_bytes_total:
         done, size = decimal(progress.run_bytes_done), decimal(progress.run_bytes_total)
         parts.append(f"{done}/{size}")

@@ -42,6 +42,8 @@ class Progress:
     """Partitions of the run whose work has ended; in the step `survey`, those inspected."""
     partitions_total: int | None = None
     """Partitions that are due; in the step `survey`, those in scope. None: not known yet."""
+    objects_listed: int = 0
+    """In the step `survey`: objects of the tier that were listed so far."""
     run_bytes_done: int = 0
     """Bytes of the run's logs, or of the objects that it deletes, that are done."""
     run_bytes_total: int | None = None

@@ -7,7 +7,8 @@ those that are due; each has a total of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -20,6 +21,7 @@ from tierfold.jobs.context.byte_progress import (
     unheard,
 )
 from tierfold.storage.clock import elapsed_s
+from tierfold.storage.tiers.listed_count import LISTED
 
 SURVEY: Final = "survey"
 """The step that lists and inspects the partitions."""
@@ -43,6 +45,7 @@ class RunProgress:
         self._part_began_s = elapsed_s()
         self._wave_bytes, self._passes = 0, 1
         self._steps_bytes = 0
+        self._objects_listed = 0
 
     @contextmanager
     def survey(self) -> Iterator[None]:
@@ -55,6 +58,17 @@ class RunProgress:
         """Begin to inspect so many partitions: all in scope are known."""
         self.begin(partitions, None)
         self._report_survey()
+
+    def listing(self, listed: Callable[[], _T]) -> _T:
+        """Call `listed` in a thread, and report meanwhile how many objects it has listed."""
+        before = LISTED.total
+        with ThreadPoolExecutor(1) as pool:
+            call = pool.submit(listed)
+            while not wait((call,), LOOK_EVERY_S).done:
+                self._objects_listed = LISTED.total - before
+                self._report_survey()
+        self._objects_listed = LISTED.total - before
+        return call.result()
 
     def inspected(self, results: Iterable[_T]) -> Iterator[_T]:
         """Yield the results of inspected partitions, and count them."""
@@ -94,6 +108,7 @@ class RunProgress:
             step,
             partitions_done=self._partitions_done,
             partitions_total=self._partitions_total,
+            objects_listed=self._objects_listed,
             run_bytes_done=run_bytes if total is None else min(run_bytes, total),
             run_bytes_total=total,
             elapsed_s=elapsed_s() - self._began_s,

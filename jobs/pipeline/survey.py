@@ -131,7 +131,7 @@ def known_among(
     for key in (*everywhere, *states):
         names[key.topic_id, key.partition].add(str(key))
 
-    listings = context.tier.listings(keys)
+    listings = context.progress.listing(lambda: context.tier.listings(keys))
     context.stored.listed(listings.values())
 
     def known(key: PartitionKey) -> KnownPartition:

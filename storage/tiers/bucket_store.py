@@ -27,6 +27,7 @@ from tierfold.storage.tiers.bucket_clients import (
     counter_of,
 )
 from tierfold.storage.tiers.copied_objects import CopiedObject, new_copied_object
+from tierfold.storage.tiers.listed_count import LISTED
 from tierfold.storage.tiers.object_store import (
     LISTERS,
     Bytes,
@@ -277,11 +278,10 @@ class BucketStore:
         """All objects below a folder, at any depth."""
         found = 0
         with self._translated(folder, "list"):
-            pages = obstore.list(
-                self._clients.store, self._prefix(folder) or None, chunk_size=_PAGE_KEYS_USUAL
-            )
-            for page in pages:
+            prefix = self._prefix(folder) or None
+            for page in obstore.list(self._clients.store, prefix, chunk_size=_PAGE_KEYS_USUAL):
                 found += len(page)
+                LISTED.add(len(page))
                 yield from page
         self._count_pages(found)
 

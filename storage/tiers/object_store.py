@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.listed_count import LISTED
 from tierfold.storage.tiers.request_counts import Requests
 
 STAGED_SUFFIX: Final = ".staged"
@@ -193,9 +194,11 @@ def listed_one_by_one(
 
     def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
         try:
-            return tuple(list_folder(folder))
+            found = tuple(list_folder(folder))
         except Exception as error:  # noqa: BLE001 - it concerns this folder alone
             return error
+        LISTED.add(len(found))
+        return found
 
     with ThreadPoolExecutor(LISTERS) as pool:
         return dict(zip(folders, pool.map(listed, folders), strict=True))

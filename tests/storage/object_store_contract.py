@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.listed_count import LISTED
 from tierfold.storage.tiers.object_store import ObjectEntry, ObjectStore, StoredChecksum
 
 MIB = 2**20
@@ -230,7 +231,9 @@ class ObjectStoreContract:
         self.store.create("u/1/b", b"x")
         mixed = ["u/1", *folders[:10], "u/2", *folders[10:]]
         for asked in (folders, folders[:2], mixed, mixed[:2]):
+            before = LISTED.total
             found = self.store.list_each(asked)
+            assert LISTED.total - before >= sum(map(len, found.values()))
             assert list(found) == asked
             assert found == {folder: tuple(self.store.list(folder)) for folder in asked}
             assert found["t/00"] == ()

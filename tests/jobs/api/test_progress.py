@@ -20,12 +20,14 @@ tier = copied(lambda folder: updated_tier(folder, [key_of("orders"), key_of("pay
 @pytest.mark.parametrize("verb", [tierfold.plan, tierfold.status, tierfold.compact])
 def test_progress_begins_with_the_survey(verb: Any, tier: Path) -> None:
     seen: list[tierfold.Progress] = []
+    objects = len([*tier.glob("kafka-tiered-storage/*/*")])
     verb(tier, progress=seen.append, **POLICY)
     (first, *_) = seen
     survey = [one for one in seen if one.step == "survey"]
     assert (first.step, first.partitions_total) == ("survey", None)
     assert (survey[-1].partitions_done, survey[-1].partitions_total) == (2, 2)
     assert survey[-1].is_ended
+    assert survey[-1].objects_listed == objects == 20
 
 
 def test_progress_counts_the_partitions_and_bytes_of_the_whole_run(tier: Path) -> None:

@@ -21,7 +21,7 @@ from tests.jobs.commands import ROOT, script, users_environment
 from tests.jobs.tiers import key_of, updated_tier
 from tierfold.jobs.cli.log_lines import logged_on_stderr
 from tierfold.jobs.cli.output import output_option
-from tierfold.jobs.cli.progress_bars import Bar, left
+from tierfold.jobs.cli.progress_bars import Bar, far, left
 from tierfold.jobs.context.byte_progress import Progress
 from tierfold.jobs.context.stopping import Stopped, deferred, stoppable
 
@@ -56,6 +56,11 @@ def test_a_bar_shows_partitions_bytes_and_time(columns: int) -> None:
     assert "64/2 000 partitions, 1.2 GB/30.5 GB" in last
     assert "0:00:00" in last
     assert last.rstrip().endswith("about 24 min left")
+
+
+def test_what_a_survey_has_listed_is_shown() -> None:
+    survey = Progress(step="survey", bytes_total=None, partitions_total=20, objects_listed=12_000)
+    assert far(survey) == "0/20 partitions, 12 000 objects listed"
 
 
 def test_less_than_a_second_is_not_worth_a_number() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tierfold.jobs.context import run_progress
 from tierfold.jobs.context.byte_progress import Progress, Step
 from tierfold.jobs.context.run_progress import RunProgress
+from tierfold.storage.tiers.listed_count import LISTED
 
 
 @pytest.fixture
@@ -32,6 +33,39 @@ def test_a_survey_knows_its_total_once_the_tier_is_listed(
     assert counts == [(0, None), (0, 2), (1, 2), (2, 2), (2, 2)]
     assert [one.is_ended for one in seen] == [False] * 4 + [True]
     assert {(one.step, one.run_bytes_total) for one in seen} == {("survey", None)}
+
+
+def test_a_survey_says_how_much_is_listed_while_it_is_listed(
+    progress: RunProgress, seen: list[Progress], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "LOOK_EVERY_S", 0.01)
+
+    def listed() -> str:
+        for _ in range(3):
+            LISTED.add(500)
+            before = len(seen)
+            while len(seen) < before + 2:
+                time.sleep(0.001)
+        return "all"
+
+    LISTED.add(7)  # By another listing, before.
+    with progress.survey():
+        progress.found(2)
+        assert progress.listing(listed) == "all"
+    counts = {one.objects_listed for one in seen}
+    assert counts == {0, 500, 1000, 1500}
+    assert (seen[-1].step, seen[-1].objects_listed) == ("survey", 1500)
+    progress.begin(1, 10)
+    with Step(progress, "scan", 10):
+        assert seen[-1].objects_listed == 0
+
+
+def test_a_listing_that_fails_raises_its_own_error(progress: RunProgress) -> None:
+    def fails() -> str:
+        raise TimeoutError("the store is gone")
+
+    with progress.survey(), pytest.raises(TimeoutError, match="the store is gone"):
+        progress.listing(fails)
 
 
 def test_a_survey_of_many_partitions_does_not_report_each(
