@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -18,6 +22,7 @@ from tests.storage.emulators import (
     moto,
     new_bucket,
     new_container,
+    new_name,
     s3_environment,
 )
 from tests.storage.gcs_proxy import SERVICE_ACCOUNT, google
@@ -102,3 +107,62 @@ def test_the_question_is_one_request_of_s3(monkeypatch: pytest.MonkeyPatch) -> N
     before = store.requests()
     assert asked(tier, options) is not None
     assert (store.requests() - before).lists == (store.requests() - before).total == 1
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers every listing with the server's date, and keeps what was asked for."""
+
+    server: AServer
+
+    def do_GET(self) -> None:
+        self.server.asked.append(parse_qs(urlsplit(self.path).query).get("prefix", [""])[0])
+        body = b"<ListBucketResult></ListBucketResult>"
+        self.send_response_only(200)
+        if self.server.date is not None:
+            self.send_header("Date", self.server.date)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+class AServer(HTTPServer):
+    """An S3 that says any date, or none."""
+
+    def __init__(self, date: str | None) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.date = date
+        self.asked: list[str] = []
+
+
+@contextmanager
+def answering(date: str | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[AServer]:
+    with AServer(date) as server:
+        for name, value in s3_environment(f"http://127.0.0.1:{server.server_port}").items():
+            monkeypatch.setenv(name, value)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("date", "time_ms"),
+    [("Fri, 27 Nov 2026 12:00:00 GMT", 1_795_780_800_000), (None, None), ("yesterday", None)],
+)
+def test_a_store_that_says_no_time_does_not_stop_a_run(
+    date: str | None, time_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(date, monkeypatch):
+        assert asked(Location("s3", new_name(), "tier")) == time_ms
+
+
+@pytest.mark.parametrize(("path", "prefix"), [("tier", "tier/"), ("", "")])
+def test_only_the_tier_is_listed(
+    path: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys may be all that a run may list."""
+    with answering(None, monkeypatch) as server:
+        asked(Location("s3", new_name(), path))
+    assert server.asked == [prefix]
