@@ -62,10 +62,10 @@ def _of_answer(tier: Location, s3: S3Writer) -> int | None:
     requests = S3Requests(s3, str(tier), counter_of(str(tier)))
     prefix = f"{tier.path}/" if tier.path else ""
     answer = requests.try_to("list", "lists", "list_objects_v2", Prefix=prefix, MaxKeys=1)
-    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
-        return None if date is None else int(parsedate_to_datetime(date).timestamp() * 1000)
-    except ValueError:  # A store that does not keep to HTTP.
+        return int(parsedate_to_datetime(date).timestamp() * 1000)
+    except ValueError:  # It says none, or does not keep to HTTP.
         return None
 
 
