@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,12 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _ANSWER_S: Final = 30.0
+
+LOCAL_IP: Final = "SPARK_LOCAL_IP"
+"""The variable with this machine's address, or a name of it, which Spark then looks up."""
+
+LOOPBACK: Final = "127.0.0.1"
+"""Where the processes of a local session find each other."""
 
 
 def ensure_java() -> None:
@@ -58,13 +65,33 @@ def jvm_exit() -> BadSettings:
             where="Spark",
             remedy=_NO_JAVA,
         )
+    if unresolved := _unresolved_name():
+        return BadSettings(
+            f"{LOCAL_IP} is {unresolved}, a host name that does not resolve",
+            where="Spark",
+            remedy=f"Unset it, or give an address of this machine, such as {LOOPBACK}. For a small"
+            " tier, --engine local needs no Java.",
+        )
     return BadSettings(
         f"Spark's process ended before it answered, although {program} is Java {version[1]}",
         where="Spark",
         remedy="Its messages above say why: often an option that it does not know"
-        " (JAVA_TOOL_OPTIONS), too little memory, or a host name that does not resolve"
-        " (SPARK_LOCAL_IP). For a small tier, --engine local needs no Java.",
+        " (JAVA_TOOL_OPTIONS), or too little memory. For a small tier, --engine local needs no"
+        " Java.",
     )
+
+
+def _unresolved_name() -> str:
+    """The user's name for this machine if it does not resolve; otherwise empty.
+
+    Spark looks up no other name for a local session, not even the machine's own.
+    """
+    name = os.environ.get(LOCAL_IP, "")
+    try:
+        socket.getaddrinfo(name or LOOPBACK, None)
+    except (OSError, UnicodeError):
+        return name
+    return ""
 
 
 def _java_program() -> str | None:

@@ -26,7 +26,7 @@ from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_
 from tierfold.jobs.spark import worker_daemon
 from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, unencrypted_disk
 from tierfold.jobs.spark.failures import cause_of
-from tierfold.jobs.spark.java_runtime import ensure_java, jvm_exit
+from tierfold.jobs.spark.java_runtime import LOCAL_IP, LOOPBACK, ensure_java, jvm_exit
 from tierfold.jobs.spark.private_sockets import removed_with_jvm, socket_folder
 from tierfold.storage.private_folders import foreign_hand, private_folder
 
@@ -65,9 +65,6 @@ LOCAL_MASTER: Final = "local[*,4]"
 
 With plain `local[*]` a job fails as soon as one worker dies.
 """
-
-LOOPBACK: Final = "127.0.0.1"
-"""Where the processes of a local session find each other."""
 
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -209,7 +206,7 @@ def _local(builder: SparkSession.Builder, scratch: str) -> SparkSession.Builder:
     """
     ensure_java()
     # Otherwise Spark looks up the machine's own name, which need not resolve.
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    os.environ.setdefault(LOCAL_IP, LOOPBACK)
     # The JVM starts the workers, which must find the same packages as the driver.
     root = str(Path(str(files("tierfold"))).resolve().parent)
     python_path = os.environ.get("PYTHONPATH")

@@ -97,6 +97,20 @@ def test_a_local_session_looks_up_no_host_name(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_name_of_the_user_that_does_not_resolve_is_what_the_message_names(tmp_path: Path) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    # RFC 6761: no name in .invalid ever resolves.
+    done = compact(tier, os.environ["PATH"], SPARK_LOCAL_IP="here.invalid")
+    assert done.returncode == 2, done.stderr
+    said = "SPARK_LOCAL_IP is here.invalid, a host name that does not resolve. Unset it, or give an"
+    assert f"{said} address of this machine, such as 127.0.0.1." in done.stderr
+    assert "Install" not in done.stderr
+    assert not (tier / "_tierfold").exists()
+    # Unset is the test above.
+    given = compact(tier, os.environ["PATH"], SPARK_LOCAL_IP="127.0.0.1")
+    assert given.returncode == 0, given.stderr
+
+
 PLANTED = "import pathlib\npathlib.Path('planted').touch()\nraise ImportError\n"
 
 
