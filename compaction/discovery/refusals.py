@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.view import (
     first_few,
     missing_segment,
 )
+from tierfold.compaction.model.errors import UNCHANGED
 from tierfold.compaction.model.leader_epochs import is_within_lineage
 from tierfold.compaction.model.segments import Segment
 
@@ -83,7 +84,7 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
     """
     row = facts.row
     found = [
-        candidate.obstacle
+        candidate.obstacle.removesuffix(UNCHANGED).rstrip()
         for candidate in facts.candidates
         if candidate.obstacle
         and (candidate.listed.is_complete or (row is None and candidate.is_doubtful))
@@ -92,9 +93,7 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
     if not found:
         return None
     return Refusal(
-        reason=RefusalReason.UNREADABLE,
-        detail=first_few(found),
-        remedy="Nothing of this partition was changed.",
+        reason=RefusalReason.UNREADABLE, detail=first_few(found), remedy=UNCHANGED
     )
 
 

@@ -14,6 +14,7 @@ printed and stored, so they contain no secrets and no terminal escapes
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from tierfold.compaction.model.redaction import redacted
 
@@ -38,6 +39,24 @@ class TierfoldError(Exception):
 def unexpected(error: Exception) -> str:
     """A foreign exception, redacted, as part of a sentence on one line."""
     return redacted(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
+
+
+LEAVE_OUT: Final = "leave the topic out (name the others with --topic)"
+"""What is left to do with objects that tierfold cannot use, and that no backup has otherwise.
+
+Such bytes came from a broker or a client. No segment is changed, so brokers still serve them.
+"""
+
+
+UNCHANGED: Final = "Nothing of this partition was changed."
+
+
+def from_backup(what: str) -> str:
+    """The remedy for an object of a segment that is corrupt; a backup may have the same bytes."""
+    return (
+        f"Take {what} from a backup if that differs; otherwise {LEAVE_OUT}."
+        f" {UNCHANGED}"
+    )
 
 
 class CorruptLog(TierfoldError):

@@ -26,7 +26,7 @@ from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import Comparison, chain_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.bindings import UNDECLARED
-from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
@@ -166,8 +166,9 @@ def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> R
             reason=RefusalReason.UNREADABLE,
             detail=f"the batches of segment {segment.segment_id} have other leader epochs than its"
             " leader epoch checkpoint",
-            remedy="The checkpoint may be corrupt: compare it with the broker's, or copy it from a"
-            " backup. Nothing was changed.",
+            remedy="The checkpoint may be corrupt: compare it with the broker's"
+            " leader-epoch-checkpoint or a backup, and copy it from there if it differs; otherwise"
+            f" {LEAVE_OUT}. {UNCHANGED}",
         )
     return None
 

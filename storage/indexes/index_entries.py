@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import OFFSET_MAX, OFFSET_SPAN_MAX
 from tierfold.storage.tiers.object_store import Bytes
+from tierfold.storage.tiers.remote_tier import INDEX_REMEDY
 
 _Index = TypeVar("_Index")
 _Reader: TypeAlias = Callable[[Bytes], _Index]
@@ -18,12 +19,7 @@ _Reader: TypeAlias = Callable[[Bytes], _Index]
 
 def corrupt_index(what: str, where: str) -> CorruptLog:
     """The error for an offset or time index."""
-    return CorruptLog(
-        what,
-        where=where,
-        remedy="`tierfold compact` builds the segment's indexes again from its .log; in a clean"
-        " partition, `tierfold compact --first-dirty 0` does.",
-    )
+    return CorruptLog(what, where=where, remedy=INDEX_REMEDY)
 
 
 def entries_of(data: Bytes, entry: np.dtype[Any], name: str, where: str) -> NDArray[Any]:

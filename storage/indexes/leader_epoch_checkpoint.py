@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import CorruptLog, from_backup
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.model.units import LEADER_EPOCH_MAX, OFFSET_MAX
 from tierfold.storage.tiers.object_store import Bytes
@@ -19,7 +19,6 @@ _VERSION: Final = "0"
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _ENTRY: Final = re.compile(r"([0-9]{1,10})[ \t]+([0-9]{1,19})")
-_REMEDY: Final = "Restore the checkpoint from a copy of the tier."
 
 
 def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, ...]:
@@ -55,5 +54,5 @@ def write_leader_epoch_checkpoint(lineage: Sequence[LeaderEpoch]) -> bytes:
 
 def _corrupt(what: str, where: str) -> CorruptLog:
     return CorruptLog(
-        f"the leader epoch checkpoint is damaged: {what}", where=where, remedy=_REMEDY
+        f"the leader epoch checkpoint is damaged: {what}", where=where, remedy=from_backup("it")
     )

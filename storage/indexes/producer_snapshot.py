@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import google_crc32c
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import LEAVE_OUT, CorruptLog, from_backup
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.storage.tiers.object_store import Bytes
 
@@ -50,8 +50,8 @@ def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]
             f"the producer snapshot has version {version}, and tierfold knows only {_VERSION}",
             where=where,
             remedy="If the brokers' Kafka writes this version, update tierfold. Otherwise the"
-            " snapshot is damaged: restore it from a copy. Until then, leave the topic out (name"
-            " the others with --topic). The partition is left unchanged.",
+            f" snapshot is damaged: restore it from a copy. Until then, {LEAVE_OUT}. The partition"
+            " is left unchanged.",
         )
     found = int(google_crc32c.value(raw[_HEAD.size :]))
     if found != crc:
@@ -85,5 +85,5 @@ def _corrupt(what: str, where: str) -> CorruptLog:
     return CorruptLog(
         f"the producer snapshot is damaged: {what}",
         where=where,
-        remedy="Restore it from a copy. The partition is left unchanged.",
+        remedy=from_backup("it"),
     )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import CorruptLog, from_backup
 from tierfold.storage.tiers.object_store import Bytes, as_view
 
 ABORTED_ENTRY_BYTES: Final = 34
@@ -29,7 +29,8 @@ _NAMES: Final = tuple(field.name for field in dataclasses.fields(AbortedTransact
 """In the order of the entry."""
 _VERSION: Final = 0
 _REMEDY: Final = (
-    "Restore the index from a copy; without it readers take aborted records for committed ones."
+    "Without the index, readers take aborted records for committed ones. "
+    + from_backup("the index")
 )
 
 

@@ -18,7 +18,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, CorruptLog, from_backup
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
 
 HEADER: Final = struct.Struct(
@@ -115,13 +115,6 @@ def claimed_bytes(raw: bytes | memoryview) -> int:
     return min(len(raw), max(length, 0) + LOG_OVERHEAD_BYTES)
 
 
-LEAVE_OUT: Final = "leave the topic out (name the others with --topic)"
-"""What is left to do with a segment that tierfold cannot read, and that no backup has otherwise.
-
-Such bytes came from a broker or a client. No segment is changed, so brokers still serve them.
-"""
-
-
 def disordered_batch(what: str, where: str) -> CorruptLog:
     """The error for a batch whose offsets were there before it.
 
@@ -139,12 +132,7 @@ def disordered_batch(what: str, where: str) -> CorruptLog:
 
 def corrupt_batch(what: str, where: str) -> CorruptLog:
     """The error for bytes of a log that contradict Kafka's format, whatever their checksum says."""
-    return CorruptLog(
-        what,
-        where=where,
-        remedy=f"Take the segment from a backup if that differs; otherwise {LEAVE_OUT}. Nothing of"
-        " this partition was changed.",
-    )
+    return CorruptLog(what, where=where, remedy=from_backup("the segment"))
 
 
 def unknown_batch(what: str, where: str) -> CorruptLog:
@@ -153,6 +141,5 @@ def unknown_batch(what: str, where: str) -> CorruptLog:
         what,
         where=where,
         remedy="If a newer Kafka wrote it, update tierfold. Otherwise compare the segment with a"
-        f" backup, and take that if it differs. Until then, {LEAVE_OUT}. Nothing of this partition"
-        " was changed.",
+        f" backup, and take that if it differs. Until then, {LEAVE_OUT}. {UNCHANGED}",
     )

@@ -33,8 +33,8 @@ import pyarrow as pa
 import zstandard
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.kafka.batch_layout import LEAVE_OUT, corrupt_batch, unknown_batch
+from tierfold.compaction.model.errors import LEAVE_OUT, CorruptLog
+from tierfold.storage.kafka.batch_layout import corrupt_batch, unknown_batch
 from tierfold.storage.kafka.gzip_members import TooMuch, gunzipped, streamed
 from tierfold.storage.kafka.wire import kernel
 

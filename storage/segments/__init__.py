@@ -2,6 +2,7 @@
 
     segment_metadata     a new segment's metadata, read once and kept in the catalog
     segment_inspection   the end offset and leader epochs of an unknown segment
+    usable_indexes       the offset and the time index, as far as they can be used
     overlap_check        whether overlapping segments hold the same batches
     segment_reader       decodes a segment; the public interface
     segment_walk         a corrupt segment, batch by batch

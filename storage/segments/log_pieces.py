@@ -17,11 +17,11 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction, r
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import OffsetSpan
-from tierfold.storage.indexes.offset_index import usable_offset_index
 from tierfold.storage.kafka.batch_headers import NO_OFFSET, BatchHeads
 from tierfold.storage.kafka.compression import PlainLimits
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.log_windows import StoredObject, log_windows, stored_object
+from tierfold.storage.segments.usable_indexes import usable_offsets
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of, counted_from
 
 
@@ -164,9 +164,8 @@ def _cuts(
     An entry has the last offset of a batch or, before Kafka 4.0, of an append whose first batch is
     there. Either way, what precedes an entry at or below an offset lies below that offset.
     """
-    own_start, log_bytes = segment.own_start_offset, segment.log_bytes
-    data, where = tier.part_of(key, segment, Part.OFFSET_INDEX)
-    index, _ = usable_offset_index(data, own_start, where)
+    address, log_bytes = address_of(key, segment), segment.log_bytes
+    index, _ = usable_offsets(tier, address)
     is_cut = index.positions > 0  # The log begins without an entry.
     starts = np.append(0, index.positions[is_cut]).astype(np.int64)
     offsets = index.offsets[is_cut]
@@ -175,7 +174,10 @@ def _cuts(
     begin = int(starts[first])
     end = int(starts[behind]) if behind < starts.size else log_bytes
     if not 0 <= begin < end <= log_bytes:
-        raise _corrupt(f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes", where)
+        raise _corrupt(
+            f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes",
+            tier.uri(address, Part.OFFSET_INDEX),
+        )
     cuts = [begin]
     while end - cuts[-1] > piece_bytes:
         reach = int(np.searchsorted(starts, cuts[-1] + piece_bytes, side="right"))

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject, from_backup
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.batch_headers import NO_OFFSET, read_heads, unchecked_heads
 from tierfold.storage.kafka.batch_layout import corrupt_batch
@@ -227,9 +227,9 @@ def nonempty_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
         yield window
     if is_empty:
         raise CorruptLog(
-            "the log is empty, 0 bytes",
+            "the log is empty, 0 bytes: it was cut short",
             where=log.where,
-            remedy="It was cut short; restore the object from a backup.",
+            remedy=from_backup("it"),
         )
 
 

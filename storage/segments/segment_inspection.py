@@ -88,7 +88,8 @@ def _incomplete(
             f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"
             f" {listed.start_offset}",
             where=log.where,
-            remedy="It is left unchanged; inspect it with `tierfold dump`.",
+            remedy="`tierfold dump` shows its batches. Restore its objects from a copy, or move"
+            " them out of the tier and keep them.",
         )
     return replace(
         found,

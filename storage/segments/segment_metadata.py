@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import (
+    CorruptLog,
+    TierfoldError,
+    UnreadableObject,
+    from_backup,
+)
 from tierfold.compaction.model.leader_epochs import epochs_in
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
@@ -35,11 +40,12 @@ from tierfold.compaction.model.units import (
     OFFSET_SPAN_MAX,
 )
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
-from tierfold.storage.indexes.offset_index import OffsetIndex, usable_offset_index
+from tierfold.storage.indexes.offset_index import OffsetIndex
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
-from tierfold.storage.indexes.time_index import TimeIndex, usable_time_index
+from tierfold.storage.indexes.time_index import TimeIndex
 from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.kafka.batch_layout import BatchHeader, corrupt_batch, read_header
+from tierfold.storage.segments.usable_indexes import usable_offsets, usable_times
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, SegmentAddress, address_of
 
 _WINDOW_BYTES: Final = 64 * 1024
@@ -94,15 +100,7 @@ class _LogReader:
 
     def corrupt(self, what: str) -> CorruptLog:
         """The error for this log."""
-        return _corrupt(what, self.where)
-
-
-def _corrupt(what: str, where: str) -> CorruptLog:
-    return CorruptLog(
-        what,
-        where=where,
-        remedy="Restore the segment from a copy; nothing of this partition was changed.",
-    )
+        return corrupt_batch(what, self.where)
 
 
 def read_segment_metadata(
@@ -121,12 +119,11 @@ def read_segment_metadata(
     """
     sizes = _sizes(storage, key, listed)
     log = _log_reader(storage, key, listed, sizes)
-    offsets, of_offsets = usable_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
-    times, of_times = usable_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
+    offsets, of_offsets = usable_offsets(storage, log.address)
+    times, of_times = usable_times(storage, log.address)
     first_timestamp_ms = _first_timestamp_ms(listed, log)
-    if not log.size_bytes and (
-        len(offsets.offsets) or len(times.timestamps_ms) or of_offsets or of_times
-    ):
+    entries = len(offsets.offsets) + len(times.timestamps_ms)
+    if not log.size_bytes and (entries or of_offsets or of_times):
         # A broker empties the indexes, too.
         raise log.corrupt("the log has 0 bytes, but its indexes have entries: it was cut short")
     end_offset, max_timestamp_ms, of_both = _end_of(log, offsets, times)
@@ -134,10 +131,11 @@ def read_segment_metadata(
     reach = max(listed.start_offset, end_offset)
     leader_epochs = epochs_in(checkpoint, listed.start_offset, reach)
     if not leader_epochs:
-        raise _corrupt(
+        raise CorruptLog(
             "the leader epoch checkpoint names no epoch for the segment's offsets"
             f" {listed.start_offset} to {reach}",
-            _part(storage, key, listed, Part.LEADER_EPOCH_CHECKPOINT)[2],
+            where=storage.uri(log.address, Part.LEADER_EPOCH_CHECKPOINT),
+            remedy=from_backup("it"),
         )
     segment = Segment(
         segment_id=listed.segment_id,
@@ -167,8 +165,10 @@ def listed_checkpoint(
     part = Part.LEADER_EPOCH_CHECKPOINT
     if part not in storage.part_sizes(key, listed):
         return ()
-    data, _, where = _part(storage, key, listed, part)
-    return read_leader_epoch_checkpoint(data, where)
+    address = address_of(key, listed)
+    return read_leader_epoch_checkpoint(
+        storage.read_part(address, part), storage.uri(address, part)
+    )
 
 
 def last_offset_seen(storage: RemoteTier, key: PartitionKey, listed: ListedSegment) -> int:
@@ -198,11 +198,9 @@ def index_corruptions(
 
     Raises UnreadableObject.
     """
-    start = segment.own_start_offset
-    data, where = storage.part_of(key, segment, Part.OFFSET_INDEX)
-    _, of_offsets = usable_offset_index(data, start, where)
-    data, where = storage.part_of(key, segment, Part.TIME_INDEX)
-    _, of_times = usable_time_index(data, start, where)
+    address = address_of(key, segment)
+    _, of_offsets = usable_offsets(storage, address)
+    _, of_times = usable_times(storage, address)
     return tuple(filter(None, (of_offsets, of_times)))
 
 
@@ -347,11 +345,3 @@ def _cut_off(log: _LogReader, what: str) -> CorruptLog:
         f"the last entry of the offset index {what}: the log was cut off, or the index is another"
         " segment's"
     )
-
-
-def _part(
-    storage: RemoteTier, key: PartitionKey, listed: ListedSegment, part: Part
-) -> tuple[NDArray[np.uint8], int, str]:
-    """A whole side file, the segment's start offset, and the file's full name."""
-    address = address_of(key, listed)
-    return storage.read_part(address, part), listed.start_offset, storage.uri(address, part)

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.ownership import Ownership
-from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    UnreadableObject,
+    from_backup,
+)
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import (
     Bytes,
@@ -52,6 +57,13 @@ PART_BYTES_MAX: Final[Mapping[Part, int]] = {
 }
 """The largest part beside a log that is read or written: far above what brokers write. Such a part
 is held in memory as a whole, and takes several times as much once it is parsed."""
+
+_ONLY_SPARE_READING: Final = frozenset({Part.OFFSET_INDEX, Part.TIME_INDEX})
+INDEX_REMEDY: Final = (
+    "`tierfold compact` builds the segment's indexes again from its .log; in a clean partition,"
+    " `tierfold compact --first-dirty 0` does."
+)
+"""What to do with an offset or time index that cannot be used."""
 
 
 CATALOG_FOLDER: Final = "_tierfold"
@@ -260,14 +272,17 @@ class RemoteTier(Protocol):
         return counted_from(self.uri(address_of(key, segment), Part.LOG), segment.skipped_bytes)
 
 
+class LargePart(CorruptLog):
+    """A part beside a log is too large to be held."""
+
+
 def check_size(part: Part, size_bytes: int, where: str) -> None:
-    """Raise CorruptLog for a part beside a log that is too large to be held."""
+    """Raise LargePart for a part beside a log that is too large to be held."""
     if size_bytes > PART_BYTES_MAX[part]:
-        raise CorruptLog(
+        raise LargePart(
             f"the .{part.value} has more than {PART_BYTES_MAX[part]} bytes, and is not read",
             where=where,
-            remedy="No broker writes one so large unless it is set up for it: restore it from a"
-            " copy, or report the topic's settings. The partition is left unchanged.",
+            remedy=INDEX_REMEDY if part in _ONLY_SPARE_READING else from_backup("it"),
         )
 
 

@@ -18,7 +18,7 @@ import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import CorruptLog, from_backup
 from tierfold.storage.kafka.compression import ZSTD_LEVEL, ZSTD_RATIO_MAX
 from tierfold.storage.tiers.aiven.data_keys import DATA_KEY_BYTES
 from tierfold.storage.tiers.aiven.manifest import SEALED_BYTES
@@ -115,7 +115,7 @@ def corrupt_object(what: str, where: str) -> CorruptLog:
     return CorruptLog(
         what,
         where=where,
-        remedy="Restore the segment's objects from a copy. The partition is left unchanged.",
+        remedy=from_backup("the segment's objects"),
     )
 
 

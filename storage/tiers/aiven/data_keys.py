@@ -15,7 +15,12 @@ from typing import Final
 from Crypto.Cipher import PKCS1_OAEP
 from Crypto.Hash import SHA3_512
 
-from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    UnreadableObject,
+    from_backup,
+)
 from tierfold.storage.tiers.aiven.key_files import read_key
 from tierfold.storage.tiers.layout_options import KeyFile
 
@@ -52,7 +57,7 @@ def unwrapped_key(wrapped: str, files: Sequence[KeyFile], where: str) -> bytes:
         raise CorruptLog(
             "dataKey is not a key id, a colon and base64",
             where=where,
-            remedy="Restore the manifest from a copy. The partition is left unchanged.",
+            remedy=from_backup("the manifest"),
         )
     file = next((file for file in files if file.key_id == key_id), None)
     if file is None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import LEAVE_OUT, CorruptLog
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.tiers.aiven.chunk_index import (
     INT_MAX,
@@ -142,8 +142,8 @@ def read_manifest(data: Bytes, where: str) -> Manifest:
         raise CorruptLog(
             "the segments are kept as an Iceberg table (segment.format=iceberg)",
             where=where,
-            remedy="tierfold reads no Iceberg tables, only segments in Kafka's format: leave this"
-            " topic out (name the others with --topic). The partition is left unchanged.",
+            remedy="tierfold reads no Iceberg tables, only segments in Kafka's format:"
+            f" {LEAVE_OUT}. The partition is left unchanged.",
         )
     if len(raw) > MANIFEST_BYTES_MAX:
         raise _unusable(f"it has more than {MANIFEST_BYTES_MAX} bytes", where)
@@ -371,6 +371,5 @@ def _unusable(what: str, where: str) -> CorruptLog:
         f"the manifest cannot be used: {what}",
         where=where,
         remedy="Restore it from a copy; if a newer version of Aiven's plugin wrote it, update"
-        " tierfold. Until then, leave the topic out (name the others with --topic). The partition"
-        " is left unchanged.",
+        f" tierfold. Until then, {LEAVE_OUT}. The partition is left unchanged.",
     )

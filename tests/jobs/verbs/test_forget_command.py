@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.jobs.claims import row_of
-from tests.jobs.commands import COMPACT, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
+    ORDERS,
     claimed,
     histories,
     known,
@@ -21,7 +22,14 @@ from tests.jobs.elections import (
     part_of,
     upload,
 )
-from tests.jobs.tiers import made_tier
+from tests.jobs.tiers import (
+    files_below,
+    folder_of,
+    key_of,
+    live_values,
+    made_tier,
+    put_updates,
+)
 from tierfold.jobs.cli import commands as cli
 from tierfold.storage.tiers.remote_tier import Part
 
@@ -103,9 +111,32 @@ def test_a_checkpoint_that_its_batches_contradict_is_not_trusted(tmp_path: Path)
     ran = tierfold("forget", tier, "orders-0", "--json", "--dry-run")
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
-    assert not told(entry["reason"], forged.segment_id, "have other leader epochs", "a backup")
+    said = "compare it with the broker's leader-epoch-checkpoint or a backup"
+    assert not told(entry["reason"], forged.segment_id, "have other leader epochs", said)
+    assert checkpoint.read_bytes() != backup
     checkpoint.write_bytes(backup)
     assert tierfold("plan", tier, *COMPACT).code == 0
+    assert tierfold("forget", tier, "orders-0", "--json").outcomes["orders", 0] == "nothing_to_do"
+    assert tierfold("compact", tier, *ALWAYS).code == 0
+    # Offset 10 is still there: no election cut it off.
+    epoch_3 = {b"k0": b"3/8", b"k1": b"3/9", b"k2": b"3/10", b"k3": b"3/7"}
+    assert live_values(status_of(tier)["orders", 0]) == epoch_3
+    assert tierfold("verify", tier).code == 0
+
+
+def test_a_checkpoint_that_is_the_same_elsewhere_leaves_the_topic_out(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    old_history(tier)
+    known(tier)
+    part_of(tier, upload(tier, 6, 9), Part.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n3 0\n4 6\n")
+    others = key_of("payments")
+    put_updates(tier, others, 0)
+    said = tierfold("forget", tier, "orders-0", "--json").entries[0]["reason"]
+    assert not told(said, "otherwise leave the topic out (name the others with --topic)")
+    before = files_below(folder_of(tier, ORDERS))
+    ran = tierfold("compact", tier, *ALWAYS, "--topic", "payments", "--json")
+    assert (ran.code, ran.outcomes) == (0, {("payments", 0): "compacted"})
+    assert files_below(folder_of(tier, ORDERS)) == before
 
 
 @pytest.mark.parametrize("verb", ["forget", "restore", "vacuum"])

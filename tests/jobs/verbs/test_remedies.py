@@ -8,28 +8,40 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import google_crc32c
 import pytest
 
-from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold, told
 from tests.jobs.elections import ORDERS, part_of, upload
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
+    KEYS,
+    RECORDS_PER_SEGMENT,
     files_below,
     folder_of,
     key_of,
     latest_updates,
     live_values,
     made_tier,
+    put_segment,
     put_updates,
 )
+from tests.storage.call_scripts import at
+from tests.storage.live_segments import an_abort, data, log_of, marker
+from tests.storage.scripted_store import CORRUPTIONS, rots
 from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.remote_tier import PART_BYTES_MAX, Part
 
 KEY = key_of("orders")
 SEGMENTS = 2
+ABORTED_AT = SEGMENTS * RECORDS_PER_SEGMENT
+"""Where the last segment begins, which only has an aborted transaction."""
 BASE_OFFSET, FIRST_BATCH_LENGTH = struct.Struct(">q"), slice(8, 12)
 
 
@@ -39,6 +51,15 @@ def tier(tmp_path: Path) -> Path:
     tier = made_tier(tmp_path / "tier")
     for number in range(SEGMENTS):
         put_updates(tier, KEY, number)
+    aborted = [(name, b"aborted") for name in KEYS]
+    end = ABORTED_AT + len(KEYS)
+    batches = [
+        data(ABORTED_AT, *aborted[:2], producer_id=7),
+        data(ABORTED_AT + 2, *aborted[2:], producer_id=7),
+        marker(end, 7, ControlType.ABORT),
+    ]
+    listed = [an_abort(7, ABORTED_AT, end)]
+    put_segment(tier, KEY, batches, start_offset=ABORTED_AT, aborted=listed)
     shutil.copytree(tier, tmp_path / "backup")
     return tier
 
@@ -60,6 +81,12 @@ def renew(log: Path) -> str:
     return ".snapshot: the producer snapshot has version 2, and tierfold knows only 1"
 
 
+def cut_batch(log: Path) -> str:
+    """Cut the log before its last batch, to which the offset index points."""
+    log.write_bytes(log.read_bytes()[: int(read_segment(log).heads.position[-2])])
+    return "the log was cut off, or the index is another segment's"
+
+
 def forget_epochs(log: Path) -> str:
     """Cut the checkpoint after its count."""
     path = log.with_suffix(".leader_epoch_checkpoint")
@@ -68,10 +95,23 @@ def forget_epochs(log: Path) -> str:
 
 
 def outgrow(log: Path) -> str:
-    """Enlarge the time index to what no broker writes."""
-    path = log.with_suffix(f".{Part.TIME_INDEX}")
-    os.truncate(path, PART_BYTES_MAX[Part.TIME_INDEX] + 1)
-    return f"the .timeindex has more than {PART_BYTES_MAX[Part.TIME_INDEX]} bytes"
+    """Enlarge the snapshot to what no broker writes."""
+    path = log.with_suffix(f".{Part.SNAPSHOT}")
+    os.truncate(path, PART_BYTES_MAX[Part.SNAPSHOT] + 1)
+    return f"the .snapshot has more than {PART_BYTES_MAX[Part.SNAPSHOT]} bytes"
+
+
+def tear_aborts(log: Path) -> str:
+    """Cut the transaction index within its only entry."""
+    os.truncate(log.with_suffix(".txnindex"), 33)
+    return "a transaction index of 33 bytes is torn"
+
+
+def date_aborts(log: Path) -> str:
+    """Give the entry of the transaction index a version that Kafka does not have yet."""
+    path = log.with_suffix(".txnindex")
+    path.write_bytes(b"\0\1" + path.read_bytes()[2:])
+    return "entry 0 of the transaction index has version 1"
 
 
 def pack_unknown(log: Path) -> str:
@@ -139,15 +179,17 @@ def restored(tier: Path, backup: Path) -> None:
 
 DAMAGES = [
     pytest.param(cut, "Take the segment from a backup if that differs", id="cut"),
-    pytest.param(empty, "Restore", id="empty"),
+    pytest.param(cut_batch, "Take the segment from a backup if that differs", id="batch"),
+    pytest.param(empty, "Take the segment from a backup if that differs", id="empty"),
     pytest.param(flip, "Take the segment from a backup if that differs", id="flip"),
     pytest.param(
         disorder, "Compare the segment with a backup, and take that if it differs.", id="order"
     ),
     pytest.param(
-        forget_epochs, "Restore the checkpoint from a copy of the tier.", id="checkpoint"
+        forget_epochs, "Take it from a backup if that differs", id="checkpoint"
     ),
-    pytest.param(outgrow, "restore it from a copy, or report the topic's settings", id="size"),
+    pytest.param(tear_aborts, "Take the index from a backup if that differs", id="aborts"),
+    pytest.param(outgrow, "Take it from a backup if that differs", id="size"),
     pytest.param(renew, "Otherwise the snapshot is damaged: restore it from a copy.", id="version"),
     pytest.param(
         pack_unknown,
@@ -168,6 +210,7 @@ def test_what_a_backup_mends(
     reason = refused.entry["reason"]
     assert refused.code == 3
     assert not told(reason, str(last_log(tier).parent), said, remedy), reason
+    assert reason.count("Nothing of this partition was changed.") <= 1
     assert files_below(folder_of(tier, KEY)) == before
     restored(tier, tmp_path / "backup")
     compacted(tier).ends(0, "compacted")
@@ -175,11 +218,15 @@ def test_what_a_backup_mends(
     assert tierfold("verify", tier, "--json").code == 0
 
 
-@pytest.mark.parametrize("damage", [disorder, renew, pack_unknown, renumber])
+AT_BROKERS = [disorder, cut, cut_batch, empty, flip, tear_aborts, date_aborts, forget_epochs]
+UNKNOWN = [renew, pack_unknown, renumber]
+
+
+@pytest.mark.parametrize("damage", [*AT_BROKERS, outgrow, *UNKNOWN])
 def test_what_no_backup_has_otherwise_is_left_out(
     damage: Callable[[Path], str], tier: Path, tmp_path: Path
 ) -> None:
-    """A broker wrote the offsets twice, or a newer Kafka what tierfold does not know."""
+    """A broker wrote it so, or damaged it before the copy, or a newer Kafka wrote it."""
     for folder in (tier, tmp_path / "backup"):
         damage(last_log(folder))
         put_updates(folder, key_of("payments"), 0)
@@ -197,6 +244,78 @@ def test_what_no_backup_has_otherwise_is_left_out(
     for verb in ("verify", "plan", "vacuum"):
         assert tierfold(verb, tier, *others, "--json").code == 0
     assert files_below(folder_of(tier, KEY)) == before
+
+
+# Other programs, and uploads that never end.
+
+
+def test_after_another_program_changed_an_object_the_next_run_says_what_to_do(
+    tier: Path, tmp_path: Path
+) -> None:
+    log = last_log(tier)
+
+    def other_program() -> None:
+        end = int(read_segment(log).heads.position[-1])
+        (tmp_path / "new").write_bytes(log.read_bytes()[:end])
+        (tmp_path / "new").replace(log)
+
+    def is_scanned(key: str, _start: int, length: int) -> bool:
+        return key.endswith(log.name) and length < 2**16  # The survey asks for a window.
+
+    with scripted(at("read_range", other_program, is_done=True).where(is_scanned)):
+        failed = compacted(tier)
+    said = "Nothing was committed. Check whether another program changes the tier's objects, then"
+    failed.ends(3, "failed", "changed while the log was read", f"{said} run again.")
+    assert status_of(tier)["orders", 0]["retired"] == []
+    # No program changes anything now, but this object stays as it is.
+    compacted(tier).ends(3, "refused", log.stem[21:], "Bring the objects back from a backup")
+    restored(tier, tmp_path / "backup")
+    compacted(tier).ends(0, "compacted")
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(SEGMENTS)
+    assert tierfold("verify", tier, "--json").code == 0
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+def test_after_a_new_object_was_changed_a_run_is_enough(tier: Path, corruption: str) -> None:
+    with scripted(rots(tier, "log", CORRUPTIONS[corruption])):
+        failed = compacted(tier)
+    said = "Nothing was committed. Check the disk or store, and whether another program changes the"
+    if corruption == "gone":
+        said = "List the tier again; if a segment still names it, restore it from a copy."
+        (gone,) = failed.entry["reason"].split(".log: ")[:1]
+        assert gone not in tierfold("status", tier, "--json").stdout
+    failed.ends(3, "failed", said)
+    compacted(tier).ends(0, "compacted")
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(SEGMENTS)
+    assert tierfold("verify", tier, "--json").code == 0
+
+
+def test_an_upload_whose_log_is_not_its_own_is_restored_or_moved_out(
+    tier: Path, tmp_path: Path
+) -> None:
+    compacted(tier).ends(0, "compacted")
+    end = status_of(tier)["orders", 0]["segments"][-1]["end_offset"]
+    log = put_segment(tier, KEY, [data(end + 1, (KEYS[0], b"new"))], start_offset=end + 1)
+    (whole := tmp_path / "whole").mkdir()
+    objects = sorted(log.parent.glob(f"{log.stem}.*"))
+    for path in objects:
+        shutil.copy(path, whole)
+    # Another log, and no checkpoint that would say whose it is.
+    log.write_bytes(log_of([data(end, (KEYS[0], b"other"))]))
+    log.with_suffix(f".{Part.LEADER_EPOCH_CHECKPOINT}").unlink()
+    later = (CLOCK, str(int((time.time() + 30 * 3600) * 1000)))
+    refused = compacted(tier, *later).ends(3, "refused", "below the segment's start")
+    said = "`tierfold dump` shows its batches. Restore its objects from a copy, or move them out of"
+    assert f"{said} the tier and keep them." in refused["reason"]
+    assert f'"baseOffset": {end}' in tierfold("dump", log).stdout
+    (kept := tmp_path / "kept").mkdir()
+    for path in list(log.parent.glob(f"{log.stem}.*")):
+        path.rename(kept / path.name)
+    compacted(tier, *later).ends(0, "nothing_to_do")
+    for path in objects:
+        shutil.copy(whole / path.name, path)
+    compacted(tier, *later).ends(0, "compacted")
+    assert live_values(status_of(tier)["orders", 0])[KEYS[0]] == b"new"
 
 
 def test_a_segment_that_continues_no_log_is_moved_out_and_kept(tmp_path: Path) -> None:
