@@ -71,6 +71,24 @@ def check_indexes(
     return CheckedIndexes(entries=entries, corruptions=corruptions)
 
 
+def wrong_entries(
+    index: OffsetIndex, position: NDArray[np.int64], last_offset: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The numbers of the entries without a batch of that position and last offset.
+
+    `position` and `last_offset` have shape (batches,), at least one, of the whole log. Before Kafka
+    4.0 a broker wrote the last offset of an append at the position of its first batch, so the
+    offset may be that of any batch before the next entry's.
+    """
+    batches = len(position)
+    batch = np.searchsorted(position, index.positions)
+    named = np.searchsorted(last_offset, index.offsets)
+    starts = position[np.minimum(batch, batches - 1)] == index.positions
+    ends = last_offset[np.minimum(named, batches - 1)] == index.offsets
+    beyond = np.append(batch[1:], batches)
+    return np.flatnonzero(~(starts & ends & (named >= batch) & (named < beyond)))
+
+
 def _read(
     read: Callable[[Bytes, int, str], _Index],
     index: NDArray[np.uint8],
@@ -85,20 +103,12 @@ def _read(
 
 
 def _offset_corruptions(index: OffsetIndex, heads: BatchHeads) -> Iterator[str]:
-    """Check that each entry has a batch's position and last offset.
-
-    Before Kafka 4.0 a broker wrote the last offset of an append at the position of its first batch,
-    so the offset may be that of any batch before the next entry's.
-    """
-    batches = len(heads.position)
-    batch = np.searchsorted(heads.position, index.positions)
-    named = np.searchsorted(heads.last_offset, index.offsets)
-    starts = heads.position[np.minimum(batch, batches - 1)] == index.positions
-    ends = heads.last_offset[np.minimum(named, batches - 1)] == index.offsets
-    beyond = np.append(batch[1:], batches)
-    bad = np.flatnonzero(~(starts & ends & (named >= batch) & (named < beyond)))
+    """Say how many entries are wrong, see `wrong_entries`, and what the first one is."""
+    bad = wrong_entries(index, heads.position, heads.last_offset)
     if bad.size:
         entry = int(bad[0])
+        batch = np.searchsorted(heads.position, index.positions)
+        starts = heads.position[np.minimum(batch, len(heads) - 1)] == index.positions
         yield (
             f"{bad.size} of {len(index.offsets)} entries are wrong, the first of them number "
             f"{entry}: offset {index.offsets[entry]} at position {index.positions[entry]}, "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.errors import LEAVE_OUT, CorruptLog
 from tierfold.storage.kafka.batch_headers import BatchHeads
-from tierfold.storage.kafka.batch_layout import LEAVE_OUT, LOG_OVERHEAD_BYTES
+from tierfold.storage.kafka.batch_layout import LOG_OVERHEAD_BYTES
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.payloads import batch_at
 from tierfold.storage.kafka.records import RecordColumns, Records, columns_of

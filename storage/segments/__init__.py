@@ -13,6 +13,7 @@
     segment_check        reads a live segment again and reports what is wrong
     group_rewrite        a group of segments into one
     rewritten_window     what one window of a segment becomes
+    index_reason         whether a segment that loses nothing is rewritten for its indexes
     group_output         the new segments of a group, several if one would be too large
     producer_replay      the producers' state at any offset
     segment_writer       writes a new segment and the files beside it

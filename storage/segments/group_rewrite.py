@@ -26,7 +26,6 @@ from tierfold.compaction.cleaning.group_outcome import (
     closing_batch_of,
     needs_no_rewrite,
     offset_violation,
-    reason_after_reading,
     reason_before_reading,
 )
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
@@ -39,16 +38,17 @@ from tierfold.storage.kafka.batch_rewrite import closing_batch
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.segments.chosen_batches import chosen_stretches, is_choosable
 from tierfold.storage.segments.group_output import GroupOutput, TooLarge, producers_before
+from tierfold.storage.segments.index_reason import (
+    outlined_batches,
+    passed_batches,
+    reason_in_indexes,
+)
 from tierfold.storage.segments.key_indexing import indexed_batches
 from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.producer_replay import ProducerReplay
 from tierfold.storage.segments.rewritten_window import RewrittenWindow, rewritten_window
-from tierfold.storage.segments.segment_metadata import (
-    index_corruptions,
-    read_aborted,
-    read_snapshot,
-)
+from tierfold.storage.segments.segment_metadata import read_snapshot
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow, decoded_windows
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
@@ -130,7 +130,7 @@ def rewrite_group(
     `outlines`: of scanned segments, by id; without one, all batches are read. The new segment gets
     a key index in `key_indexes`.
     """
-    if task.plain is not None and _stays_unread(tier, task, task.plain, bits):
+    if task.plain is not None and _stays_unread(tier, task, task.plain, bits, outlines):
         return GroupReceipt(
             group_index=task.group_index,
             result=GroupResult.NOT_READ,
@@ -164,13 +164,18 @@ def _rewritten(
                 replay.restart(read_snapshot(tier, task.key, segment))
         _close_group(state)
         if state.reason is None:
-            state.give_reason(_reason_in_indexes(tier, task, output.due_ms))
+            batches = passed_batches(task.group.segments[0], state.passed)
+            state.give_reason(reason_in_indexes(tier, task, output.due_ms, batches))
         output.finish()
         return output.receipt(state.reason, total(state.counts), state.bytes_read)
 
 
 def _stays_unread(
-    tier: RemoteTier, task: GroupTask, plain: PlainSegment, bits: RecordBits
+    tier: RemoteTier,
+    task: GroupTask,
+    plain: PlainSegment,
+    bits: RecordBits,
+    outlines: Mapping[str, BatchOutline],
 ) -> bool:
     """Whether the scan has shown that nothing of the group changes; reads its indexes."""
     (segment,) = task.group.segments
@@ -182,7 +187,8 @@ def _stays_unread(
         task.group, plain, now_ms=task.rules.now_ms, ends_in_batch=task.ends_in_batch
     ):
         return False
-    return _reason_in_indexes(tier, task, due_ms=None) is None
+    batches = outlined_batches(segment, outlines.get(segment.segment_id))
+    return reason_in_indexes(tier, task, None, batches) is None
 
 
 def _rewrite_segment(
@@ -260,17 +266,3 @@ def _close_group(state: _Rewrite) -> None:
             heads = read_heads(data, where="closing batch")
             indexed = indexed_batches(data, heads, where="closing batch")
         state.output.index(indexed, None)
-
-
-def _reason_in_indexes(
-    tier: RemoteTier, task: GroupTask, due_ms: int | None
-) -> RewriteReason | None:
-    """Read the indexes of the only source; all its batches are copied."""
-    (segment,) = task.group.segments
-    return reason_after_reading(
-        segment,
-        indexed=read_aborted(tier, task.key, segment),
-        listed=task.listed,
-        has_corrupt_index=bool(index_corruptions(tier, task.key, segment)),
-        due_ms=due_ms,
-    )

@@ -104,6 +104,18 @@ def read_piece(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
 
     Raises UnreadableObject, and CorruptLog, also if the index led to other batches.
     """
+    segment = piece.segment
+    is_whole = (piece.start, piece.end) == (segment.skipped_bytes, segment.log_bytes)
+    try:
+        yield from _chosen(tier, piece)
+    except CorruptLog as error:
+        if is_whole:
+            raise
+        # Where the index leads to no batch, the log seems to be corrupt.
+        raise _corrupt(error.what, error.where) from error
+
+
+def _chosen(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
     log, wanted = _stored(tier, piece), piece.wanted
     is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
     is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
@@ -199,7 +211,11 @@ def _misled(wanted: OffsetSpan, found: tuple[int, int], where: str) -> CorruptLo
 
 
 def _corrupt(what: str, where: str) -> CorruptLog:
-    remedy = "Restore the segment from a copy; `tierfold verify` lists all that is wrong."
+    remedy = (
+        "`tierfold verify` says whether the log or its offset index is wrong. `tierfold compact`"
+        " builds an index again, in a clean partition with --first-dirty 0; take a log from a"
+        " backup."
+    )
     return CorruptLog(what, where=where, remedy=remedy)
 
 

@@ -39,6 +39,7 @@ from tierfold.compaction.model.units import (
     OFFSET_MAX,
     OFFSET_SPAN_MAX,
 )
+from tierfold.storage.indexes.index_check import wrong_entries
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from tierfold.storage.indexes.offset_index import OffsetIndex
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
@@ -191,17 +192,23 @@ def read_snapshot(
     return read_producer_snapshot(*storage.part_of(key, segment, Part.SNAPSHOT))
 
 
-def index_corruptions(
-    storage: RemoteTier, key: PartitionKey, segment: Segment
-) -> tuple[str, ...]:
-    """What is wrong with the form of a live segment's offset and time index, a phrase each.
+def has_corrupt_index(
+    storage: RemoteTier,
+    key: PartitionKey,
+    segment: Segment,
+    batches: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+) -> bool:
+    """Whether the form of a live segment's offset or time index is wrong, or an offset's entry.
 
-    Raises UnreadableObject.
+    `batches`: position and last offset of all batches, each of shape (batches,), at least one;
+    None: they are unknown. Raises UnreadableObject.
     """
     address = address_of(key, segment)
-    _, of_offsets = usable_offsets(storage, address)
+    index, of_offsets = usable_offsets(storage, address)
     _, of_times = usable_times(storage, address)
-    return tuple(filter(None, (of_offsets, of_times)))
+    if of_offsets or of_times:
+        return True
+    return batches is not None and bool(wrong_entries(index, *batches).size)
 
 
 def read_aborted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -10,9 +11,11 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, Ran, tierfold, told
 from tests.jobs.tiers import key_of, live_values, made_tier, put_segment
-from tests.storage.live_segments import data
+from tests.storage.live_segments import data, marker
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import OffsetSpan
+from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.log_pieces import pieces_of, read_piece
 from tierfold.storage.segments.segment_metadata import listed_checkpoint, read_segment_metadata
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -97,24 +100,61 @@ def test_the_way_out_of_one_in_a_clean_partition(log: Path) -> None:
     assert tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"] == []
 
 
-def test_one_that_is_right_in_form_alone_is_noted(log: Path) -> None:
+def test_one_that_is_right_in_form_alone_is_noted_and_built_again(log: Path) -> None:
     tier = changed(log, ".index", displaced)
     entry = compacted(tier).ends_alone(0, "compacted")
     assert any("the offset index does not fit the log" in note for note in entry["notes"])
+    assert tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"] == []
 
 
-@pytest.mark.parametrize(("part", "change", "_"), CASES)
-def test_records_are_read(log: Path, part: str, change: Callable[[bytes], bytes], _: str) -> None:
-    tier = open_tier(str(changed(log, part, change)))
+@pytest.mark.parametrize("has_transaction", [False, True])
+def test_one_wrong_entry_is_enough(tmp_path: Path, has_transaction: bool) -> None:
+    """No header that the survey reads shows it; the scan, or the rewrite, has all of them."""
+    end = [data(BATCHES, (b"t", b"v"), producer_id=7), marker(BATCHES + 1, 7, ControlType.COMMIT)]
+    batches = [data(i, (f"k{i}".encode(), b"v")) for i in range(BATCHES)]
+    batches += end if has_transaction else []
+    log = put_segment(made_tier(tmp_path / "tier"), KEY, batches, start_offset=0)
+    tier = changed(log, ".index", lambda entries: displaced(entries[:8]) + entries[8:])
+    found = tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"]
+    assert not told(found[0], "1 of", "entries are wrong")
+    compacted(tier).ends_alone(0, "compacted")
+    assert tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"] == []
+    assert compacted(tier).entry["outcome"] == "nothing_to_do"
+
+
+def read(log: Path, wanted: OffsetSpan) -> list[int]:
+    """The offsets that a reader finds, in pieces of 200 bytes."""
+    tier = open_tier(str(log.parents[2]))
     (listed,) = tier.listing(KEY)
     assert isinstance(listed, ListedSegment)
     checkpoint = listed_checkpoint(tier, KEY, listed)
     segment = read_segment_metadata(tier, KEY, listed, checkpoint).segment
-    wanted = OffsetSpan(start=5, end=15)
-    found = [
+    return [
         offset
         for piece in pieces_of(tier, KEY, segment, wanted, (), 200)
         for chosen in read_piece(tier, piece)
         for offset in chosen.records.offset[chosen.rows].tolist()
     ]
-    assert found == list(range(5, 15))
+
+
+@pytest.mark.parametrize(("part", "change", "_"), CASES)
+def test_records_are_read(log: Path, part: str, change: Callable[[bytes], bytes], _: str) -> None:
+    changed(log, part, change)
+    assert read(log, OffsetSpan(start=5, end=15)) == list(range(5, 15))
+
+
+def test_a_reader_that_one_misled_says_how_to_find_out_and_to_go_on(
+    log: Path, tmp_path: Path
+) -> None:
+    tier = changed(log, ".index", displaced)
+    with pytest.raises(CorruptLog) as caught:
+        read(log, OffsetSpan(start=5, end=15))
+    assert not told(str(caught.value), "`tierfold verify` says whether", "--first-dirty 0")
+    (said,) = tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"]
+    assert not told(said, ".index", "entries are wrong")
+    compacted(tier, "--first-dirty", "0").ends_alone(0, "compacted")
+    (new,) = tierfold("status", tier, "--json").entry["segments"]
+    (alone := tmp_path / "alone" / log.parents[1].name / log.parent.name).mkdir(parents=True)
+    for path in log.parent.glob(f"*{new['id']}.*"):
+        shutil.copy(path, alone)
+    assert read(alone / Path(new["log"]).name, OffsetSpan(start=5, end=15)) == list(range(5, 15))
