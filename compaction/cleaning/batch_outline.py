@@ -86,8 +86,8 @@ def surely_dropped(
 ) -> NDArray[np.bool_]:
     """Shape (batches,): batches that `decide_retention` drops, as the offset map alone shows.
 
-    They hold records, all of them superseded, and neither end the round nor are the last data of a
-    producer (`must_stay`). `superseded` has shape (records,), and may be longer.
+    They hold records, all of them superseded, and neither end the remote range nor are the last
+    data of a producer (`must_stay`). `superseded` has shape (records,), and may be longer.
 
     Raises ValueError if it is shorter, which would be a bug.
     """
@@ -100,7 +100,7 @@ def surely_dropped(
     first = (ends - outline.records)[holds]
     goes[holds] = np.logical_and.reduceat(superseded[:records], first)
     may_stay = np.isin(outline.last_offset, rules.last_data_offsets[:, 1])
-    may_stay |= outline.last_offset + 1 == rules.next_offset
+    may_stay |= outline.last_offset + 1 == rules.remote_end
     return np.asarray(goes & ~may_stay, np.bool_)
 
 

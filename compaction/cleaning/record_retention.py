@@ -93,8 +93,8 @@ class RoundRules:
 
     now_ms: int
     delete_retention_ms: int
-    next_offset: int
-    """The first offset after the dirty region: the batch that ends right before it stays."""
+    remote_end: int
+    """The first offset after the remote range: the batch that ends right before it stays."""
     last_data_offsets: NDArray[np.int64]
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
     marker_epochs: NDArray[np.int64]
@@ -179,15 +179,17 @@ def legacy_tombstones_go(max_timestamp_ms: int, rules: RoundRules) -> bool:
 def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
     """Shape (b,): batches that stay even without records (SEMANTICS 5).
 
-    They are the last one of the round, and the last one of every active producer.
+    They are the last one of every active producer, and the last one of the remote range: readers
+    get stuck at a hole there. Kafka from 4.4 on keeps the one that ends at the high watermark
+    (KAFKA-20452); before, it kept the last one of every round.
     """
     has_producer = batches.producer_id != NO_PRODUCER_ID
     ends_data = _is_listed(rules.last_data_offsets, batches.producer_id, batches.last_offset)
     holds_epoch = batches.is_control & _is_listed(
         rules.marker_epochs, batches.producer_id, batches.producer_epoch
     )
-    ends_round = batches.last_offset + 1 == rules.next_offset
-    return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_round, np.bool_)
+    ends_range = batches.last_offset + 1 == rules.remote_end
+    return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_range, np.bool_)
 
 
 def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRules) -> Retention:

@@ -217,7 +217,8 @@ def group_tasks(
 
     By a segment's index among the live segments: `plain`, what the scan found of those that are
     plain; `unscanned`, how many records those have whose keys were not read.
-    `empty`: the numbers of the groups that keep no record and have no neighbour to merge with.
+    `empty`: the numbers of the groups of which nothing is left, and that have no neighbour to merge
+    with: each keeps its last batch, emptied, as if the remote range ended there.
     """
     whole = round_rules(work)
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
@@ -225,18 +226,16 @@ def group_tasks(
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
         first = place[group.segments[0].segment_id]
-        is_round_of_its_own = work.compact.is_partial or number in empty
-        is_end = end + 1 == work.compact.next_offset == work.state.next_offset
         first_inside, beyond = np.searchsorted(discardable, (start, end + 1))
         yield GroupTask(
             key=work.key,
             group_index=number,
             group=group,
-            rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
+            rules=replace(whole, remote_end=end + 1) if number in empty else whole,
             aborted=reaching(work.aborted, start, end),
             discardable=discardable[first_inside:beyond],
             listed=tuple(t for t in transaction_status.listed if start <= t.last_offset <= end),
-            ends_in_batch=is_round_of_its_own or is_end,
+            ends_in_batch=number in empty or end + 1 == work.state.next_offset,
             run=work.state.owner_run,
             fingerprint=work.fingerprint,
             index_interval_bytes=work.rules.index_interval_bytes,
@@ -278,7 +277,7 @@ def round_rules(work: Round) -> RoundRules:
     return RoundRules(
         now_ms=work.now_ms,
         delete_retention_ms=work.rules.delete_retention_ms,
-        next_offset=work.compact.next_offset,
+        remote_end=work.state.next_offset,
         last_data_offsets=data,
         marker_epochs=markers,
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(

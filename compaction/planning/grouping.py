@@ -54,9 +54,10 @@ def grouped(segments: Sequence[Segment], rules: Rules) -> tuple[SegmentGroup, ..
     return tuple(SegmentGroup(segments=tuple(group)) for group in groups)
 
 
-def _fits_offsets(group: Sequence[Segment], segment: Segment) -> bool:
-    is_next = segment.start_offset == group[-1].next_offset
-    return is_next and segment.end_offset - group[0].start_offset <= OFFSET_SPAN_MAX
+def _fits_offsets(group: Sequence[Segment], following: Segment | SegmentGroup) -> bool:
+    """Whether these segments and what follows can be one segment: neighbours, within 31 bits."""
+    is_next = following.start_offset == group[-1].next_offset
+    return is_next and following.end_offset - group[0].start_offset <= OFFSET_SPAN_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +71,12 @@ class MergedGroups:
 
 
 def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> MergedGroups:
-    """Join groups that keep no record to their neighbours, as the span of a segment allows.
+    """Join groups of which nothing is left to their neighbours, as the span of a segment allows.
 
     Every offset range needs a segment. To avoid writing one just for that, an empty group joins the
     group before it, or else the one after it. If the joined offsets need more than 31 bits, which
-    no index can hold, the empty group stays alone and becomes one empty batch.
+    no index can hold, the empty group stays alone and becomes one empty batch; so does one in a
+    round for delete horizons whose neighbours are no part of the round.
 
     `is_empty` has one entry per group. Each result, from the first on, is as long as possible; so
     there are as few as possible, and a second merge changes nothing. Limits on a group's size
@@ -83,8 +85,7 @@ def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> Mer
     joined: list[tuple[SegmentGroup, bool]] = []
     for group, empty in zip(groups, is_empty, strict=True):
         before, is_before_empty = joined[-1] if joined else (group, False)
-        span = group.end_offset - before.start_offset
-        if joined and (empty or is_before_empty) and span <= OFFSET_SPAN_MAX:
+        if joined and (empty or is_before_empty) and _fits_offsets(before.segments, group):
             both = SegmentGroup(segments=before.segments + group.segments)
             joined[-1] = (both, is_before_empty and empty)
         else:

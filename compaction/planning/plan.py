@@ -81,7 +81,7 @@ class Compact:
     bytes_in: int
     """Bytes of the groups' `.log`s. Each is read twice at most: for keys, and to be rewritten."""
     bytes_out_estimate: int
-    """`bytes_in` and the closing batches: as if no record went. It is no bound, because it needs no
+    """`bytes_in` and a closing batch: as if no record went. It is no bound, because it needs no
     record: batches may compress worse than their producer's did, messages of magic 0 and 1 become
     batches (1.1 GB became 2.4 GB), and a delete horizon makes timestamp deltas grow."""
     is_last: bool = True
@@ -159,7 +159,7 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
     if rest is None:
         reason, detail = _reason(rules, regions, ratio)
         sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
-        groups, closing_batches = grouped(sources, rules), 1
+        groups = grouped(sources, rules)
         first_dirty = _compared_from(view, rules, regions)
     else:
         due = due_segments(view, regions, rules, now_ms)
@@ -168,7 +168,6 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         reason = CompactReason.HORIZON_PASSED
         detail = "only segments with tombstones or markers whose delete horizon has passed"
         groups, first_dirty = grouped(due, rules), regions.first_dirty
-        closing_batches = len(groups)
     bytes_in = sum(group.size_bytes for group in groups)
     return Compact(
         key=view.key,
@@ -179,7 +178,7 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         groups=groups,
         ratio=ratio,
         bytes_in=bytes_in,
-        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES * closing_batches,
+        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
         held_back=regions.held_back(rules),
     )
 

@@ -200,8 +200,6 @@ class RoundFacts:
     """Base offsets, ascending, of control batches that may be removed."""
     listed: Sequence[AbortedTransaction]
     """The transactions that transaction indexes must list, by marker offset."""
-    end_offset: int
-    """The last live offset; the group that ends there, and with the round, must end in a batch."""
 
 
 def may_change(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> bool:
@@ -215,7 +213,7 @@ def may_change(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> b
 def _changes(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> Iterator[bool]:
     now_ms, group = of_round.rules.now_ms, SegmentGroup(segments=(segment,))
     due_ms = facts.due_ms
-    ends_round = segment.end_offset == of_round.end_offset == of_round.rules.next_offset - 1
+    ends_range = segment.end_offset + 1 == of_round.rules.remote_end
     yield reason_before_reading(group.segments, now_ms) is not None
     # A horizon that the catalog lacks: `reason_after_reading`.
     yield due_ms is not None and segment.earliest_due_ms is None
@@ -225,7 +223,7 @@ def _changes(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> Ite
     listed = of_round.listed
     at = bisect_left(listed, segment.start_offset, key=lambda t: t.last_offset)
     yield at < len(listed) and listed[at].last_offset <= segment.end_offset
-    yield closing_batch_of(group, facts.last_offset, ends_in_batch=ends_round) is not None
+    yield closing_batch_of(group, facts.last_offset, ends_in_batch=ends_range) is not None
     yield bool(offset_violation(facts.first_offset, facts.last_offset, segment))
     yield _watched_change(facts, of_round)
 

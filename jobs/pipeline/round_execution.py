@@ -190,7 +190,6 @@ def _without_unchanged(result: RoundResult) -> RoundResult:
         aborted=work.aborted,
         discardable=result.transactions.discardable,
         listed=result.transactions.listed,
-        end_offset=work.state.next_offset - 1,
     )
     stays = {
         facts.segment_id: facts

@@ -1,8 +1,9 @@
-"""Many logs in one tier, compacted four times by tierfold's command and by Kafka's cleaner.
+"""Many logs in one tier, compacted four times by tierfold's command and by Kafka's cleaners.
 
 Each seed is a topic `t<seed>` with one partition. A pass compacts the whole tier with one command.
-Then the live segments are copied to local names, so that Kafka's classes can read them. Kafka's
-cleaner starts with the uploaded segments and continues with its own results.
+Then the live segments are copied to local names, so that Kafka's classes can read them. In each
+pass Kafka's cleaners get the log that tierfold got: the uploaded segments, and then what tierfold's
+pass before left.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tests.jobs.commands import CLOCK, tierfold
-from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.kafka_lab import KafkaLab, Option
+from tests.oracle.oracles import Cleaned, Cleaning, Oracles, newest
 from tests.oracle.recipes import (
     FIRST_PASS_MS,
     LEGACY_FROM,
@@ -58,6 +60,9 @@ that pass removes it.
 PRODUCER_EXPIRATION_MS: Final = PASSES_MS[2] - TS_START_MS
 """A producer whose records all have the first timestamp expires exactly at the third pass."""
 
+LAG_MS: Final = 6000
+"""A `min.compaction.lag.ms` under which the rounds of many seeds end in mid-log."""
+
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": SEGMENT_BYTES,
@@ -73,7 +78,7 @@ Entries: TypeAlias = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """One partition after one pass, and Kafka's result for the same log."""
+    """One partition after one pass, and Kafka's results for the same log."""
 
     segments: tuple[RemoteSegment, ...]
     report: Mapping[str, Any]
@@ -82,12 +87,13 @@ class Pass:
     """The partition's entry of `tierfold status --json`."""
     view: Path
     """The live segments under local names."""
-    oracle: Path
-    """The log after this pass of Kafka's cleaner."""
-    oracle_end: int
-    """The first offset that Kafka's cleaner did not clean; 0: nothing was dirty."""
-    producers: frozenset[int]
-    """The ids of the producers that Kafka considers active."""
+    cleaned: Cleaned
+    """What Kafka's cleaners left of the same log."""
+
+    @property
+    def oracle(self) -> Cleaning:
+        """The result of the newest version that cleaned it."""
+        return newest(self.cleaned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,23 +139,31 @@ def seeds_of(variable: str, default: str) -> tuple[int, ...]:
 
 
 def run_passes(
-    lab: KafkaLab, folder: Path, wanted: Iterable[int], engine: Sequence[str] = ()
+    oracles: Oracles,
+    folder: Path,
+    wanted: Iterable[int],
+    engine: Sequence[str] = (),
+    min_lag_ms: int = 0,
 ) -> dict[int, FuzzedTopic]:
     """Make each seed's log, and run all passes over it, by tierfold and by Kafka.
 
     `engine`: the arguments of `compact` that choose an engine.
     """
-    tier = folder / "tier"
+    tier, lab = folder / "tier", oracles.lab
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for seed, topic in topics.items():
         if seed >= LEGACY_FROM:
             date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
     checkpoint(tier)
+    lag = {"min.compaction.lag.ms": min_lag_ms}
     for number in range(len(PASSES_MS)):
-        done_by_topic = compacted(tier, number, is_from_start=number > 0, engine=engine)
+        start = ("--first-dirty", "0") if number else ()
+        settings = _SETTINGS | lag
+        done_by_topic = compacted_at(tier, PASSES_MS[number], settings, (*start, *engine))
         for name, entries in done_by_topic.items():
             topic = topics[_seed_of(name)]
-            done = _passed(lab, folder / f"pass-{number + 1}", topic, entries)
+            place = folder / f"pass-{number + 1}"
+            done = _passed(oracles, place, topic, entries, min_lag_ms)
             topics[topic.seed] = replace(topic, passes=(*topic.passes, done))
     return topics
 
@@ -196,19 +210,14 @@ def result_of(report: Mapping[str, Any]) -> dict[str, Any]:
     return {name: report[name] for name in fields}
 
 
-def kafka_cleans(
-    lab: KafkaLab, log: Path, out: Path, number: int, first_dirty: int
-) -> dict[str, Any]:
-    """Run pass `number` of Kafka's cleaner, with the same settings."""
-    return lab.clean(
-        log,
-        out,
-        now_ms=PASSES_MS[number],
-        first_dirty=first_dirty,
-        delete_retention_ms=DELETE_RETENTION_MS,
-        segment_bytes=SEGMENT_BYTES,
-        producer_expiration_ms=PRODUCER_EXPIRATION_MS,
-    )
+def settings_of_kafka(first_dirty: int) -> dict[str, Option]:
+    """The same settings, as options of Kafka's cleaner."""
+    return {
+        "first_dirty": first_dirty,
+        "delete_retention_ms": DELETE_RETENTION_MS,
+        "segment_bytes": SEGMENT_BYTES,
+        "producer_expiration_ms": PRODUCER_EXPIRATION_MS,
+    }
 
 
 def _seed_of(topic: str) -> int:
@@ -293,24 +302,29 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
     )
 
 
-def _passed(lab: KafkaLab, folder: Path, topic: FuzzedTopic, entries: Entries) -> Pass:
-    """The result of a pass; runs Kafka's cleaner over the same log."""
+def _passed(
+    oracles: Oracles, folder: Path, topic: FuzzedTopic, entries: Entries, min_lag_ms: int
+) -> Pass:
+    """The result of a pass; runs Kafka's cleaners over the same log."""
     report, status = entries
     number, name = len(topic.passes), topic.before.name
     # Kafka's cleaner throws if the first dirty offset is above the cleanable end. So if tierfold
     # found nothing to do, Kafka cleans the whole log, and any change is a difference.
     is_first = number == 0 and report["outcome"] == "compacted"
     segments = live_segments(status)
-    oracle = folder / "oracle" / name
-    source = topic.passes[-1].oracle if topic.passes else topic.before
-    first_dirty = _first_dirty(topic.seed) if is_first else 0
-    cleaned = kafka_cleans(lab, source, oracle, number, first_dirty)
+    source = topic.passes[-1].view if topic.passes else topic.before
+    options = settings_of_kafka(_first_dirty(topic.seed) if is_first else 0)
     return Pass(
         segments=segments,
         report=report,
         status=status,
         view=to_local(segments, folder / "tierfold" / name),
-        oracle=oracle,
-        oracle_end=cleaned["endOffset"],
-        producers=frozenset(producer["producerId"] for producer in cleaned["producers"]),
+        cleaned=oracles.clean(
+            topic.seed,
+            source,
+            folder / "oracle",
+            now_ms=PASSES_MS[number],
+            min_compaction_lag_ms=min_lag_ms,
+            **options,
+        ),
     )

@@ -1,8 +1,8 @@
-"""Logs that grow a little between five rounds, compacted by tierfold and by Kafka's cleaner.
+"""Logs that grow a little between five rounds, compacted by tierfold and by Kafka's cleaners.
 
 Each seed is a topic in two tiers with the same uploads. In the first tier tierfold keeps its key
-indexes; in the second they are deleted before every round. Kafka's cleaner gets its own result of
-the round before, followed by the same new segments.
+indexes; in the second they are deleted before every round. Kafka's cleaners get what tierfold left
+in the first tier in the round before, followed by the same new segments.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.jobs.commands import CLOCK, Ran, tierfold
 from tests.oracle.fuzz_run import Entries, compacted_at, date, seeds_of
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option
 from tests.oracle.leaders_run import first_undecided
+from tests.oracle.oracles import Cleaned, Cleaning, Oracles, newest
 from tests.oracle.recipes import FIRST_PASS_MS, LEGACY_FROM, TS_START_MS, recipe
 from tests.oracle.remote_views import (
     RemoteSegment,
@@ -83,16 +84,15 @@ class GrowingRound:
     """In the tier with key indexes."""
     unindexed: Outcome
     """In the tier whose key indexes were deleted before the round."""
-    oracle: Path
-    """The log after this round of Kafka's cleaner."""
-    oracle_end: int
-    """The first offset that Kafka's cleaner did not clean."""
-    producers: frozenset[int]
-    """The ids of the producers that Kafka considers active."""
+    cleaned: Cleaned
+    """What Kafka's cleaners left of the same log."""
     source: tuple[Batch, ...]
     """The log before the round: tierfold's last result, and the new batches."""
-    expected: tuple[Batch, ...]
-    """The batches of `oracle`."""
+
+    @property
+    def oracle(self) -> Cleaning:
+        """The result of the newest version that cleaned it."""
+        return newest(self.cleaned)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,8 +159,9 @@ def growing_recipe(seed: int) -> dict[str, Option]:
     return options | changed
 
 
-def run_rounds(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> GrowingRun:
+def run_rounds(oracles: Oracles, folder: Path, wanted: Iterable[int]) -> GrowingRun:
     """Make each seed's log, upload it to both tiers in five parts, and compact after each part."""
+    lab = oracles.lab
     tiers = (folder / "indexed", folder / "unindexed")
     topics = {seed: _made(lab, folder, tiers, seed) for seed in wanted}
     for number in range(len(ROUNDS_MS)):
@@ -174,7 +175,7 @@ def run_rounds(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> GrowingRun
                 _outcome(lab, at / "indexed", topic, indexed[topic.name]),
                 _outcome(lab, at / "unindexed", topic, unindexed[topic.name]),
             )
-            topic.rounds.append(_cleaned(lab, at, topic, both))
+            topic.rounds.append(_cleaned(oracles, at, topic, both))
     verified = tierfold("verify", tiers[0], "--json", CLOCK, str(ROUNDS_MS[-1]))
     return GrowingRun(topics=topics, verified=verified)
 
@@ -271,20 +272,20 @@ def _outcome(lab: KafkaLab, folder: Path, topic: GrowingTopic, entries: Entries)
 
 
 def _cleaned(
-    lab: KafkaLab, folder: Path, topic: GrowingTopic, both: tuple[Outcome, Outcome]
+    oracles: Oracles, folder: Path, topic: GrowingTopic, both: tuple[Outcome, Outcome]
 ) -> GrowingRound:
-    """Run Kafka's cleaner, from the end of its last round on; return the round."""
-    number = len(topic.rounds)
-    first_dirty = topic.rounds[-1].oracle_end if topic.rounds else 0
+    """Run Kafka's cleaners, from the end of the last round on; return the round."""
+    lab, number = oracles.lab, len(topic.rounds)
+    first_dirty = topic.rounds[-1].oracle.end if topic.rounds else 0
     borders = topic.borders[number]
-    before = topic.rounds[-1].oracle if topic.rounds else None
+    before = topic.rounds[-1].indexed.view if topic.rounds else None
     given = continued_log(before, topic.log, borders, folder / "given" / f"{topic.name}-0")
     if topic.seed >= LEGACY_FROM:
         date(lab, given, first_dirty, ROUNDS_MS[number])
-    oracle = folder / "oracle" / f"{topic.name}-0"
-    cleaned = lab.clean(
+    cleaned = oracles.clean(
+        topic.seed,
         given,
-        oracle,
+        folder / "oracle",
         now_ms=ROUNDS_MS[number],
         first_dirty=first_dirty,
         delete_retention_ms=DELETE_RETENTION_MS,
@@ -296,9 +297,6 @@ def _cleaned(
     return GrowingRound(
         indexed=both[0],
         unindexed=both[1],
-        oracle=oracle,
-        oracle_end=cleaned["endOffset"],
-        producers=frozenset(producer["producerId"] for producer in cleaned["producers"]),
+        cleaned=cleaned,
         source=(*found, *new),
-        expected=tuple(lab.batches(oracle)),
     )

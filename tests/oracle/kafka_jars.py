@@ -1,8 +1,11 @@
-"""Fetches Kafka's jars and compiles our Java tools, once, into a cache folder.
+"""Fetches Kafka's jars and compiles our Java tools, once per version of Kafka, into a cache folder.
 
 Pyspark's Ivy fetches the jars from Maven Central, so no Maven is needed. The name of each folder in
 the cache has a hash of its sources. It is filled under a temporary name, then renamed, all under a
 lock. So two test runs at once are safe, and a killed run leaves no incomplete folder.
+
+The tools are written against the oldest version. Where a later one has moved a class, they are
+compiled with its new name (`_MOVED`).
 """
 
 from __future__ import annotations
@@ -13,52 +16,74 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-KAFKA_VERSION: Final = "4.3.0"
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
+
+OLDEST: Final = KAFKA_VERSIONS[0]
 CACHE_VARIABLE: Final = "TIERFOLD_KAFKA_CACHE"
 
 _HERE: Final = Path(__file__).resolve().parent
-_IVY_FILE: Final = _HERE / "ivy.xml"
+_IVY_FILES: Final = (_HERE / "ivy.xml", _HERE / "ivy_test_jars.xml")
 _JAVA_SOURCES: Final = _HERE / "java"
 _JAR_PATTERN: Final = "[artifact]-[revision](-[classifier]).[ext]"
+_MOVED: Final = {
+    f"org.apache.kafka.common.utils.{name}": f"org.apache.kafka.common.utils.internals.{name}"
+    for name in ("BufferSupplier", "Exit")
+}
+"""Classes that the tools use, by their name in the oldest version, and their name since 4.4."""
 
 
 class KafkaLabError(Exception):
     """The oracle could not be set up, or one of its tools failed; the message says what to do."""
 
 
-def cache_folder() -> Path:
-    """The folder of jars and classes; `TIERFOLD_KAFKA_CACHE` sets another one."""
-    default = Path.home() / ".cache" / "tierfold" / f"kafka-{KAFKA_VERSION}"
-    return Path(os.environ.get(CACHE_VARIABLE) or default)
+def cache_folder(version: str) -> Path:
+    """The folder of a version's jars and classes; `TIERFOLD_KAFKA_CACHE` sets where it is."""
+    default = Path.home() / ".cache" / "tierfold"
+    return Path(os.environ.get(CACHE_VARIABLE) or default) / f"kafka-{version}"
 
 
-def class_path() -> str:
+def class_path(version: str = OLDEST) -> str:
     """The Java class path of our tools and Kafka's jars, fetched and compiled if missing.
 
     Raises `KafkaLabError` if there is no JDK, no network, or the tools do not compile.
     """
-    cache = cache_folder()
+    cache = cache_folder(version)
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / "lock"):
-        jars = _made_once(cache, "jars", [_IVY_FILE], _fetch_jars)
-        jars_path = str(jars / "*")
+        jars = _made_once(cache, "jars", _IVY_FILES, partial(_fetch_jars, version))
         sources = sorted(_JAVA_SOURCES.rglob("*.java"))
+        inputs = [*_IVY_FILES, *sources, Path(__file__)]
+        classes = _made_once(cache, "classes", inputs, partial(_compile_tools, version, jars))
+    return os.pathsep.join((str(classes), str(jars / "*")))
 
-        def compile_tools(folder: Path) -> None:
-            javac = [tool("javac"), "-nowarn", "--release", "17", "-d", str(folder)]
-            _run(
-                [*javac, "-cp", jars_path, *map(str, sources)],
-                "the oracle's Java tools do not compile: use a JDK 17 or newer",
-            )
 
-        classes = _made_once(cache, "classes", [_IVY_FILE, *sources], compile_tools)
-    return os.pathsep.join((str(classes), jars_path))
+def _compile_tools(version: str, jars: Path, folder: Path) -> None:
+    """Compile the tools into `folder`, with the names that the classes have in this version."""
+    clients = jars / f"kafka-clients-{version}.jar"
+    with zipfile.ZipFile(clients) as jar:
+        known = {name.removesuffix(".class").replace("/", ".") for name in jar.namelist()}
+    with tempfile.TemporaryDirectory() as written:
+        sources = []
+        for source in sorted(_JAVA_SOURCES.rglob("*.java")):
+            text = source.read_text()
+            for name, new_name in _MOVED.items():
+                text = text if name in known else text.replace(f"{name};", f"{new_name};")
+            sources.append(Path(written) / source.name)
+            sources[-1].write_text(text)
+        javac = [tool("javac"), "-nowarn", "--release", "17", "-d", str(folder)]
+        _run(
+            [*javac, "-cp", str(jars / "*"), *map(str, sources)],
+            f"the oracle's Java tools do not compile with Kafka {version}. Use a JDK 17 or newer;"
+            f" if a class is missing, Kafka has moved it: add it to {__file__}",
+        )
 
 
 @contextmanager
@@ -85,18 +110,20 @@ def _made_once(
     return folder
 
 
-def _fetch_jars(folder: Path) -> None:
+def _fetch_jars(version: str, folder: Path) -> None:
     spark = find_spec("pyspark")
     homes = spark.submodule_search_locations if spark else None
     found = sorted(Path(homes[0]).glob("jars/ivy-*.jar")) if homes else []
     if not found:
         raise KafkaLabError("pyspark's Ivy jar is missing: reinstall the test requirements")
-    ivy = [tool("java"), "-cp", str(found[-1]), "org.apache.ivy.Main", "-warn"]
-    where = ["-ivy", str(_IVY_FILE), "-cache", str(folder.parent / "ivy")]
-    _run(
-        [*ivy, *where, "-retrieve", str(folder / _JAR_PATTERN)],
-        "Kafka's jars could not be fetched from Maven Central: check the network, then run again",
-    )
+    ivy = [tool("java"), f"-Dkafka={version}", "-cp", str(found[-1]), "org.apache.ivy.Main"]
+    for file in _IVY_FILES:
+        where = ["-warn", "-ivy", str(file), "-cache", str(folder.parent / "ivy")]
+        _run(
+            [*ivy, *where, "-retrieve", str(folder / _JAR_PATTERN)],
+            f"the jars of Kafka {version} could not be fetched from Maven Central: check the"
+            " version and the network, then run again",
+        )
 
 
 def tool(name: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, Self, TypeAlias
 
 from tests.oracle.dumped_segments import DumpedSegments, parse_dump
-from tests.oracle.kafka_jars import KafkaLabError, class_path, tool
+from tests.oracle.kafka_jars import OLDEST, KafkaLabError, class_path, tool
 
 Option: TypeAlias = bool | int | float | str
 Batch: TypeAlias = dict[str, Any]
@@ -53,13 +53,17 @@ class SelectionCase(NamedTuple):
 
 
 class KafkaLab:
-    """A JVM that runs the tools of `tests/oracle/java`.
+    """A JVM that runs the tools of `tests/oracle/java` with the classes of one version of Kafka.
 
-    The first call starts the JVM; the next call after a crash starts another. Every method raises
-    `KafkaLabError` with the Java stack trace if a tool fails.
+    Logs are made and read with the oldest version, and cleaned with any. The first call starts the
+    JVM; the next call after a crash starts another. Every method raises `KafkaLabError` with the
+    Java stack trace if a tool fails.
     """
 
-    def __init__(self, jvm_flags: Sequence[str] = QUICK_START) -> None:
+    def __init__(
+        self, version: str = OLDEST, *, jvm_flags: Sequence[str] = QUICK_START
+    ) -> None:
+        self.version = version
         self._jvm_flags = tuple(jvm_flags)
         self._process: subprocess.Popen[str] | None = None
         self._stderr: IO[str] | None = None
@@ -192,7 +196,7 @@ class KafkaLab:
         if self._process is None:
             self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the JVM)
             self._process = subprocess.Popen(
-                [tool("java"), *self._jvm_flags, _QUIET, "-cp", class_path(), _SERVER],
+                [tool("java"), *self._jvm_flags, _QUIET, "-cp", class_path(self.version), _SERVER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

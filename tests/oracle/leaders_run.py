@@ -1,8 +1,8 @@
-"""Logs that several leaders upload, compacted four times by tierfold and by Kafka's cleaner.
+"""Logs that several leaders upload, compacted four times by tierfold and by Kafka's cleaners.
 
 Each seed is a topic of one tier. Before each of the first three passes, uploads arrive that overlap
-each other and the compacted segments (`two_leaders`). Kafka's cleaner gets the same log without
-overlap, in the same steps: its result of the pass before, followed by the new records.
+each other and the compacted segments (`two_leaders`). Kafka's cleaners get the same log without
+overlap, in the same steps: what tierfold left in the pass before, followed by the new records.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ from tests.oracle.fuzz_run import (
     Entries,
     compacted,
     date,
-    kafka_cleans,
     seeds_of,
+    settings_of_kafka,
 )
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
+from tests.oracle.oracles import Cleaned, Cleaning, Oracles, newest
 from tests.oracle.recipes import LEGACY_FROM, recipe, uploads_below_stable
-from tests.oracle.remote_views import continued_log, partition_folder, upload
+from tests.oracle.remote_views import (
+    continued_log,
+    copy_segments,
+    live_segments,
+    partition_folder,
+    to_local,
+    upload,
+)
 from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layouts
 from tierfold.jobs.sources.segment_options import FORMAT
 from tierfold.jobs.sources.segment_source import register
@@ -55,10 +63,13 @@ class Step:
     """The live batches after the pass."""
     aborted: tuple[tuple[int, ...], ...]
     """The transaction index entries within the effective ranges of the live segments."""
-    oracle: Path
-    """The log after this pass of Kafka's cleaner."""
-    oracle_end: int
-    """The first offset that Kafka's cleaner did not clean; 0: nothing was dirty."""
+    cleaned: Cleaned
+    """What Kafka's cleaners left of the same log."""
+
+    @property
+    def oracle(self) -> Cleaning:
+        """The result of the newest version that cleaned it."""
+        return newest(self.cleaned)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +86,8 @@ class LeadersTopic:
     """The partition's folder in the tier."""
     ids: random.Random
     """Draws the ids of the uploads."""
+    uploaded: set[str] = field(default_factory=set)
+    """The names of their logs."""
     steps: list[Step] = field(default_factory=list)
 
     @property
@@ -100,12 +113,12 @@ def seeds() -> tuple[int, ...]:
 
 
 def run_leaders(
-    lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]
+    oracles: Oracles, spark: SparkSession, folder: Path, wanted: Iterable[int]
 ) -> LeadersRun:
     """Make each seed's log, upload all logs to one tier step by step, and run the passes."""
     tier = folder / "tier"
     register(spark)
-    topics = {seed: _made(lab, folder, tier, seed) for seed in wanted}
+    topics = {seed: _made(oracles.lab, folder, tier, seed) for seed in wanted}
     verified = []
     for number, now_ms in enumerate(PASSES_MS):
         for topic in topics.values():
@@ -116,7 +129,7 @@ def run_leaders(
         entries = compacted(tier, number, is_from_start=number >= _NATURAL)
         for topic in topics.values():
             rows = read.get(topic.name, ())
-            topic.steps.append(_step(lab, folder, topic, entries[topic.name], rows))
+            topic.steps.append(_step(oracles, folder, topic, entries[topic.name], rows))
     now = (CLOCK, str(PASSES_MS[-1]))
     verified.append(tierfold("verify", tier, "--json", "--second-opinion", *now))
     return LeadersRun(topics=topics, verified=tuple(verified), read_at_end=_read(spark, tier))
@@ -216,7 +229,7 @@ def _arrive(topic: LeadersTopic, phase: int) -> None:
     for planned in topic.layout.uploads:
         if planned.phase == phase:
             replica, span = topic.replicas[planned.leader], (planned.start, planned.end)
-            upload(replica, topic.folder, topic.ids, span)
+            topic.uploaded.add(upload(replica, topic.folder, topic.ids, span).name)
 
 
 def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
@@ -237,21 +250,19 @@ def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
 
 
 def _step(
-    lab: KafkaLab,
+    oracles: Oracles,
     folder: Path,
     topic: LeadersTopic,
     entries: Entries,
     read: tuple[Row, ...],
 ) -> Step:
     report, status = entries
-    number = len(topic.steps)
+    lab, number = oracles.lab, len(topic.steps)
     before = topic.steps[-1] if topic.steps else None
     given, reached = _log_for_kafka(topic, folder / f"given-{number}")
-    first_dirty = before.oracle_end if before is not None and number < _NATURAL else 0
+    first_dirty = before.oracle.end if before is not None and number < _NATURAL else 0
     if topic.seed >= LEGACY_FROM:
         date(lab, given, first_dirty, PASSES_MS[number])
-    oracle = folder / f"oracle-{number}" / f"{topic.name}-0"
-    cleaned = kafka_cleans(lab, given, oracle, number, first_dirty)
     new = [batch for batch in lab.batches(given) if batch["baseOffset"] >= reached]
     return Step(
         source=(*(before.found if before is not None else ()), *new),
@@ -260,24 +271,45 @@ def _step(
         status=status,
         found=_live_batches(lab, topic.folder, status),
         aborted=_live_aborted(lab.side_files(topic.folder), status),
-        oracle=oracle,
-        oracle_end=cleaned["endOffset"],
+        cleaned=oracles.clean(
+            topic.seed,
+            given,
+            folder / f"oracle-{number}",
+            now_ms=PASSES_MS[number],
+            **settings_of_kafka(first_dirty),
+        ),
     )
 
 
 def _log_for_kafka(topic: LeadersTopic, folder: Path) -> tuple[Path, int]:
     """The log for Kafka's pass, and the first offset of its new records.
 
-    The log is the result of Kafka's last pass, followed by the plain log's segments up to the end
-    of this phase's uploads.
+    The log is what tierfold's last pass left, followed by the plain log's segments up to the end of
+    this phase's uploads.
     """
     number = len(topic.steps)
     ends = (0, *topic.layout.covered.ends)
     reached, end = ends[min(number, PHASES)], ends[min(number + 1, PHASES)]
     borders = [border for border in topic.layout.covered.borders if reached <= border <= end]
-    before = topic.steps[-1].oracle if topic.steps else None
+    before = _left_by_tierfold(topic, folder / "left") if topic.steps else None
     log = continued_log(before, topic.plain, borders, folder / f"{topic.name}-0")
     return log, reached
+
+
+def _left_by_tierfold(topic: LeadersTopic, folder: Path) -> Path:
+    """The live segments under local names; for an upload, the plain log's segments of its range.
+
+    An upload may begin with batches of the segment before it, which the plain log has only once.
+    """
+    segments = live_segments(topic.steps[-1].status)
+    written = [segment for segment in segments if segment.log.name not in topic.uploaded]
+    log = to_local(written, folder / f"{topic.name}-0")
+    for segment in segments:
+        if segment not in written:
+            span = range(segment.start_offset, segment.end_offset + 2)
+            borders = [border for border in topic.layout.covered.borders if border in span]
+            copy_segments(topic.plain, borders, log)
+    return log
 
 
 def _live_batches(lab: KafkaLab, folder: Path, status: Mapping[str, Any]) -> tuple[Batch, ...]:

@@ -117,14 +117,22 @@ def continued_log(before: Path | None, source: Path, borders: Sequence[int], out
         out.mkdir(parents=True)
     else:
         shutil.copytree(before, out)
-    for start, end in pairwise(borders):
-        for part in source.glob(f"{start:020d}.*"):
-            shutil.copy2(part, out / part.name)
-        shutil.copy2(source / f"{end:020d}.snapshot", out)
+    copy_segments(source, borders, out)
     _add_active(out, borders[-1])
     checkpoint = (source / "leader-epoch-checkpoint").read_text()
     (out / "leader-epoch-checkpoint").write_text(epochs_until(checkpoint, borders[-1]))
     return out
+
+
+def copy_segments(source: Path, borders: Sequence[int], out: Path) -> None:
+    """Copy segments of the local log `source` to the folder `out`.
+
+    `borders`: their base offsets, and the end of the last one.
+    """
+    for start, end in pairwise(borders):
+        for part in source.glob(f"{start:020d}.*"):
+            shutil.copy2(part, out / part.name)
+        shutil.copy2(source / f"{end:020d}.snapshot", out)
 
 
 def all_segments(folder: Path, end_offset: int) -> list[RemoteSegment]:

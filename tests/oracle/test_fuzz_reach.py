@@ -26,12 +26,12 @@ def test_all_seeds_together_reach_each_outcome(
     for topic in fuzzed.values():
         source = lab.batches(topic.before)
         for done in topic.passes:
-            found = lab.batches(done.oracle)
+            found = [*done.oracle.batches]
             met.update(_outcomes(source, found, done))
-            met["aborted transaction listed"] += len(lab.side_files(done.oracle)["txnindex"])
-            source = found
+            met["aborted transaction listed"] += len(lab.side_files(done.oracle.log)["txnindex"])
+            source = lab.batches(done.view)
         for one, two in pairwise(topic.passes):
-            met["producer expired"] += len(one.producers - two.producers)
+            met["producer expired"] += len(one.oracle.producers.keys() - two.oracle.producers)
     assert {outcome for outcome in OUTCOMES if met[outcome] < 3} == set(), met
 
 
@@ -41,7 +41,7 @@ def test_legacy_seeds_together_convert_every_codec_and_reach_both_outcomes_of_a_
     met: Counter[str] = Counter()
     for seed, topic in fuzzed.items():
         if seed >= LEGACY_FROM:
-            cleaned = lab.batches(topic.passes[0].oracle)
+            cleaned = [*topic.passes[0].oracle.batches]
             met.update(_legacy_outcomes(lab.batches(topic.before), cleaned))
     wanted = {f"magic {magic} {codec} converted" for magic in (0, 1) for codec in CODECS}
     wanted |= {"latest tombstone removed at once", "latest tombstone stays"}
@@ -76,10 +76,10 @@ def _outcomes(source: list[Batch], found: list[Batch], done: Pass) -> Counter[st
         elif after["crc"] == batch["crc"]:
             met["marker stays"] += kind == "marker"
             met["compressed batch copied"] += batch["codec"] != "none"
-            met["undecided batch untouched"] += batch["baseOffset"] >= done.oracle_end > 0
+            met["undecided batch untouched"] += batch["baseOffset"] >= done.oracle.end > 0
         else:
             met["compressed batch rewritten"] += after["codec"] != "none"
             met["batch emptied"] += after["count"] == 0 < batch["count"]
             met["horizon set"] += after["deleteHorizonMs"] != batch["deleteHorizonMs"]
-    met["nothing cleaned"] += done.oracle_end == 0
+    met["nothing cleaned"] += done.oracle.end == 0
     return met

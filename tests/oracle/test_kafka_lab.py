@@ -82,9 +82,10 @@ def test_two_runs_at_once_fill_one_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     jars = Path(kafka_jars.class_path().split(os.pathsep)[1]).parent
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / jars.name).symlink_to(jars)
-    monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path))
+    cache = kafka_jars.cache_folder(kafka_jars.OLDEST)
+    cache.mkdir(parents=True)
+    (cache / jars.name).symlink_to(jars)
     code = "from tests.oracle.kafka_jars import class_path; print(class_path())"
     runs = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -93,7 +94,7 @@ def test_two_runs_at_once_fill_one_cache(
     printed = {run.communicate()[0] for run in runs}
     assert [run.returncode for run in runs] == [0, 0]
     assert len(printed) == 1
-    kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "cache").iterdir())
+    kinds = sorted(path.name.split("-")[0] for path in cache.iterdir())
     assert kinds == ["classes", "jars", "lock"]
 
 
@@ -103,4 +104,5 @@ def test_a_missing_jdk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path / "cache"))
     with pytest.raises(KafkaLabError, match="install a JDK 17 or newer"):
         kafka_jars.class_path()
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["lock"]
+    cache = kafka_jars.cache_folder(kafka_jars.OLDEST)
+    assert [path.name for path in cache.iterdir()] == ["lock"]

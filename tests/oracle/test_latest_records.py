@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tierfold
-from tests.oracle.fuzz_run import kafka_cleans
+from tests.oracle.fuzz_run import PASSES_MS, settings_of_kafka
 from tests.oracle.kafka_lab import Batch, KafkaLab, Record, is_aborted
 from tests.oracle.recipes import LEGACY_FROM, recipe
 from tests.oracle.remote_views import to_remote
@@ -39,7 +39,7 @@ class Log:
         aborted = lab.side_files(source)["txnindex"]
         self.before = self._committed(lab.batches(source), aborted)
         cleaned = folder / "cleaned" / source.name
-        kafka_cleans(lab, source, cleaned, number=0, first_dirty=0)
+        lab.clean(source, cleaned, now_ms=PASSES_MS[0], **settings_of_kafka(first_dirty=0))
         left = lab.side_files(cleaned)["txnindex"]
         self.cleaned = self._committed(lab.batches(cleaned), left)
 

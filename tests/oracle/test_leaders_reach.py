@@ -40,7 +40,7 @@ def _outcomes(step: Step) -> Counter[str]:
             "record superseded": before - after,
             "aborted transaction listed": len(step.aborted),
             "delete horizon set": sum(b["deleteHorizonMs"] is not None for b in step.found),
-            "undecided end of the log": 0 < step.oracle_end <= segments[-1]["end_offset"],
+            "undecided end of the log": 0 < step.oracle.end <= segments[-1]["end_offset"],
             "effective start above its own": sum(
                 int(Path(segment["log"]).name[:20]) != segment["start_offset"]
                 for segment in segments

@@ -12,18 +12,18 @@ from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ON_SPARK
 from tests.oracle.fuzz_run import FuzzedTopic, Pass, result_of, run_passes, spark_seeds
-from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.oracles import Oracles
 
 
 @pytest.fixture(scope="module")
 def topics(
-    lab: KafkaLab, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    oracles: Oracles, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[int, tuple[FuzzedTopic, FuzzedTopic]]:
     """Each seed's log after four passes in this process and after four on Spark."""
     assert spark.range(1).count() == 1  # `ON_SPARK` uses this session.
     folders = (tmp_path_factory.mktemp("local"), tmp_path_factory.mktemp("spark"))
-    local = run_passes(lab, folders[0], spark_seeds())
-    on_spark = run_passes(lab, folders[1], spark_seeds(), ON_SPARK)
+    local = run_passes(oracles, folders[0], spark_seeds())
+    on_spark = run_passes(oracles, folders[1], spark_seeds(), ON_SPARK)
     return {seed: (local[seed], on_spark[seed]) for seed in local}
 
 

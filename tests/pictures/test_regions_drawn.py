@@ -131,7 +131,7 @@ def test_a_tombstone_of_a_clean_partition_goes_without_new_data(tmp_path: Path) 
     assert isinstance(resting, Rest)
     assert resting.reason is RestReason.NOTHING_DIRTY
     after = vacuumed(first, now_ms=RETENTION_MS, rules=APART)
-    assert drawn(after) == "0.. 1:b=1 2:() | 3:c=1"
+    assert drawn(after) == "0.. 1:b=1 ..2 | 3:c=1"
     # Nothing else is due, and the other segment is the same as before.
     assert isinstance(planned(after, cleaner_offset=4, now_ms=10**9, rules=APART), Rest)
     assert after.segments[-1] == first.segments[-1]

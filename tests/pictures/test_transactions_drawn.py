@@ -1,4 +1,4 @@
-"""Drawn logs: transactions, idempotent producers and round ends are right (SEMANTICS 5).
+"""Drawn logs: transactions, idempotent producers and the log's end are right (SEMANTICS 5).
 
 All producers of a drawn log have expired at 100000; a marker whose horizon is set then goes at
 101000. Where producers are alive, they keep their last batch, emptied.
@@ -108,18 +108,47 @@ def test_producers(scenario: list[str], tmp_path: Path) -> None:
 
 
 @scenarios("""
-The last batch of the round stays, emptied.
+The last batch of the log stays, emptied.
 0:a=1 1:a=2 [2:=1 3:=2]
 -> 0.. 1:a=2 2-3:()
 -> same
 
-The round's last batch stays, not the log's.
+The last batch of a round that ends earlier goes.
 0:a=1 1:=1 | 2:=2 >
--> 0:a=1 1:() | 2:=2 >
+-> 0:a=1 ..1 | 2:=2 >
+-> unchanged
 
-A batch that ended a round goes once a round ends later.
-0:a=1 1:() | 2:b=1
+The last batch of the log goes once the log goes on.
+0:a=1 1:=1
+-> 0:a=1 1:()
++ 2:b=1
 -> 0:a=1 2:b=1
+
+What an earlier run left goes, although the round ends there.
+0:a=1 1:() | 2:=2 >
+-> 0:a=1 ..1 | 2:=2 >
+
+A round that ends in an aborted transaction in mid-log leaves nothing of it.
+# The marker lies beyond the round.
+0:a=1 P1(1:b=1) | 2:P1:A 3:c=1 >
+now_ms=100000 -> 0:a=1 ..1 | 2:P1:A 3:c=1 >
+now_ms=100000 whole -> 0:a=1 2:P1:A^101000 3:c=1 ;
+now_ms=101000 whole -> 0:a=1 3:c=1 ;
+
+A round that ends in the marker of an aborted transaction in mid-log leaves nothing of it.
+0:a=1 P1(1:b=1) 2:P1:A | 3:c=1 >
+now_ms=100000 -> 0:a=1 2:P1:A | 3:c=1 > ; P1:1-2 |
+now_ms=100000 -> 0:a=1 2:P1:A^101000 | 3:c=1 > ; |
+now_ms=101000 -> 0:a=1 ..2 | 3:c=1 > ; |
+
+The log ends in an aborted transaction: its marker stays, emptied, until the log goes on.
+0:a=1 P1(1:b=1) 2:P1:A
+now_ms=100000 -> 0:a=1 2:P1:A ; P1:1-2
+now_ms=100000 -> 0:a=1 2:P1:A^101000 ;
+now_ms=101000 -> 0:a=1 2:P1:() ;
+now_ms=101000 -> unchanged
++ 3:c=1
+now_ms=101000 -> 0:a=1 3:c=1 ;
 
 Where the remote range ends in a hole, an empty batch closes it.
 e4 0:a=1 1:b=1 ..5
@@ -134,7 +163,7 @@ A closing batch lies behind an emptied one.
 0:a=1 p1(1:a=2) 2:a=3 ..5
 -> 0.. p1(1:()) 2:a=3 5:()
 """)
-def test_the_end_of_a_round(scenario: list[str], tmp_path: Path) -> None:
+def test_the_end_of_a_round_and_of_the_log(scenario: list[str], tmp_path: Path) -> None:
     check(scenario, tmp_path)
 
 

@@ -32,13 +32,11 @@ _BASE_TIMESTAMP_AT: Final = 27
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ARound:
-    """A round at time 500 that ends, like the log, far behind the segment."""
+    """A round at time 500; the remote range ends far behind the segment."""
 
     now_ms: int = 500
     delete_retention_ms: int = 1000
-    next_offset: int = 1000
-    end_offset: int = 2000
-    """The last live offset."""
+    remote_end: int = 2001
     data: tuple[tuple[int, int], ...] = ()
     """(producer, last data offset) of active producers."""
     epochs: tuple[tuple[int, int], ...] = ()
@@ -54,7 +52,7 @@ class ARound:
         return RoundRules(
             now_ms=self.now_ms,
             delete_retention_ms=self.delete_retention_ms,
-            next_offset=self.next_offset,
+            remote_end=self.remote_end,
             last_data_offsets=np.array(sorted(self.data), np.int64).reshape(-1, 2),
             marker_epochs=np.array(sorted(self.epochs), np.int64).reshape(-1, 2),
             keeps_tombstones=self.keeps_tombstones,
@@ -68,7 +66,6 @@ class ARound:
             aborted=self.aborted,
             discardable=np.array(sorted(self.discardable), np.int64),
             listed=self.listed,
-            end_offset=self.end_offset,
         )
 
     def task_of(self, segment: Segment) -> GroupTask:
@@ -81,7 +78,7 @@ class ARound:
             aborted=reaching(self.aborted, start, end),
             discardable=np.array(inside, np.int64),
             listed=tuple(one for one in self.listed if start <= one.last_offset <= end),
-            ends_in_batch=end + 1 == self.next_offset == self.end_offset + 1,
+            ends_in_batch=end + 1 == self.remote_end,
             fpp=FPP,
         )
 

@@ -110,7 +110,7 @@ def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:
         rules=RoundRules(
             now_ms=500,
             delete_retention_ms=1000,
-            next_offset=segments[-1].next_offset,
+            remote_end=segments[-1].next_offset,
             last_data_offsets=no_pairs,
             marker_epochs=no_pairs,
         ),

@@ -43,11 +43,11 @@ def an_outline(*records: int, first_offset: int = 0, gap: int = 0) -> BatchOutli
     )
 
 
-def rules(next_offset: int, *last_data: tuple[int, int]) -> RoundRules:
+def rules(remote_end: int, *last_data: tuple[int, int]) -> RoundRules:
     return RoundRules(
         now_ms=100,
         delete_retention_ms=10,
-        next_offset=next_offset,
+        remote_end=remote_end,
         last_data_offsets=np.array(sorted(last_data), np.int64).reshape(-1, 2),
         marker_epochs=np.empty((0, 2), np.int64),
     )
@@ -101,8 +101,8 @@ def test_what_goes_is_dropped_whatever_else_is_in_the_batch(data: st.DataObject)
     has_key = flags(records)
     superseded = flags(records) & has_key & ~(is_control | aborted)[of_record]
     live = data.draw(st.sets(st.integers(0, batches - 1), max_size=1))
-    next_offset = int(outline.last_offset[-1]) + data.draw(st.integers(1, 2))
-    of_round = rules(next_offset, *((PRODUCER, int(outline.last_offset[at])) for at in live))
+    remote_end = int(outline.last_offset[-1]) + data.draw(st.integers(1, 2))
+    of_round = rules(remote_end, *((PRODUCER, int(outline.last_offset[at])) for at in live))
     decided = decide_retention(
         BatchColumns(
             last_offset=outline.last_offset,

@@ -128,7 +128,7 @@ def decided(
         supersedes=np.array([r.supersedes for _, r in records], np.bool_),
         legacy_tombstones_go=legacy_go,
     )
-    whole = rules(data=[(i, i) for i in range(count)], next_offset=-1)
+    whole = rules(data=[(i, i) for i in range(count)], remote_end=-1)
     of_round = replace(whole, keeps_tombstones=keeps_tombstones)
     retention = decide_retention(columns, facts, of_round)
     return retention, earliest_due_ms(columns, retention, of_round)
@@ -138,12 +138,12 @@ def rules(
     *,
     data: list[tuple[int, int]] | None = None,
     markers: list[tuple[int, int]] | None = None,
-    next_offset: int = -1,
+    remote_end: int = -1,
 ) -> RoundRules:
     return RoundRules(
         now_ms=NOW_MS,
         delete_retention_ms=RETENTION_MS,
-        next_offset=next_offset,
+        remote_end=remote_end,
         last_data_offsets=np.array(data or [], np.int64).reshape(-1, 2),
         marker_epochs=np.array(markers or [], np.int64).reshape(-1, 2),
     )
@@ -362,9 +362,9 @@ def test_without_data_a_producers_markers_of_its_epoch_stay(
 
 
 @pytest.mark.parametrize(("last", "stays"), [(98, False), (99, True), (100, False)])
-def test_the_last_batch_of_the_round_stays(last: int, *, stays: bool) -> None:
+def test_the_last_batch_of_the_remote_range_stays(last: int, *, stays: bool) -> None:
     without_producer = of_producer(last=last, producer=NO_PRODUCER_ID)
-    assert must_stay(without_producer, rules(next_offset=100)).tolist() == [stays]
+    assert must_stay(without_producer, rules(remote_end=100)).tolist() == [stays]
 
 
 @pytest.mark.parametrize(

@@ -197,12 +197,14 @@ def test_a_new_segment_has_at_most_twice_the_size_that_was_meant(
 
 
 def test_the_last_group_of_the_live_range_ends_in_a_batch() -> None:
-    assert [task.ends_in_batch for task in tasks_of(a_round())] == [False, True]
+    tasks = tasks_of(a_round())
+    assert [task.ends_in_batch for task in tasks] == [False, True]
+    assert [task.rules.remote_end for task in tasks] == [33, 33]
 
 
 def test_a_round_before_a_live_segment_need_not_end_in_a_batch() -> None:
     (task,) = tasks_of(a_round(groups=a_round().groups[:1], next_offset=22))
-    assert (task.ends_in_batch, task.rules.next_offset) == (False, 22)
+    assert (task.ends_in_batch, task.rules.remote_end) == (False, 33)
 
 
 def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
@@ -212,10 +214,10 @@ def test_a_group_that_stays_empty_keeps_its_last_batch() -> None:
         ({1}, [(False, 33), (True, 33)]),
     ):
         tasks = tasks_of(work, empty=frozenset(empty))
-        assert [(task.ends_in_batch, task.rules.next_offset) for task in tasks] == expected
+        assert [(task.ends_in_batch, task.rules.remote_end) for task in tasks] == expected
 
 
-def test_each_group_of_a_partial_round_is_a_round_of_its_own() -> None:
+def test_a_partial_round_has_the_rules_of_the_whole_log() -> None:
     # Only the second and the third of three segments are due, each in its own group.
     work = a_round(
         state=clean_below(33),
@@ -226,8 +228,8 @@ def test_each_group_of_a_partial_round_is_a_round_of_its_own() -> None:
     )
     tasks = tasks_of(work)
     assert [task.segment_index for task in tasks] == [1, 2]
-    assert [task.rules.next_offset for task in tasks] == [22, 33]
-    assert [task.ends_in_batch for task in tasks] == [True, True]
+    assert [task.rules.remote_end for task in tasks] == [33, 33]
+    assert [task.ends_in_batch for task in tasks] == [False, True]
 
 
 def test_a_group_gets_only_its_own_markers() -> None:

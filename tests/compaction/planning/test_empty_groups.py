@@ -148,3 +148,11 @@ def test_a_group_and_its_emptiness_come_in_pairs() -> None:
 
 def test_no_groups_give_no_groups() -> None:
     assert merge_empty([], []) == MergedGroups(groups=(), empty=frozenset())
+
+
+def test_groups_that_are_no_neighbours_stay_apart() -> None:
+    # In a round for delete horizons, the segments between them are not rewritten.
+    first, _, third, fourth = groups_of(10, 10, 10, 10)
+    found = merge_empty([first, third, fourth], [True, True, False])
+    both = SegmentGroup(segments=third.segments + fourth.segments)
+    assert found == MergedGroups(groups=(first, both), empty=frozenset({0}))

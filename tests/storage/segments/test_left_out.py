@@ -170,10 +170,10 @@ def test_a_scan_says_that_there_are_legacy_batches(tier: LocalTieredStorage) -> 
     assert not scanned(tier, put_segment(tier, later[1:], offsets=(11, 11))).has_legacy
 
 
-def test_the_last_batch_of_the_round_stays_without_its_records(tier: LocalTieredStorage) -> None:
+def test_the_last_batch_of_the_range_stays_without_its_records(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, [draft_of("49:a=1", 0), BROKEN], offsets=(49, 51))
     task = a_group_task([segment])
-    rules = replace(task.rules, next_offset=52)
+    rules = replace(task.rules, remote_end=52)
     outline = by_heads(tier, segment, 29)
     with pytest.raises(CorruptLog, match="is broken at record"):
         rewritten(tier, segment, [1, 2], outline, rules=rules)
@@ -186,7 +186,7 @@ def test_the_last_batch_of_the_round_stays_without_its_records(tier: LocalTiered
 
 def test_all_batches_may_go_unread(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, [BROKEN], offsets=(50, 51))
-    rules = replace(a_group_task([segment]).rules, next_offset=60)
+    rules = replace(a_group_task([segment]).rules, remote_end=60)
     receipt, _ = rewritten(tier, segment, [0, 1], by_heads(tier, segment, 30), rules=rules)
     assert (receipt.result, receipt.counts.superseded) == (GroupResult.EMPTY, 2)
     assert (receipt.bytes_read, receipt.bytes_written) == (0, 0)
@@ -194,7 +194,7 @@ def test_all_batches_may_go_unread(tier: LocalTieredStorage) -> None:
 
 def test_a_group_whose_last_batches_go_still_ends_in_a_batch(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, [draft_of("49:a=1", 0), BROKEN], offsets=(49, 54))
-    rules = replace(a_group_task([segment]).rules, next_offset=60)
+    rules = replace(a_group_task([segment]).rules, remote_end=60)
     outline = by_heads(tier, segment, 39)
     _, log = rewritten(tier, segment, [1, 2], outline, rules=rules, ends_in_batch=True)
     heads = read_heads(np.frombuffer(log, np.uint8), where="")
@@ -225,7 +225,7 @@ def test_the_batches_around_it_are_copied(tier: LocalTieredStorage) -> None:
 
 def test_a_log_that_is_decoded_in_chunks_is_read_whole(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, [draft_of("49:a=1", 0), BROKEN], offsets=(49, 51))
-    rules = replace(a_group_task([segment]).rules, next_offset=60)
+    rules = replace(a_group_task([segment]).rules, remote_end=60)
     outline = by_heads(tier, segment, 39)
     assert rewritten(tier, segment, [1, 2], outline, rules=rules)[0].counts.superseded == 2
     with pytest.MonkeyPatch.context() as patch:

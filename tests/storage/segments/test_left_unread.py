@@ -38,15 +38,9 @@ STAYS: Final[dict[str, Case]] = {
     "a tombstone that is not yet due": ("10:a=^501", {"earliest_due_ms": 501}, {}),
     "another transaction is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 9),)}),
     "a later one is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 11),)}),
-    "a hole, the log goes on": ("10:a=1", {"end_offset": 12}, {"next_offset": 13}),
-    "a hole, the round ends earlier": ("10:a=1", {"end_offset": 12}, {"end_offset": 12}),
-    "a hole, the round ends later": (
-        "10:a=1",
-        {"end_offset": 12},
-        {"end_offset": 12, "next_offset": 14},
-    ),
-    "a batch at the end": ("10:a=1", {}, {"next_offset": 11, "end_offset": 10}),
-    "several batches at the end": ("10:a=1 11:b=1", {}, {"next_offset": 12, "end_offset": 11}),
+    "a hole, the log goes on": ("10:a=1", {"end_offset": 12}, {"remote_end": 14}),
+    "a batch at the end": ("10:a=1", {}, {"remote_end": 11}),
+    "several batches at the end": ("10:a=1 11:b=1", {}, {"remote_end": 12}),
     "a hole at the head": ("10:a=1", {"start_offset": 8}, {}),
     "a committed transaction": ("P1(10:a=1) 11:P1:C", {}, {}),
     "another producer's abort": ("P1(10:a=1)", {}, {"aborted": (an_abort(2, 10, 30),)}),
@@ -75,8 +69,7 @@ STAYS: Final[dict[str, Case]] = {
     "a producer's last batch": ("p1(10-12:())", {}, {"data": ((1, 12), (2, 10))}),
     "a producer's last batch of a transaction": ("P1(10:())", {}, {"data": ((1, 10),)}),
     "a producer's last marker": ("10:P1.3:()", {}, {"epochs": ((1, 3),), "discardable": (10,)}),
-    "the batch that ends the round": ("10:()", {}, {"next_offset": 11, "end_offset": 10}),
-    "the batch that ends the round, the log goes on": ("10:()", {}, {"next_offset": 11}),
+    "the batch at the end of the log": ("10:()", {}, {"remote_end": 11}),
     "a transaction with an empty batch": ("P1(10:()) P1(11:a=1)", {}, {"data": ((1, 10),)}),
 }
 
@@ -103,7 +96,7 @@ CHANGES: Final[dict[str, Case]] = {
     "a hole at the end of the log": (
         "10:a=1",
         {"end_offset": 12},
-        {"next_offset": 13, "end_offset": 12},
+        {"remote_end": 13},
     ),
     "aborted data": ("P1(10:a=1)", {}, {"aborted": (an_abort(1, 10, 30),)}),
     "aborted data, an earlier first offset": ("P1(10:a=1)", {}, {"aborted": (an_abort(1, 2, 30),)}),
@@ -149,8 +142,9 @@ CHANGES: Final[dict[str, Case]] = {
     "an emptied marker of an earlier epoch": ("10:P1.2:()", {}, {"epochs": ((1, 3),)}),
     "an emptied marker of another producer": ("10:P1.3:()", {}, {"epochs": ((2, 3),)}),
     "a producer's last batch, emptied otherwise": ("p1(10:())!", {}, {"data": ((1, 10),)}),
-    "the batch that ends the round, emptied otherwise": ("10:()!", {}, {"next_offset": 11}),
-    "an empty batch before the round's end": ("10:() 11:()", {}, {"next_offset": 12}),
+    "an empty batch, the log goes on": ("10:()", {}, {"remote_end": 12}),
+    "the batch at the end of the log, emptied otherwise": ("10:()!", {}, {"remote_end": 11}),
+    "an empty batch before the log's end": ("10:() 11:()", {}, {"remote_end": 12}),
 }
 
 
@@ -278,15 +272,13 @@ def rounds(draw: st.DrawFn, segment: Segment) -> ARound:
     """A round in which the segment is a source."""
     one_each = st.lists(aborts, max_size=2, unique_by=lambda one: one.producer_id)
     aborted = tuple(draw(one_each))
-    next_offset = draw(st.sampled_from([segment.next_offset, segment.next_offset, 1000]))
     pairs = st.lists(st.tuples(st.integers(1, 2), offsets), max_size=2, unique_by=lambda p: p[0])
     epochs = st.lists(
         st.tuples(st.integers(1, 2), st.integers(0, 1)), max_size=2, unique_by=lambda p: p[0]
     )
     return ARound(
         now_ms=draw(st.sampled_from([399, 400, 500, 600])),
-        next_offset=next_offset,
-        end_offset=draw(st.sampled_from([next_offset - 1, 2000])),
+        remote_end=draw(st.sampled_from([segment.next_offset, segment.next_offset, 2001])),
         data=tuple(draw(pairs)),
         epochs=tuple(draw(epochs)),
         aborted=aborted,
