@@ -51,9 +51,11 @@ class _Timestamp(click.ParamType[int]):
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
     if value and not ctx.resilient_parsing:
+        from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
         from tierfold.jobs.context.versions import tierfold_version
 
         click.echo(f"tierfold, version {tierfold_version()}")
+        click.echo(f"compared with the cleaners of Kafka {' and '.join(KAFKA_VERSIONS)}")
         ctx.exit()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 from rich.console import Console
 from rich.filesize import decimal
 
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.wording import counted, duration
 from tierfold.jobs.pipeline.partition_report import (
@@ -180,6 +181,7 @@ class Result(ABC, Generic[_Partition]):
         """Return the document that `--json` prints."""
         about = {
             "schema_version": SCHEMA_VERSION,
+            "kafka_versions": [*KAFKA_VERSIONS],
             "verb": self.verb,
             "tier": self.tier,
             "run": self.run_id or None,
@@ -259,6 +261,7 @@ def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
     """Return the document of a verb that an error stopped before it reached any partition."""
     return {
         "schema_version": SCHEMA_VERSION,
+        "kafka_versions": [*KAFKA_VERSIONS],
         "verb": verb,
         "outcome": outcome,
         "reason": reason,

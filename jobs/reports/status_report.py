@@ -11,6 +11,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.spared_bytes import spared_sum
@@ -154,6 +155,7 @@ def config_document(
     """Return the document of `config`."""
     return {
         "schema_version": SCHEMA_VERSION,
+        "kafka_versions": [*KAFKA_VERSIONS],
         "verb": "config",
         "outcome": OK,
         "reason": "",

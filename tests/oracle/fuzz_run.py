@@ -132,8 +132,12 @@ def aiven_seeds() -> tuple[int, ...]:
 
 
 def seeds_of(variable: str, default: str) -> tuple[int, ...]:
-    """The seeds in an environment variable: spans `FIRST:END`, the end excluded."""
-    spans = os.environ.get(variable) or default
+    """The seeds in an environment variable, see `seeds_in`."""
+    return seeds_in(os.environ.get(variable) or default)
+
+
+def seeds_in(spans: str) -> tuple[int, ...]:
+    """The seeds of spans `FIRST:END`, divided by commas; the end is excluded."""
     ranges = (range(*map(int, span.split(":"))) for span in spans.split(","))
     return tuple(seed for numbers in ranges for seed in numbers)
 
@@ -143,11 +147,14 @@ def run_passes(
     folder: Path,
     wanted: Iterable[int],
     engine: Sequence[str] = (),
+    *,
     min_lag_ms: int = 0,
+    passes: int = len(PASSES_MS),
 ) -> dict[int, FuzzedTopic]:
     """Make each seed's log, and run all passes over it, by tierfold and by Kafka.
 
-    `engine`: the arguments of `compact` that choose an engine.
+    `engine`: the arguments of `compact` that choose an engine. Under a `min_lag_ms`, rounds end in
+    mid-log; then no seed may be a legacy one, whose files have dates of their own.
     """
     tier, lab = folder / "tier", oracles.lab
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
@@ -155,10 +162,9 @@ def run_passes(
         if seed >= LEGACY_FROM:
             date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
     checkpoint(tier)
-    lag = {"min.compaction.lag.ms": min_lag_ms}
-    for number in range(len(PASSES_MS)):
+    settings = _SETTINGS | {"min.compaction.lag.ms": min_lag_ms}
+    for number in range(passes):
         start = ("--first-dirty", "0") if number else ()
-        settings = _SETTINGS | lag
         done_by_topic = compacted_at(tier, PASSES_MS[number], settings, (*start, *engine))
         for name, entries in done_by_topic.items():
             topic = topics[_seed_of(name)]
@@ -314,6 +320,10 @@ def _passed(
     segments = live_segments(status)
     source = topic.passes[-1].view if topic.passes else topic.before
     options = settings_of_kafka(_first_dirty(topic.seed) if is_first else 0)
+    if min_lag_ms:
+        # Kafka takes a segment without timestamps for as old as its file, tierfold for old.
+        for log in source.glob("*.log"):
+            os.utime(log, (0, 0))
     return Pass(
         segments=segments,
         report=report,

@@ -78,7 +78,7 @@ class Cleaning:
             return False
         if producer["lastDataOffset"] is not None:
             return bool(producer["lastDataOffset"] == batch["lastOffset"])
-        return bool(batch["isControl"] and producer["epoch"] == batch["producerEpoch"])
+        return bool(batch["isControl"] and producer["epoch"] == batch["epoch"])
 
 
 class Oracles:

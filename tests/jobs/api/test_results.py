@@ -128,7 +128,7 @@ def test_a_function_and_its_command_give_the_same_document(
     assert without_ids(result.to_dict()) == without_ids(ran.document)
     assert result.to_dict() == json.loads(json.dumps(result.to_dict()))
     assert result.outcome in BY_URGENCY
-    header = ["schema_version", "verb", "tier", "run", "outcome", "reason", "warnings", "notes"]
+    header = ["schema_version", "kafka_versions", "verb", "tier", "run", "outcome", "reason"]
     assert [*result.to_dict()][: len(header)] == header
     for entry in result.to_dict()["partitions"]:
         assert {"topic", "partition", "topic_id", "outcome", "reason", "notes"} <= entry.keys()

@@ -19,6 +19,7 @@ from tests.jobs.tiers import (
     put_updates,
     updated_tier,
 )
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
 from tierfold.jobs.cli.output import Document, Output, finish
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -192,7 +193,9 @@ def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:
     ran = tierfold("--help")
     assert ran.code == 0
     assert not told(ran.stdout, "Exit codes", "3 a partition failed", "4 fenced", *VERBS)
-    assert tierfold("--version").stdout.startswith("tierfold, version ")
+    version, kafka = tierfold("--version").stdout.splitlines()
+    assert version.startswith("tierfold, version ")
+    assert kafka == f"compared with the cleaners of Kafka {' and '.join(KAFKA_VERSIONS)}"
     for verb in (*VERBS, "dump"):
         assert "Example" in tierfold(verb, "--help").stdout
 
