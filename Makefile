@@ -88,7 +88,12 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py
 	@TIERFOLD_S3_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_s3.py
 	@TIERFOLD_AIVEN_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_same_on_aiven.py
-	@TIERFOLD_GROWTH_SEEDS=0:40 $(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
+	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_GROWTH_SEEDS=0:40,1000:1010 \
+		$(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
+	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_LEADER_SEEDS=0:40,1000:1010 \
+		$(BIN)/python -m pytest -q tests/oracle/test_leaders_fuzz.py
+	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_MID_LOG_SEEDS=100:160 \
+		$(BIN)/python -m pytest -q tests/oracle/test_oracle_fuzz.py tests/oracle/test_mid_log.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal INT

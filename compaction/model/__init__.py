@@ -8,6 +8,7 @@
     serving                what a row says for the brokers that serve the partition
     spared_bytes           superseded bytes that rounds left in live segments
     rules                  the effective settings of one topic
+    kafka_versions         the versions of Kafka that this release was compared with
     strategies             the compaction strategies of a partition
     producers              a producer's state, as the producer snapshot stores it
     aborted_transactions   an aborted transaction, as the transaction index lists it

@@ -83,7 +83,7 @@ def _print_topics(
     lines: list[str] = []
     for version in (old, new):
         lines = [x for topic in topics.values() for x in of_tierfold(oracles, topic, version)]
-        _print_differences(f"{seeds}: tierfold and {version}, but for KAFKA-20452", lines)
+        _print_differences(f"{seeds}: tierfold and {version}, KAFKA-20452 aside", lines)
     return not lines
 
 

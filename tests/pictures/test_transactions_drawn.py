@@ -6,11 +6,15 @@ All producers of a drawn log have expired at 100000; a marker whose horizon is s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.pictures.cleaning import APART, RULES, cleaned, passed
 from tests.pictures.log_pictures import batches_of, drawn, listed, picture
 from tests.pictures.scenarios import check, scenarios
+from tierfold.compaction.cleaning import rounds
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 
 LATE_MS = RULES.producer_id_expiration_ms
@@ -206,3 +210,22 @@ def test_an_emptied_batch_keeps_its_producer_and_its_largest_timestamp(tmp_path:
     assert (emptied.size_bytes, emptied.codec) == (61, "none")
     assert emptied.base_timestamp_ms == NO_TIMESTAMP_MS
     assert (emptied.max_timestamp_ms, emptied.base_sequence) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("remote_end", "found"),
+    [
+        pytest.param(2, "0:a=1 1:() | 2:=2 >", id="a batch is kept in mid-log"),
+        pytest.param(-1, "0:a=1 1:b=1 ..2", id="a batch is dropped at the end of the log"),
+    ],
+)
+def test_a_planted_bug_in_the_rule_of_the_end_is_drawn(
+    remote_end: int, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mid_log = "0:a=1 1:=1 | 2:=2 >"
+    log = picture(mid_log if remote_end > 0 else "0:a=1 1:b=1 2:=2", tmp_path)
+    sound = rounds.round_rules
+    monkeypatch.setattr(
+        rounds, "round_rules", lambda work: replace(sound(work), remote_end=remote_end)
+    )
+    assert drawn(cleaned(log)) == found
