@@ -23,7 +23,7 @@ from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
 from tierfold.jobs.pipeline import round_execution
 
 LOG_END, MID_LOG = 0, 103
-"""Seeds: in the fourth pass an emptied batch ends the log of one, a round in mid-log of the other."""
+"""In the fourth pass an emptied batch ends the log of the first seed, a round of the other."""
 SEEDS: Final = seeds_of("TIERFOLD_MID_LOG_SEEDS", f"{MID_LOG}:{MID_LOG + 1}")
 
 
