@@ -98,7 +98,7 @@ class ObjectStore(Protocol):
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
         """By folder, the finished objects directly in it, or why it cannot be listed.
 
-        A bucket lists many folders of one parent at once.
+        A bucket lists many folders of one parent at once. Objects count as `LISTED` once they are.
         """
 
     def list_folders(self, folder: str) -> Iterator[str]:

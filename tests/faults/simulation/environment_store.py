@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tests.faults.simulation.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.listed_count import LISTED
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -278,7 +279,9 @@ def _each(
     found: dict[str, tuple[ObjectEntry, ...] | Exception] = {}
     for folder in folders:
         try:
-            found[folder] = tuple(listed(folder))
+            entries = tuple(listed(folder))
+            LISTED.add(len(entries))
+            found[folder] = entries
         except Exception as error:  # noqa: BLE001 - it concerns this folder alone
             found[folder] = error
     return found
