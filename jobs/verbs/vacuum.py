@@ -65,7 +65,7 @@ from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
+from tierfold.storage.tiers.remote_tier import Listing
 
 _log: Final = logging.getLogger(__name__)
 
@@ -282,8 +282,9 @@ def _deleted(
 ) -> list[PartitionVacuum]:
     """Stage 5: delete the candidates; the first error ends it for the whole partition.
 
-    A signal ends it for all partitions: their rows keep the rest, and the claims are released.
-    `advance` is called with the bytes of each candidate, deleted or not.
+    Only objects that were listed are deleted: what came later was not looked at. A signal ends it
+    for all partitions: their rows keep the rest, and the claims are released. `advance` is called
+    with the bytes of each candidate, deleted or not.
     """
     errors: dict[PartitionKey, str] = {}
 
@@ -292,28 +293,21 @@ def _deleted(
         if is_stopping():
             errors.setdefault(key, "the run was stopped")
         try:
-            if key not in errors:
-                _delete(context, key, candidate)
+            for object_key, _ in () if key in errors else candidate.objects:
+                context.tier.delete(object_key)
         except TierfoldError as error:
             errors.setdefault(key, str(error))
         return candidate.size_bytes
 
     items = [(partition.key, one) for partition in going for one in partition.candidates]
-    for size_bytes in pool.map(delete, items):
-        advance(size_bytes)
+    # Once an upload is aborted, its writer cannot complete a segment that loses its other objects.
+    for is_segment in (False, True):
+        of_kind = [item for item in items if bool(item[1].segment_id) is is_segment]
+        for size_bytes in pool.map(delete, of_kind):
+            advance(size_bytes)
     return [
         one.failed(errors[one.key], so_far=GOES_ON) if one.key in errors else one for one in going
     ]
-
-
-def _delete(context: RunContext, key: PartitionKey, candidate: DeletionCandidate) -> None:
-    if candidate.segment_id:
-        context.tier.delete_segment(
-            SegmentAddress(key, candidate.segment_id, candidate.start_offset)
-        )
-        return
-    for object_key, _ in candidate.objects:
-        context.tier.delete_upload(object_key)
 
 
 def _listed_again(

@@ -45,9 +45,9 @@ class DeletionCandidate:
     why: str
     segment_id: str = ""
     """Empty: an incomplete upload."""
-    start_offset: int = 0
     objects: tuple[tuple[str, int], ...]
-    """Key and bytes of each object in the listing; none: they were already gone."""
+    """Key and bytes of each object in the listing, in the order of their deletion; none: they were
+    already gone."""
     is_gone: bool = False
     """The listing after the deletion lacks it."""
 

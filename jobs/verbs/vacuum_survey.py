@@ -162,7 +162,6 @@ def _candidates(
             kind=Kind.RETIRED,
             why=why,
             segment_id=gone.segment.segment_id,
-            start_offset=gone.segment.own_start_offset,
             objects=() if found is None else context.tier.objects_of(view.key, found),
         )
     for kind, unknown, is_what in (
@@ -176,7 +175,6 @@ def _candidates(
                 kind=kind,
                 why=f"{is_what}, {written}{', incomplete' if is_cut else ''}",
                 segment_id=segment.segment_id,
-                start_offset=segment.start_offset,
                 objects=context.tier.objects_of(view.key, segment),
             )
     for left in deletion.incomplete_uploads:

@@ -114,9 +114,13 @@ class LocalTieredStorage(RemoteTier):
         return by_partition(keys, partition_folder, self.store.unfinished_each, incomplete_uploads)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
-        """See `RemoteTier.objects_of`."""
+        """See `RemoteTier.objects_of`: the `.log` goes last."""
         address = address_of(key, listed)
-        return tuple((part_key(address, Part(part)), size) for part, size in listed.parts)
+        return tuple(
+            (part_key(address, part), size_bytes)
+            for part in reversed(PARTS)
+            if (size_bytes := listed.part_bytes(part)) is not None
+        )
 
     def new_segment(
         self,
@@ -135,11 +139,6 @@ class LocalTieredStorage(RemoteTier):
                 copied_bytes = self.store.copy(part_key(source, part), part_key(target, part))
                 check_copied(copied_bytes, size_bytes, self.uri(target, part))
         return copy
-
-    def delete_segment(self, address: SegmentAddress) -> None:
-        """See `RemoteTier.delete_segment`."""
-        for part in reversed(PARTS):
-            self.store.delete(part_key(address, part))
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
         """See `RemoteTier.read_part`; the size is found by reading one byte more than allowed."""

@@ -156,12 +156,16 @@ class RemoteTier(Protocol):
     ) -> Mapping[PartitionKey, tuple[IncompleteUpload, ...] | Exception]:
         """What unfinished writes left of each partition's objects, or why that is unknown."""
 
-    def delete_upload(self, object_key: str) -> None:
-        """Delete what an unfinished write left; raises UnreadableObject."""
+    def delete(self, object_key: str) -> None:
+        """Delete an object, or what an unfinished write left of it; raises UnreadableObject."""
         self.store.delete(object_key)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
-        """The segment's objects: each one's key in the store, and its stored size in bytes."""
+        """The segment's objects: each one's key in the store, and its stored size in bytes.
+
+        In the order in which they may be deleted: an interruption leaves an incomplete segment,
+        never one that looks complete or one that `vacuum` could not delete later.
+        """
 
     def new_segment(
         self, address: SegmentAddress, sources: Sequence[SegmentAddress] = ()
@@ -182,13 +186,6 @@ class RemoteTier(Protocol):
 
         Raises UnreadableObject, also if an object is not as listed, and CorruptLog if the layout
         must open an object for it.
-        """
-
-    def delete_segment(self, address: SegmentAddress) -> None:
-        """Delete the objects that exist; raises UnreadableObject.
-
-        If interrupted, it leaves an incomplete segment, never one that looks complete or one that
-        `vacuum` could not delete later.
         """
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tests.bench.measures import in_new_process, peak_of_this_process
 from tests.compaction.hash_keys import HASH_KEY
 from tests.jobs.commands import ROOT
+from tests.storage.deleted_segments import delete_segment
 from tests.storage.live_segments import KEY, a_check_order, a_group_task, put_segment
 from tests.storage.new_ids import new_address
 from tests.storage.tiers.aiven_samples import KEY_FILE
@@ -110,7 +111,7 @@ def put_large(tier: RemoteTier, count: int, distinct: float) -> Segment:
     staged.put(Part.TIME_INDEX, indexes[1])
     for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
         staged.put(part, tier.read_part(address_of(KEY, first), part))
-    tier.delete_segment(address_of(KEY, first))
+    delete_segment(tier, address_of(KEY, first))
     segment = replace(
         first,
         segment_id=staged.address.segment_id,

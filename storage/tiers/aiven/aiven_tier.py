@@ -123,10 +123,16 @@ class AivenTier(RemoteTier):
         return by_partition(keys, self.names.partition_folder, list_each, incomplete_uploads)
 
     def objects_of(self, key: PartitionKey, listed: ListedSegment) -> tuple[tuple[str, int], ...]:
-        """See `RemoteTier.objects_of`."""
+        """See `RemoteTier.objects_of`: the `.log` goes first.
+
+        What is left without it is an orphan, which the next `vacuum` deletes. A `.log` without its
+        manifest would stay for ever: its last offset cannot be known.
+        """
         address = address_of(key, listed)
         return tuple(
-            (self.names.object_key(address, Suffix(suffix)), size) for suffix, size in listed.parts
+            (self.names.object_key(address, suffix), size_bytes)
+            for suffix in Suffix
+            if (size_bytes := listed.part_bytes(suffix)) is not None
         )
 
     def new_segment(
@@ -177,15 +183,6 @@ class AivenTier(RemoteTier):
         written = copied_manifest(data, target, copy, event_ms=now_ms())
         self.store.create(self.names.object_key(target, Suffix.MANIFEST), written)
         return self.with_stored_sizes(copy, listed)
-
-    def delete_segment(self, address: SegmentAddress) -> None:
-        """See `RemoteTier.delete_segment`: the `.log` goes first.
-
-        What is left without it is an orphan, which the next `vacuum` deletes. A `.log` without its
-        manifest would stay for ever: its last offset cannot be known.
-        """
-        for suffix in Suffix:
-            self.store.delete(self.names.object_key(address, suffix))
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:
         """See `RemoteTier.read_part`."""

@@ -273,21 +273,30 @@ def _reader(environment: Environment, actor: Actor) -> None:
     context = environment.run_context(actor, actor.name)
     for _ in range(6):
         actor.sleep(_drawn_wait_ms(environment))
-        for state in context.catalog.read().values():
+        rows, read_at_ms = context.catalog.read().values(), environment.scheduler.now_ms
+        for state in rows:
             for segment in state.segments:
-                _read(environment, context, state, segment)
+                _read(environment, context, state, segment, read_at_ms)
 
 
 def _read(
-    environment: Environment, context: RunContext, state: PartitionState, segment: Segment
+    environment: Environment,
+    context: RunContext,
+    state: PartitionState,
+    segment: Segment,
+    read_at_ms: int,
 ) -> None:
+    """`read_at_ms`: when the row was read. A segment that `forget` gave up was never retired."""
     for key in keys_of(state.key, segment):
         try:
             context.tier.store.read(key)
         except UnreadableObject as error:
             if key in environment.histories[state.key].moved_away:
                 return
-            retired_at_ms = environment.watch.retired_at_ms.get(key, environment.scheduler.now_ms)
+            row = environment.watch.rows[state.key]
+            is_named = segment.segment_id in row.live_ids | row.retired_ids
+            left_at_ms = environment.scheduler.now_ms if is_named else read_at_ms
+            retired_at_ms = environment.watch.retired_at_ms.get(key, left_at_ms)
             is_kept = environment.scheduler.now_ms - retired_at_ms < GRACE_MS
             if is_kept and not environment.histories[state.key].is_deleted:
                 environment.fail(f"a reader of epoch {state.epoch} cannot read: {error}")

@@ -42,8 +42,8 @@ from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 PAYMENTS = key_of("payments")
-# Three originals of five objects each, deleted part by part, all six names of each tried.
-DELETES = 18
+# Three originals of five objects each, deleted part by part.
+DELETES = 15
 FIRST_OF_ALL, IN_A_SEGMENT, LAST_OF_ALL = "delete 1", "delete 8", f"delete {DELETES}"
 # Rows are read at the look, and again before anything is deleted.
 LOOK, READ_AGAIN = "look 1", "look 2"
@@ -129,7 +129,7 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
         ("rival", "claim 1", (0, "left", "another run changed it", UNTOUCHED), 0, 3),
         ("rival", START, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
         ("rival", READ_AGAIN, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
-        ("rival", FINISH, (4, "fenced", HOLDS, CONTINUES), 24, 3),
+        ("rival", FINISH, (4, "fenced", HOLDS, CONTINUES), 20, 3),
         ("no answer", FIRST_OF_ALL, (3, "failed", "no answer", CONTINUES), 1, 3),
         ("no answer", IN_A_SEGMENT, (3, "failed", "no answer", CONTINUES), 8, 2),
         ("no answer", LAST_OF_ALL, (3, "failed", "no answer", CONTINUES), DELETES, 1),
@@ -145,7 +145,7 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
         ("no answer", FINISH, (3, "unknown", "no answer"), DELETES, 3),
         ("lost answer", FINISH, (0, "vacuumed"), DELETES, 0),
         # The release is never required.
-        ("rival", RELEASE, (0, "vacuumed"), 24, 0),
+        ("rival", RELEASE, (0, "vacuumed"), 20, 0),
         ("no answer", RELEASE, (0, "vacuumed"), DELETES, 0),
         ("lost answer", RELEASE, (0, "vacuumed"), DELETES, 0),
     ],
@@ -220,6 +220,19 @@ def test_objects_that_somebody_else_deleted_are_gone_which_is_fine(tier: Path) -
     assert len(gone) == 15
     ran.ends(0, "vacuumed")
     assert row_of(tier).retired == ()
+
+
+def test_a_writer_that_goes_on_during_the_deletion_loses_no_log(tier: Path) -> None:
+    """It slept for a day between its last write and the next one, and so did `vacuum`."""
+    log = orphan(tier, 1)
+    log.unlink()
+    unfinished = incomplete_upload(tier)
+    with scripted(at(FIRST_OF_ALL, lambda: log.write_bytes(b"batches"))) as script:
+        ran = vacuum(tier)
+    ran.ends(0, "vacuumed")
+    assert log.read_bytes() == b"batches", "it was not listed"
+    first = script.of("delete")[0].arguments[0]
+    assert first.endswith(unfinished.name), "otherwise its writer could still complete it"
 
 
 def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import google_crc32c
 import pytest
 
+from tests.storage.deleted_segments import delete_segment
 from tests.storage.new_ids import own_address, own_id
-from tierfold.compaction.discovery.listing import corrupted_parts, stored_sizes
+from tierfold.compaction.discovery.listing import ListedSegment, corrupted_parts, stored_sizes
 from tierfold.compaction.discovery.ownership import OF_PARTITION
 from tierfold.compaction.model.errors import (
     BadSettings,
@@ -234,11 +235,11 @@ class RemoteTierContract:
     def test_a_deleted_segment_is_gone_and_an_interrupted_deletion_looks_incomplete(self) -> None:
         self.create_catalog()
         address, other = self.write(KEY, 0), self.write(KEY, 50)
-        self.tier.delete_segment(address)
-        self.tier.delete_segment(address)
+        delete_segment(self.tier, address)
+        delete_segment(self.tier, address)
         (left,) = self.tier.listing(KEY)
         assert address_of(KEY, left) == other
-        self.tier.delete_segment(other)
+        delete_segment(self.tier, other)
         assert self.tier.listing(KEY) == ()
         # Its last segment is gone, and this is still a tier.
         self.tier.check()
@@ -263,7 +264,7 @@ class RemoteTierContract:
         assert address_of(KEY, found) == address_of(KEY, copy)
         assert corrupted_parts([copy], [found], kind="copy") == ()
         assert self.tier.ownership(KEY, found) == OF_PARTITION
-        self.tier.delete_segment(source)
+        delete_segment(self.tier, source)
         assert set(self.tier.part_sizes(KEY, found)) == set(parts)
         for part in parts:
             assert self.tier.read_part(address_of(KEY, copy), part).tobytes() == content(part)
@@ -333,9 +334,16 @@ class RemoteTierContract:
 
     def test_no_segments_name_leads_elsewhere(self) -> None:
         address = SegmentAddress(KEY, "../x", 0)
+        elsewhere = ListedSegment(
+            segment_id="../x",
+            start_offset=0,
+            parts=(("log", 1),),
+            missing_parts=(),
+            modified_ms=0,
+        )
         for use in (
             lambda: self.tier.read_part(address, Part.LOG),
-            lambda: self.tier.delete_segment(address),
+            lambda: self.tier.objects_of(KEY, elsewhere),
             lambda: self.tier.uri(address, Part.LOG),
         ):
             with pytest.raises(TierfoldError, match="the name leaves the partition's folder"):

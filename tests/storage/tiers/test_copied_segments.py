@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from tests.storage.call_scripts import NO_ANSWER, Killed, Rule, Script, fails, killed
+from tests.storage.deleted_segments import delete_segment
 from tests.storage.new_ids import own_address, own_id
 from tests.storage.scripted_store import ScriptedStore
 from tests.storage.tiers.aiven.rsa_keys import key_file
@@ -109,11 +110,11 @@ def test_a_copy_that_is_interrupted_is_no_complete_segment(
         assert is_own_id(one.segment_id)
         # A write may have taken place although its answer was lost.
         assert one.is_complete is (is_last and is_done)
-        sound.delete_segment(address_of(KEY, one))
+        delete_segment(sound, address_of(KEY, one))
     for part in PARTS:
         found = sound.read_part(address_of(KEY, segment), part)
         assert found.tobytes() == content(part)
     for upload in sound.incomplete_uploads([KEY])[KEY]:
-        sound.delete_upload(upload.object_key)
+        sound.delete(upload.object_key)
     again = copy_of(sound, segment)
     assert sound.read_part(address_of(KEY, again), PARTS[0]).tobytes() == content(PARTS[0])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.compaction.builders import a_state
+from tests.storage.deleted_segments import delete_segment
 from tests.storage.emulators import new_name
 from tests.storage.live_segments import (
     KEY,
@@ -319,7 +320,7 @@ def test_an_interrupted_deletion_looks_incomplete_and_the_next_vacuum_ends_it(
 
     monkeypatch.setattr(BucketStore, "delete", stopped)
     with pytest.raises(KeyboardInterrupt):
-        tier.delete_segment(address_of(KEY, first))
+        delete_segment(tier, address_of(KEY, first))
     (left,) = [one for one in tier.listing(KEY) if one.segment_id == first.segment_id]
     assert not left.is_complete
     found = inspected(as_found(tier), KEY, left)

@@ -68,7 +68,7 @@ class TestPlainInAFolder(InAFolder):
         left.write_bytes(b"half")
         (found,) = self.tier.incomplete_uploads([KEY])[KEY]
         assert (found.is_own, found.size_bytes) == (True, 4)
-        self.tier.delete_upload(found.object_key)
+        self.tier.delete(found.object_key)
         assert not left.exists()
 
     def test_a_plain_log_is_stored_as_it_is(self) -> None:
@@ -171,7 +171,7 @@ class TestBothOnS3(InABucket):
         assert [upload.is_own for upload in found] == [ours in u.object_key for u in found]
         assert sum(upload.is_own for upload in found) == 3
         for upload in found:
-            self.tier.delete_upload(upload.object_key)
+            self.tier.delete(upload.object_key)
         assert self.tier.incomplete_uploads([KEY])[KEY] == ()
 
     def test_a_missing_bucket_is_not_an_empty_tier(self) -> None:

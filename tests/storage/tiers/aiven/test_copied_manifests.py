@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.storage.deleted_segments import delete_segment
 from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven_samples import ENCRYPTED, KEY_FILE, SAMPLES, Sample
 from tests.storage.tiers.aiven_tiers import segments_in
@@ -81,7 +82,7 @@ def test_another_reader_finds_the_same_parts_in_the_copy(tmp_path: Path, sample:
     folder, tier = copied_tier(tmp_path, sample)
     key, listed = first(tier)
     copy = tier.copy_segment(key, listed, as_copy(key, listed))
-    tier.delete_segment(address_of(key, listed))
+    delete_segment(tier, address_of(key, listed))
     found = {one.segment_id: one for one in segments_in(folder, sample.key_prefix, sample.keys)}
     before = {one.segment_id: one for one in sample.segments()}[listed.segment_id]
     assert found[copy.segment_id] == replace(before, segment_id=copy.segment_id)
