@@ -24,6 +24,7 @@ BIN := $(VENV)/bin
 PACKAGING := setup.cfg pyproject.toml
 RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
+EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
 
 .DEFAULT_GOAL := help
 .PHONY: help demo dist emulators airflow test check lint pages bench soak clean jdk
@@ -96,11 +97,11 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 		$(BIN)/python -m pytest -q tests/oracle/test_oracle_fuzz.py tests/oracle/test_mid_log.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
-	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal INT
-	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal KILL --partitions 5000 --in-bucket
-	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal TERM --partitions 5000 --engine spark --after 120
-	@$(BIN)/python -m tests.faults.evictions.evicted_run --random $(SEED) --signal KILL --engine spark --after 120 --in-bucket
-	@$(BIN)/python -m tests.faults.evictions.evicted_run --partitions 30000 --after 240
+	@$(EVICT) --random $(SEED) --signal INT
+	@$(EVICT) --random $(SEED) --signal KILL --partitions 5000 --in-bucket
+	@$(EVICT) --random $(SEED) --signal TERM --partitions 5000 --engine spark --after 120
+	@$(EVICT) --random $(SEED) --signal KILL --engine spark --after 120 --in-bucket
+	@$(EVICT) --partitions 30000 --after 240
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run
 	@$(BIN)/python -m tests.bench.cliff
 	@$(BIN)/python -m tests.bench.shapes
