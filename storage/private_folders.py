@@ -16,6 +16,8 @@ from __future__ import annotations
 import atexit
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -124,6 +126,19 @@ def scratch_parent() -> str:
 
     usual = gettempdir()
     return "/tmp" if foreign_hand(Path(usual) / "any") else usual
+
+
+@contextmanager
+def private_tempfile() -> Iterator[None]:
+    """Have `tempfile` make files in `scratch_parent` meanwhile, where a library names no folder."""
+    import tempfile  # noqa: PLC0415 - it would slow every start
+
+    before = tempfile.tempdir
+    tempfile.tempdir = scratch_parent()
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def private_folder(prefix: str, *, parent: str | None = None) -> str:

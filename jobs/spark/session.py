@@ -28,7 +28,7 @@ from tierfold.jobs.spark.disk_encryption import IO_ENCRYPTION, encrypts_disk, un
 from tierfold.jobs.spark.failures import cause_of
 from tierfold.jobs.spark.java_runtime import LOCAL_IP, LOOPBACK, ensure_java, jvm_exit
 from tierfold.jobs.spark.private_sockets import removed_with_jvm, socket_folder
-from tierfold.storage.private_folders import foreign_hand, private_folder
+from tierfold.storage.private_folders import foreign_hand, private_folder, private_tempfile
 
 _log: Final = logging.getLogger(__name__)
 
@@ -127,10 +127,11 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     """Start the session with signals deferred; otherwise its JVM could outlive this process.
 
     The context is created first, because it installs a handler for Ctrl-C, which is then undone.
+    Meanwhile PySpark keeps the JVM's port and its secret in a temporary folder, in TMPDIR if it may.
     """
     conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - no other way
     with deferred():
-        with signals_kept():
+        with signals_kept(), private_tempfile():
             SparkContext.getOrCreate(conf)
         session = builder.getOrCreate()
     check()
