@@ -70,6 +70,8 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 SCRATCH: Final = "spark.local.dir"
 
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
 TASKS_PER_CORE: Final = 8
 """How many tasks a query on a local session shuffles to, per core, if the user has set nothing.
 
@@ -127,7 +129,7 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     """Start the session with signals deferred; otherwise its JVM could outlive this process.
 
     The context is created first, because it installs a handler for Ctrl-C, which is then undone.
-    Meanwhile PySpark keeps the JVM's port and its secret in a temporary folder, in TMPDIR if it may.
+    Meanwhile PySpark has the JVM's port and its secret in a temporary folder.
     """
     conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - no other way
     with deferred():
@@ -218,13 +220,14 @@ def _local(builder: SparkSession.Builder, scratch: str) -> SparkSession.Builder:
     log4j = files("tierfold.conf").joinpath("log4j2.properties")
     given = builder._options  # noqa: SLF001 - no other way
     _ensure_private_scratch(given)
+    java_options = given.get(_JAVA_OPTIONS, f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}")
+    # Our folder is in front: if the user's own options name one, too, Java takes the last.
+    builder = builder.config(_JAVA_OPTIONS, f"-Djava.io.tmpdir={scratch} {java_options}")
     settings = {
         SCRATCH: scratch,
         "spark.driver.memory": "2g",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
-        f" -Djava.io.tmpdir={scratch}",
         # Otherwise every user of this machine could read its blocks, stop its executor and send it
         # objects. Spark draws the secret.
         "spark.authenticate": "true",

@@ -63,3 +63,46 @@ def test_the_jvms_secret_is_not_kept_where_others_could_exchange_it(
     assert Path(file).parents[1] == (Path("/tmp") if is_open else shared)
     assert "Spark's process ended before it answered" in "".join(lines)
     assert lines[-1] == f"afterwards {shared}"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),
+        ("spark.driver.extraJavaOptions=-Xss4m",),
+        ("spark.driver.extraJavaOptions=-Djava.io.tmpdir=/theirs -Xss4m",),
+    ],
+)
+def test_the_jvm_unpacks_libraries_in_a_private_folder_unless_the_user_names_one(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    start = "argument spark.driver.extraJavaOptions="
+    (line,) = (line for line in started(tmp_path, *settings) if line.startswith(start))
+    options = line.removeprefix(start)
+    assert all(setting.partition("=")[2] in options for setting in settings)
+    # Java itself, which takes the last of two.
+    java = subprocess.run(
+        ["java", *options.split(), "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (folder,) = (line.split(" = ")[1] for line in java.stderr.splitlines() if "io.tmpdir" in line)
+    assert folder == "/theirs" if "/theirs" in options else "/tierfold-spark-" in folder
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_variable", [True, False])
+def test_a_scratch_folder_of_the_users_that_others_could_exchange_is_refused(
+    tmp_path: Path, is_open: bool, is_variable: bool
+) -> None:
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o777 if is_open else 0o1777)
+    folders = f"{tmp_path},{shared}"
+    if is_variable:
+        lines = started(tmp_path, SPARK_LOCAL_DIRS=folders)
+    else:
+        lines = started(tmp_path, f"spark.local.dir={folders}")
+    refusal = f"Spark's scratch folder {shared} is not safe: others may write to {shared}"
+    assert (refusal in "".join(lines)) is is_open
+    assert any(line.startswith("connection") for line in lines) is not is_open
