@@ -29,6 +29,9 @@ SIGN_BYTES_MAX: Final = 4096
 TEXT_MAX: Final = 255
 """Longer names of hosts and verbs are cut; Linux's host names have at most 64 characters."""
 
+PROCESS_END: Final = 2**32
+"""No system numbers its processes so high; JSON may hold thousands of digits, and is printed."""
+
 _NAME: Final = re.compile(r"(.+)\.([0-9]{1,9})", re.DOTALL)
 
 
@@ -85,7 +88,7 @@ class SignFolder:
             run=listed.run,
             modified_ms=listed.modified_ms,
             host=_text(said.get("host")),
-            process=process if type(process) is int else None,
+            process=process if type(process) is int and 0 <= process < PROCESS_END else None,
             verb=_text(said.get("verb")),
         )
 

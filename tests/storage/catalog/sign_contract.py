@@ -8,7 +8,12 @@ import pytest
 
 from tierfold.compaction.commits.holders import Sign
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.catalog.sign_folder import SIGN_BYTES_MAX, SignFolder, newest
+from tierfold.storage.catalog.sign_folder import (
+    PROCESS_END,
+    SIGN_BYTES_MAX,
+    SignFolder,
+    newest,
+)
 
 RUN = "20261121T153046-hVb2-_0A"
 SAID: dict[str, object] = {"run": RUN, "verb": "compact", "host": "node-7", "process": 31}
@@ -99,6 +104,15 @@ class SignContract:
         assert found.host.startswith("\\x1b[2Jxx")
         assert len(found.host) < 300
         assert found.verb == "\\u202e\\ud800"
+
+    @pytest.mark.parametrize("process", [-1, PROCESS_END, 10**4000])
+    def test_an_impossible_process_number_is_not_printed(
+        self, signs: SignFolder, process: int
+    ) -> None:
+        highest = SAID | {"process": PROCESS_END - 1}
+        assert self.put(signs, json.dumps(SAID | {"process": process}).encode()).process is None
+        signs.remove(RUN, 1)
+        assert self.put(signs, json.dumps(highest).encode()).process == PROCESS_END - 1
 
     def test_one_that_is_gone_says_nothing(self, signs: SignFolder) -> None:
         signs.write(RUN, 1, SAID)
