@@ -35,6 +35,7 @@ from tierfold.storage.tiers.aiven.object_names import (
     Suffix,
     partition_of,
 )
+from tierfold.storage.tiers.folder_handles import opened_file
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -125,7 +126,7 @@ def _stored(path: Path, layout: LayoutOptions) -> NDArray[np.uint8] | None:
 
 def _topic_in(manifest: Path) -> str | None:
     try:
-        with manifest.open("rb") as file:
+        with opened_file(manifest) as descriptor, open(descriptor, "rb", closefd=False) as file:
             data = file.read(MANIFEST_BYTES_MAX + 1)
         return read_manifest(data, str(manifest)).owner.topic
     except OSError as error:

@@ -6,6 +6,7 @@ one of a large file appears at once, and a corrupt one does not hide the others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tierfold.storage.kafka.batch_layout import claimed_bytes
 from tierfold.storage.kafka.checksums import checksum
 from tierfold.storage.kafka.compression import USUAL_LIMITS, PlainLimits
 from tierfold.storage.segments.segment_reader import Record, SegmentContent, unreadable
+from tierfold.storage.tiers.folder_handles import opened_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,9 @@ def walk_log(log: NDArray[np.uint8], name: str) -> Iterator[WalkedBatch]:
 def mapped(path: Path) -> NDArray[np.uint8]:
     """The bytes of a `.log`; there may be none. Raises UnreadableObject."""
     try:
-        if path.stat().st_size == 0:
-            return np.empty(0, np.uint8)  # A broker's cleaner has emptied it; it cannot be mapped.
-        return np.memmap(path, np.uint8, mode="r")
+        with opened_file(path) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            if os.fstat(descriptor).st_size == 0:
+                return np.empty(0, np.uint8)  # A broker's cleaner has emptied it; it has no map.
+            return np.memmap(file, np.uint8, mode="r")
     except OSError as error:
         raise unreadable(error, str(path)) from error

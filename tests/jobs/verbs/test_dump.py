@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from click.testing import CliRunner
 
 from tests.storage.kafka_dumps import GOLDEN, NAMES, kafka_reads
 from tests.storage.live_segments import data, marker
+from tests.storage.special_files import SPECIAL_FILES
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.jobs.cli import commands
 from tierfold.jobs.cli.exit_codes import EXIT_PARTITION_FAILED
-from tierfold.jobs.verbs.dump import dump_lines
+from tierfold.jobs.verbs.dump import dump_lines, read_segment
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.kafka.compression import Codec
@@ -203,6 +205,32 @@ def test_what_is_no_segment_is_one_sentence_and_exit_code_3(
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     assert str(path) in printed.err
+
+
+@pytest.mark.parametrize("special", SPECIAL_FILES.values(), ids=SPECIAL_FILES)
+@pytest.mark.parametrize("suffix", [".log", ".rsm-manifest"])
+def test_what_is_no_regular_file_is_not_opened(
+    tmp_path: Path, suffix: str, special: Callable[[Path], None]
+) -> None:
+    """A FIFO would pass for an empty log, or hold the process as a manifest."""
+    (first, _) = sorted((ROOT / "tests/data/aiven/plain/bucket").rglob("*.log"))
+    folder = tmp_path / first.parent.parent.name / "0"
+    folder.mkdir(parents=True)
+    for name in {".log", ".rsm-manifest"} - {suffix}:
+        (folder / f"{first.stem}{name}").write_bytes(first.with_suffix(name).read_bytes())
+    special(folder / f"{first.stem}{suffix}")
+    with pytest.raises(UnreadableObject, match="no regular file"):
+        dumped(folder / first.name)
+
+
+@pytest.mark.parametrize("special", SPECIAL_FILES.values(), ids=SPECIAL_FILES)
+@pytest.mark.parametrize("read", [dumped, lambda path: read_segment(str(path))])
+def test_a_log_alone_is_a_regular_file(
+    tmp_path: Path, read: Callable[[Path], object], special: Callable[[Path], None]
+) -> None:
+    special(path := tmp_path / "0.log")
+    with pytest.raises(UnreadableObject, match="no regular file"):
+        read(path)
 
 
 def test_a_plain_log_of_aivens_plugin_is_printed() -> None:
