@@ -35,6 +35,11 @@ INDEX_SUFFIX: Final = ".keys"
 _BYTES_MIN: Final = 2**20
 """The size that any segment's file may have; a larger segment's may be as large as its log."""
 
+BYTES_MAX: Final = 2**28
+"""The size that no segment's file exceeds, whatever size the segment's row claims: the row is as
+easily forged as the file, which is read whole. It is enough for 2**26 records, of which each takes
+less than 4 bytes; of a segment that has more, the log is read instead."""
+
 _FOLDER_NAME: Final = re.compile(r"([A-Za-z0-9_-]{22})-([0-9]+)")
 
 
@@ -110,7 +115,7 @@ class KeyIndexes:
         parse: Callable[[bytes, Segment], _File],
     ) -> tuple[_File | SkipReason, int]:
         name = _name(key, segment.segment_id, suffix)
-        bytes_max = max(_BYTES_MIN, segment.size_bytes)
+        bytes_max = min(max(_BYTES_MIN, segment.size_bytes), BYTES_MAX)
         try:
             data = self._store.read_range(name, 0, bytes_max + 1).tobytes()
         except TierfoldError:

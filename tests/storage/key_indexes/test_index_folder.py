@@ -21,6 +21,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.skipping.bloom_filter import bloom_filter
 from tierfold.compaction.skipping.key_index import KeyIndex, entries_of, key_index
 from tierfold.compaction.skipping.skip_decision import SkipReason
+from tierfold.storage.key_indexes import index_folder
 from tierfold.storage.key_indexes.index_files import IndexedSegment
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.tiers.bucket_store import BucketStore
@@ -122,6 +123,22 @@ def test_a_damaged_file_is_unsound_and_a_later_write_replaces_it(
     assert read(KEY, SEGMENT)[1] == left
     assert put(indexes) == written
     assert reasons(indexes) == (None, None)
+
+
+@pytest.mark.parametrize("suffix", [".bloom", ".keys"])
+def test_no_file_is_read_whole_because_a_row_claims_a_huge_segment(
+    suffix: str, catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexes = KeyIndexes(LocalStore(catalog))
+    put(indexes)
+    read = indexes.filter_of if suffix == ".bloom" else indexes.index_of
+    size_bytes = read(KEY, SEGMENT)[1]
+    monkeypatch.setattr(index_folder, "BYTES_MAX", size_bytes)
+    assert not isinstance(read(KEY, SEGMENT)[0], SkipReason)
+    with (catalog / f"{FOLDER}/{SEGMENT.segment_id}{suffix}").open("ab") as file:
+        file.truncate(2**24)
+    forged = replace(SEGMENT, size_bytes=2**60)
+    assert read(KEY, forged) == (SkipReason.UNSOUND_INDEX, size_bytes + 1)
 
 
 def test_the_files_of_another_segment_under_its_name_are_unsound(catalog: Path) -> None:
