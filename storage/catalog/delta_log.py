@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ POINTER: Final = "_last_checkpoint"
 
 _COMMIT: Final = ".json"
 _CHECKPOINT: Final = ".checkpoint.parquet"
+_FOREIGN: Final = re.compile(r"\.compacted\.json$|\.checkpoint\..*\.json$|/_sidecars$")
 
 
 def commit_name(version: int) -> str:
@@ -155,7 +157,8 @@ class DeltaLog:
     def _ensure_bounded_log(self, entries: tuple[ObjectEntry, ...]) -> None:
         """Look at every file but tierfold's checkpoints: delta-rs reads more kinds than it writes.
 
-        There are checksums (`.crc`), and checkpoints in parts.
+        There are checksums (`.crc`), and checkpoints in parts. What names files that are not looked
+        at is refused: commits joined in one file, and checkpoints with further files (sidecars).
         """
         for entry in entries:
             if entry.key.endswith(".parquet"):
@@ -164,6 +167,8 @@ class DeltaLog:
             elif why := json_violation(entry.size_bytes):
                 kind = "commit file" if entry.key.endswith(_COMMIT) else "file"
                 raise self._corrupt(entry.key, f"the {kind} {why}")
+            elif _FOREIGN.search(entry.key):
+                raise self._corrupt(entry.key, "tierfold has nothing of that name in a log")
 
     def readable_before(self, version: int) -> Iterator[int]:
         """Yield the versions before this one, newest first, as long as they can be read."""

@@ -32,6 +32,10 @@ CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY"})
 """What delta-rs writes by default. Snappy unpacks to at most 64 times its size, others to much more
 than a footer has to admit."""
 
+_UNUSED: Final = ("add.deletionVector.", "sidecar.")
+"""Columns of a checkpoint that name further files, which delta-rs opens wherever they are. In those
+that it writes they are there, and have only nulls."""
+
 _FIXED: Final = "FIXED_LEN_BYTE_ARRAY"
 """A dictionary of it can repeat megabytes, and is not read as one."""
 
@@ -75,10 +79,20 @@ def parquet_violation(size_bytes: int, read_end: ReadEnd) -> str:
         return f"unpacks to {unpacked} bytes, and at most {PARQUET_BYTES_MAX} are read"
     if values > VALUES_MAX:
         return f"has {values} values, and at most {VALUES_MAX} are read"
+    if leading := sorted(column.path_in_schema for column in columns if _leads_on(column)):
+        return f"names files by `{leading[0]}`, which tierfold does not use"
     repeated = [column for column in columns if _may_repeat(column)]
     if repeated and (text_bytes := _text_bytes(read_end(size_bytes), repeated)) > PARQUET_BYTES_MAX:
         return f"unpacks to {text_bytes} bytes, and at most {PARQUET_BYTES_MAX} are read"
     return ""
+
+
+def _leads_on(column: pq.ColumnChunkMetaData) -> bool:
+    """Whether it names further files of a log, or does not say that it has only nulls."""
+    if not column.path_in_schema.startswith(_UNUSED):
+        return False
+    says = column.statistics
+    return says is None or says.null_count != column.num_values
 
 
 def _may_repeat(column: pq.ColumnChunkMetaData) -> bool:

@@ -119,6 +119,24 @@ def test_texts_of_a_fixed_length_are_not_read() -> None:
     assert "of a fixed length" in violation_of(sink.getvalue())
 
 
+@pytest.mark.parametrize(("part", "name"), [("sidecar", "path"), ("add", "deletionVector")])
+def test_a_checkpoint_that_names_further_files_is_not_read(part: str, name: str) -> None:
+    """delta-rs opens them unchecked; its own checkpoints have these columns, without a value."""
+
+    def checkpoint(value: str | None, statistics: bool = True) -> bytes:
+        found = {"path": value, "deletionVector": {"storageType": value}}
+        table = pa.table({part: [{name: found[name]}, {name: found[name]}]})
+        kind = pa.struct([("storageType", pa.string())]) if part == "add" else pa.string()
+        sink = io.BytesIO()
+        table = table.cast(pa.schema([(part, pa.struct([(name, kind)]))]))
+        pq.write_table(table, sink, write_statistics=statistics)
+        return sink.getvalue()
+
+    assert violation_of(checkpoint(None)) == ""
+    assert f"names files by `{part}.{name}" in violation_of(checkpoint("far"))
+    assert f"names files by `{part}.{name}" in violation_of(checkpoint(None, statistics=False))
+
+
 def test_a_file_that_is_too_large_is_not_even_opened() -> None:
     def read(_: int) -> bytes:
         raise AssertionError
@@ -199,6 +217,18 @@ def test_every_other_file_of_a_log_is_bounded(
     _put(uri, newest.replace(".json", ending), b" " * (largest + 1))
     with pytest.raises(CorruptLog, match="file has"):
         Catalog(uri).read()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["{0:020d}.{1:020d}.compacted.json", "{1:020d}.checkpoint.a-b.json", "_sidecars/a.json"],
+)
+def test_what_names_files_unseen_is_refused(tmp_path: Path, name: str) -> None:
+    place = str(tmp_path / "catalog")
+    claims(Catalog(place), 2)
+    _put(place, f"{LOG_FOLDER}/{name.format(0, 1)}", b"{}")
+    with pytest.raises(CorruptLog, match="tierfold has nothing of that name in a log"):
+        Catalog(place).read()
 
 
 def test_the_history_ends_at_an_older_checkpoint_that_unpacks_to_too_much(uri: str) -> None:
