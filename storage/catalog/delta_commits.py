@@ -7,11 +7,11 @@ a file that ends before its last action is detected, too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
-from urllib.parse import unquote
 
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.catalog.table_files import TableFiles
@@ -20,6 +20,10 @@ REPAIR: Final = (
     "See `After a power cut` in docs/operations.md: a newest commit that was never reported is"
     " removed, anything else is restored from a backup of the catalog."
 )
+
+DATA_FILE: Final = re.compile(r"(?:[a-z_]+=[A-Za-z0-9_-]+/)?part-[A-Za-z0-9._-]+\.parquet")
+"""How delta-rs names data files, in the folder of the table or of a Delta partition. It would read
+a URL, and a name with `..` in any encoding, outside the table."""
 
 EMPTY_COMMIT: Final = "the commit file is empty"
 
@@ -44,25 +48,17 @@ def read_commit(files: TableFiles, name: str) -> DeltaCommit:
     corruption = commit_violation(data)
     if corruption:
         raise CorruptLog(corruption, where=files.where(name), remedy=REPAIR)
-    added = [unquote(action["add"]["path"]) for action in _actions(data) if "add" in action]
-    for path in added:
-        ensure_below(path, files.where(name))
+    added = [action["add"]["path"] for action in _actions(data) if "add" in action]
     return DeltaCommit(version=int(PurePosixPath(name).stem), added=tuple(added))
 
 
-def ensure_below(name: str, where: str) -> None:
-    """Raise CorruptLog unless a data file's name stays below its table: relative, without `..`.
-
-    `where`: what names it.
-    """
-    if {"", ".", ".."} & set(name.split("/")):
-        raise CorruptLog(
-            f"it names a data file outside the table: {name!r}", where=where, remedy=REPAIR
-        )
+def name_violation(name: str) -> str:
+    """Why a data file of that name, as the log has it, is not read; empty: it is."""
+    return "" if DATA_FILE.fullmatch(name) else f"it names no data file of the table: {name!r}"
 
 
 def commit_violation(data: bytes) -> str:
-    """Why a commit file is not whole; empty if it is."""
+    """Why a commit file is not read: not whole, or it leads elsewhere; empty: it is."""
     if not data:
         return EMPTY_COMMIT
     try:
@@ -70,7 +66,18 @@ def commit_violation(data: bytes) -> str:
         missing = _missing(actions)
     except (TypeError, ValueError, RecursionError):
         return f"the commit file is cut short or is not a commit: it has {len(data)} bytes"
-    return f"the commit file is cut short: {', '.join(missing)}" if missing else ""
+    if missing:
+        return f"the commit file is cut short: {', '.join(missing)}"
+    return next(filter(None, map(_added_violation, actions)), "")
+
+
+def _added_violation(action: Action) -> str:
+    """Why the file that an action adds is not read; delta-rs opens a deletion vector anywhere."""
+    if "add" not in action:
+        return ""
+    if action["add"].get("deletionVector") is not None:
+        return "it names a deletion vector, and tierfold's tables have none"
+    return name_violation(action["add"]["path"])
 
 
 def _actions(data: bytes) -> list[Action]:

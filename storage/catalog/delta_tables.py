@@ -9,7 +9,6 @@ reads the rows: its Arrow data set would leave threads behind that abort the pro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
 
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.catalog import log_boundary
-from tierfold.storage.catalog.delta_commits import ensure_below
+from tierfold.storage.catalog.delta_commits import DATA_FILE, REPAIR, name_violation
 from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.opened_files import table_files
@@ -36,6 +35,9 @@ Its default, 15, is less than the number of runs that may commit at the same tim
 
 MEMORY_HOURS: Final = 30 * 24
 """How long superseded rows can be read: by default Delta keeps its log for that long."""
+
+READER_VERSION: Final = 1
+"""Of Delta's protocol: what all tables of tierfold ask of their readers."""
 
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
 """How long checkpoints list superseded files. A file that they no longer list is never deleted, so
@@ -213,7 +215,7 @@ class DeltaFolder:
         return self._files.existing(
             name
             for name in removed
-            if _DATA_FILE.fullmatch(name) and name.rpartition("/")[2] not in live
+            if DATA_FILE.fullmatch(name) and name.rpartition("/")[2] not in live
         )
 
     def exists(self) -> bool:
@@ -244,6 +246,7 @@ class DeltaFolder:
     def _opened(self) -> DeltaTable:
         """The newest version of a table that exists; one of another layout is refused."""
         table = DeltaTable(self._files.uri, storage_options=self._files.delta_options())
+        _ensure_plain_protocol(table)
         metadata = table.metadata()
         found, expected = tuple(metadata.partition_columns), self._layout.partition_by
         if found != expected:
@@ -291,8 +294,19 @@ _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 
 _HOUR_MS: Final = 3_600_000
 
-_DATA_FILE: Final = re.compile(r"(?:[a-z_]+=[A-Za-z0-9_-]+/)?part-[A-Za-z0-9._-]+\.parquet")
-"""How delta-rs names data files, in the folder of the table or of a Delta partition."""
+
+def _ensure_plain_protocol(table: DeltaTable) -> None:
+    """Raise DeltaProtocolError if its readers open more than the data files of the log.
+
+    delta-rs knows later versions; in them, a log names files anywhere, as deletion vectors do.
+    """
+    protocol = table.protocol()
+    if protocol.min_reader_version > READER_VERSION or protocol.reader_features:
+        features = ", ".join(sorted(protocol.reader_features or ()))
+        raise DeltaProtocolError(
+            f"readers must know version {protocol.min_reader_version}"
+            f"{features and f' ({features})'}, and this tierfold reads {READER_VERSION}"
+        )
 
 
 def _scanned(table: DeltaTable, log: DeltaLog, predicate: str | None) -> pa.Table:
@@ -301,7 +315,8 @@ def _scanned(table: DeltaTable, log: DeltaLog, predicate: str | None) -> pa.Tabl
     sizes = actions["size_bytes"].to_pylist()
     for name, size_bytes in zip(actions["path"].to_pylist(), sizes, strict=True):
         # A checkpoint may name it, which is not read commit by commit.
-        ensure_below(name, table.table_uri)
+        if violation := name_violation(name):
+            raise CorruptLog(violation, where=log.files.uri, remedy=REPAIR)
         try:
             log.ensure_bounded(name, size_bytes)
         except FileNotFoundError:

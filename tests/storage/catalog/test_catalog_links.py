@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,12 @@ from tests.jobs.tiers import files_below
 from tests.storage.aged_tables import HOUR_MS, superseded
 from tests.storage.catalog_contract import A_RUN, claim, claims, fresh
 from tests.storage.special_files import SPECIAL_FILES
-from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    TierfoldError,
+    UnreadableObject,
+)
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
 from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
@@ -149,30 +156,93 @@ def test_what_the_log_calls_removed_goes_only_if_it_is_a_data_file_that_no_row_n
     assert list(table.glob("_delta_log/*0.json"))
 
 
-@pytest.mark.parametrize("name", ["../far.parquet", "/far.parquet", f"{BUCKET}//a.parquet"])
-def test_a_commit_that_adds_a_file_outside_the_table_is_refused(place: Path, name: str) -> None:
-    log = place / "partitions" / "_delta_log"
-    newest = max(log.glob("*.json"))
-    add = {"add": {"path": name, "size": 1, "dataChange": True, "partitionValues": {}}}
+OUTSIDE = (
+    *("../far.parquet", "/far.parquet", "part-0.parquet/../../part-1.parquet"),
+    *("file:/far.parquet", "file:///part-0.parquet", "s3://bucket/part-0.parquet"),
+    *("..\\part-0.parquet", "%2E%2E/part-0.parquet", f"{BUCKET}/%2e%2e%2fpart-0.parquet"),
+    *(f"{BUCKET}//part-0.parquet", f"{BUCKET}/../part-0.parquet", f"{BUCKET}/notes.parquet"),
+)
+"""Names that delta-rs takes elsewhere, or that it never writes."""
+
+VECTOR = {
+    "storageType": "p",
+    "pathOrInlineDv": "file:///far.bin",
+    "offset": 1,
+    "sizeInBytes": 36,
+    "cardinality": 1,
+}
+
+
+def next_commit(place: Path, *actions: dict[str, object]) -> Path:
+    newest = max((place / "partitions" / "_delta_log").glob("*.json"))
     later = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
-    later.write_text(json.dumps(add) + "\n")
-    with pytest.raises(CorruptLog, match="outside the table"):
-        Catalog(str(place)).read()
+    later.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    return later
 
 
-@pytest.mark.parametrize("name", ["../far.parquet", "/far.parquet", f"{BUCKET}/../../far.parquet"])
-def test_a_checkpoint_that_names_a_file_outside_the_table_is_refused(
-    place: Path, name: str
-) -> None:
-    checkpoint = max((place / "partitions" / "_delta_log").glob("*.checkpoint.parquet"))
-    actions = pq.read_table(checkpoint)
+def test_a_commit_that_adds_a_file_outside_the_table_is_refused(place: Path) -> None:
+    for name in OUTSIDE:
+        added = {"path": name, "size": 1, "dataChange": True, "partitionValues": {}}
+        commit = next_commit(place, {"add": added})
+        with pytest.raises(CorruptLog, match="names no data file of the table"):
+            Catalog(str(place)).read()
+        commit.unlink()
+
+
+def edited(path: Path, part: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Each action of a kind in a checkpoint is changed."""
+    actions = pq.read_table(path)
     rows = actions.to_pylist()
-    for row in rows:
-        if row["add"] is not None:
-            row["add"]["path"] = name
-    pq.write_table(pa.Table.from_pylist(rows, schema=actions.schema), checkpoint)
-    with pytest.raises(CorruptLog, match="outside the table"):
-        Catalog(str(place)).read()
+    changed = [change(row[part]) for row in rows if row[part] is not None]
+    assert changed
+    pq.write_table(pa.Table.from_pylist(rows, schema=actions.schema), path)
+
+
+def newest_checkpoint(place: Path) -> Path:
+    return max((place / "partitions" / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_a_checkpoint_that_names_a_file_outside_the_table_is_refused(place: Path) -> None:
+    for name in OUTSIDE:
+        edited(newest_checkpoint(place), "add", partial(dict.update, path=name))
+        with pytest.raises(CorruptLog, match="names no data file of the table"):
+            Catalog(str(place)).read()
+
+
+def test_a_commit_with_a_deletion_vector_is_refused(place: Path) -> None:
+    catalog = Catalog(str(place))
+    newest = max((place / "partitions" / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    (add,) = (action["add"] for action in actions if "add" in action)
+    next_commit(place, {"add": add | {"deletionVector": None}})
+    assert catalog.read()
+    next_commit(place, {"add": add | {"deletionVector": VECTOR}})
+    with pytest.raises(CorruptLog, match="a deletion vector"):
+        catalog.read()
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"minReaderVersion": 2, "minWriterVersion": 5},
+        {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["deletionVectors"],
+        },
+    ],
+    ids=["mapped columns", "deletion vectors"],
+)
+def test_a_table_that_asks_more_of_its_readers_is_refused(
+    place: Path, protocol: dict[str, object]
+) -> None:
+    next_commit(place, {"protocol": protocol})
+    before = files_below(place)
+    for call in every_call(place)[1:5]:
+        with pytest.raises(BadSettings, match="needs a newer Delta protocol: readers must know"):
+            call()
+    assert files_below(place) == before
 
 
 def test_a_catalog_whose_folders_are_nested_too_deeply_is_not_opened(place: Path) -> None:
