@@ -4,7 +4,8 @@ delta-rs reads a file as large as it is, and unpacks what its pages claim. Anyon
 below the catalog could leave a small file that unpacks to gigabytes. So sizes are compared before a
 file is read, and of a Parquet file its footer: the codecs, and how much it says is in its columns.
 A footer counts a text of a dictionary once, however many rows repeat it. Where that could come to
-too much, the dictionary and the lengths are read, but the texts are not repeated.
+too much, in all row groups and columns together, the dictionaries and the lengths are read, but the
+texts are not repeated.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ VALUES_MAX: Final = 1 << 28
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY"})
 """What delta-rs writes by default. Snappy unpacks to at most 64 times its size, others to much more
 than a footer has to admit."""
+
+_DICTIONARIES: Final = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
+
+ENCODINGS: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED"}) | _DICTIONARIES
+"""What delta-rs writes by default. Others repeat texts without a dictionary."""
+
+_TEXT: Final = "BYTE_ARRAY"
 
 _UNUSED: Final = ("add.deletionVector.", "sidecar.")
 """Columns of a checkpoint that name further files, which delta-rs opens wherever they are. In those
@@ -73,6 +81,8 @@ def parquet_violation(size_bytes: int, read_end: ReadEnd) -> str:
     values = sum(max(0, column.num_values) for column in columns)
     if codecs:
         return f"is compressed by {', '.join(sorted(codecs))}, which tierfold does not use"
+    if encodings := {name for column in columns for name in column.encodings} - ENCODINGS:
+        return f"is encoded by {', '.join(sorted(encodings))}, which tierfold does not use"
     if any(column.physical_type == _FIXED for column in columns):
         return "has texts of a fixed length, which tierfold does not use"
     if unpacked > PARQUET_BYTES_MAX:
@@ -82,7 +92,9 @@ def parquet_violation(size_bytes: int, read_end: ReadEnd) -> str:
     if leading := sorted(column.path_in_schema for column in columns if _leads_on(column)):
         return f"names files by `{leading[0]}`, which tierfold does not use"
     repeated = [column for column in columns if _may_repeat(column)]
-    if repeated and (text_bytes := _text_bytes(read_end(size_bytes), repeated)) > PARQUET_BYTES_MAX:
+    if sum(map(_text_bytes_max, repeated)) <= PARQUET_BYTES_MAX:
+        return ""
+    if (text_bytes := _text_bytes(read_end(size_bytes), repeated)) > PARQUET_BYTES_MAX:
         return f"unpacks to {text_bytes} bytes, and at most {PARQUET_BYTES_MAX} are read"
     return ""
 
@@ -96,9 +108,15 @@ def _leads_on(column: pq.ColumnChunkMetaData) -> bool:
 
 
 def _may_repeat(column: pq.ColumnChunkMetaData) -> bool:
-    """Whether the texts of a dictionary may come to too much: none is longer than all together."""
-    bytes_max: int = column.num_values * column.total_uncompressed_size
-    return bool(column.has_dictionary_page) and bytes_max > PARQUET_BYTES_MAX
+    """Whether it has texts in a dictionary, whose page a footer may leave out."""
+    has_dictionary = column.has_dictionary_page or not _DICTIONARIES.isdisjoint(column.encodings)
+    return bool(column.physical_type == _TEXT and has_dictionary)
+
+
+def _text_bytes_max(column: pq.ColumnChunkMetaData) -> int:
+    """What its texts come to at most: none is longer than all together."""
+    bytes_max: int = max(0, column.num_values) * max(0, column.total_uncompressed_size)
+    return bytes_max
 
 
 def _text_bytes(content: bytes, columns: Sequence[pq.ColumnChunkMetaData]) -> int:
@@ -106,8 +124,13 @@ def _text_bytes(content: bytes, columns: Sequence[pq.ColumnChunkMetaData]) -> in
     paths = sorted({column.path_in_schema for column in columns})
     try:
         file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=paths)
-        groups = file.iter_batches(_ROWS, columns=paths)
-        return sum(_length(column) for group in groups for column in group.columns)
+        # Arrow reads no lists whose texts are of the dictionaries of two row groups.
+        batches = (
+            batch
+            for group in range(file.num_row_groups)
+            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=paths)
+        )
+        return sum(_length(column) for batch in batches for column in batch.columns)
     except (pa.ArrowException, OSError):
         return 0  # delta-rs says what is wrong.
 

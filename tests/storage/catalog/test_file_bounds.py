@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -77,14 +79,31 @@ def test_what_it_unpacks_to_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "unpacks to 1000" in violation_of(sink.getvalue())
 
 
-def repeating(kind: Callable[[pa.Array], pa.Array], rows: int) -> bytes:
-    """A Parquet file in which one text of 1 MiB is stored once, and repeated."""
+def repeating(
+    kind: Callable[[pa.Array], pa.Array], rows: int, rows_of_group: int | None = None
+) -> bytes:
+    """A Parquet file in which one text of 1 MiB is stored once in a row group, and repeated."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 2**20])
     sink = io.BytesIO()
     pq.write_table(
-        pa.table({"c": kind(texts)}), sink, compression="none", dictionary_pagesize_limit=2**30
+        pa.table({"c": kind(texts)}),
+        sink,
+        compression="none",
+        dictionary_pagesize_limit=2**30,
+        row_group_size=rows_of_group,
     )
     return sink.getvalue()
+
+
+def without_dictionary_page(data: bytes) -> bytes:
+    """The same file, in whose footer the dictionary is the first page of data, as it may be."""
+    footer_bytes = struct.unpack("<I", data[-8:-4])[0]
+    pages, footer = data[: -8 - footer_bytes], data[-8 - footer_bytes : -8]
+    # Thrift's fields 9 and 11 of a column, the offsets of both pages, before 12, its statistics.
+    offsets = re.compile(rb"\x26[\x80-\xff]*[\x00-\x7f]\x26\x08\x1c")
+    left_out, found = offsets.subn(b"\x26\x08\x3c", footer)
+    assert found == 1
+    return pages + left_out + struct.pack("<I", len(left_out)) + data[-4:]
 
 
 def in_structs(texts: pa.Array) -> pa.Array:
@@ -104,6 +123,31 @@ def test_a_text_counts_as_often_as_it_is_repeated(kind: Callable[[pa.Array], pa.
     assert violation_of(data) == "unpacks to 10485760000 bytes, and at most 1073741824 are read"
     assert pa.total_allocated_bytes() - before < 2**26
     assert violation_of(repeating(kind, rows=1000)) == ""
+
+
+@pytest.mark.parametrize("kind", [lambda texts: texts, in_lists])
+def test_a_text_that_is_repeated_in_many_row_groups_counts_in_all(
+    kind: Callable[[pa.Array], pa.Array],
+) -> None:
+    data = repeating(kind, rows=10_000, rows_of_group=1000)
+    assert pq.read_metadata(io.BytesIO(data)).num_row_groups == 10
+    assert violation_of(data) == "unpacks to 10485760000 bytes, and at most 1073741824 are read"
+    assert violation_of(repeating(kind, rows=1000, rows_of_group=100)) == ""
+
+
+def test_a_dictionary_that_the_footer_leaves_out_counts() -> None:
+    data = repeating(lambda texts: texts, rows=10_000)
+    left_out = without_dictionary_page(data)
+    assert not pq.read_metadata(io.BytesIO(left_out)).row_group(0).column(0).has_dictionary_page
+    assert "at most 1073741824 are read" in violation_of(left_out)
+
+
+def test_an_encoding_that_repeats_texts_by_itself_is_not_read() -> None:
+    sink = io.BytesIO()
+    texts = pa.table({"c": ["x" * 2**20] * 2000})
+    pq.write_table(texts, sink, use_dictionary=False, column_encoding={"c": "DELTA_BYTE_ARRAY"})
+    assert len(sink.getvalue()) < 2**21
+    assert "is encoded by DELTA_BYTE_ARRAY" in violation_of(sink.getvalue())
 
 
 def test_short_texts_beside_a_long_one_are_read() -> None:
