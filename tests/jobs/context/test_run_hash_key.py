@@ -1,6 +1,6 @@
 """Each run hashes record keys with a secret of its own, which it writes nowhere.
 
-Whoever knew it could make keys that collide, and stall a run.
+A producer that knew it could make keys that collide, and stall a run.
 """
 
 from __future__ import annotations
