@@ -8,7 +8,6 @@ those that are due; each has a total of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -60,15 +59,20 @@ class RunProgress:
         self._report_survey()
 
     def listing(self, listed: Callable[[], _T]) -> _T:
-        """Call `listed` in a thread, and report meanwhile how many objects it has listed."""
-        before = LISTED.total
-        with ThreadPoolExecutor(1) as pool:
-            call = pool.submit(listed)
-            while not wait((call,), LOOK_EVERY_S).done:
-                self._objects_listed = LISTED.total - before
+        """Call `listed`, and report meanwhile how many objects it has listed."""
+        before, reported_s = LISTED.total, 0.0
+
+        def counted() -> None:
+            nonlocal reported_s
+            self._objects_listed = LISTED.total - before
+            if elapsed_s() - reported_s >= LOOK_EVERY_S:
+                reported_s = elapsed_s()
                 self._report_survey()
+
+        with LISTED.reported_to(counted):
+            found = listed()
         self._objects_listed = LISTED.total - before
-        return call.result()
+        return found
 
     def inspected(self, results: Iterable[_T]) -> Iterator[_T]:
         """Yield the results of inspected partitions, and count them."""

@@ -107,6 +107,8 @@ def _compact(context: RunContext, strategy: CompactionStrategy) -> None:
         "cleanup.policy=compact",
         "min.cleanable.dirty.ratio=0",
         f"compaction.strategy={strategy}",
+        # Smaller than a window, so that its records are compared with it.
+        "max.decompressed.message.bytes=100",
     ]
     if strategy is CompactionStrategy.HEADER:
         settings.append(f"compaction.strategy.header={HEADER}")

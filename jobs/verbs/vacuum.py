@@ -58,6 +58,7 @@ from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,
     NOTHING_DELETED,
     DeletionCandidate,
+    Kind,
     PartitionVacuum,
 )
 from tierfold.jobs.verbs.vacuum_survey import inspect
@@ -282,29 +283,34 @@ def _deleted(
 ) -> list[PartitionVacuum]:
     """Stage 5: delete the candidates; the first error ends it for the whole partition.
 
-    Only objects that were listed are deleted: what came later was not looked at. A signal ends it
-    for all partitions: their rows keep the rest, and the claims are released. `advance` is called
-    with the bytes of each candidate, deleted or not.
+    Unfinished uploads come first: once one is aborted, its writer cannot complete a segment that
+    loses its other objects. Where that fails, only retired segments are deleted. Only objects that
+    were listed are deleted: what came later was not looked at. A signal ends it for all partitions:
+    their rows keep the rest, and the claims are released. `advance` is called with the bytes of
+    each candidate, deleted or not.
     """
+    of_uploads: dict[PartitionKey, str] = {}
     errors: dict[PartitionKey, str] = {}
 
     def delete(item: tuple[PartitionKey, DeletionCandidate]) -> int:
         key, candidate = item
+        found = of_uploads if candidate.kind is Kind.INCOMPLETE else errors
         if is_stopping():
-            errors.setdefault(key, "the run was stopped")
+            found.setdefault(key, "the run was stopped")
+        stays = key in errors or (candidate.kind is not Kind.RETIRED and key in of_uploads)
         try:
-            for object_key, _ in () if key in errors else candidate.objects:
+            for object_key, _ in () if stays else candidate.objects:
                 context.tier.delete(object_key)
         except TierfoldError as error:
-            errors.setdefault(key, str(error))
+            found.setdefault(key, str(error))
         return candidate.size_bytes
 
     items = [(partition.key, one) for partition in going for one in partition.candidates]
-    # Once an upload is aborted, its writer cannot complete a segment that loses its other objects.
-    for is_segment in (False, True):
-        of_kind = [item for item in items if bool(item[1].segment_id) is is_segment]
+    for is_upload in (True, False):
+        of_kind = [item for item in items if (item[1].kind is Kind.INCOMPLETE) is is_upload]
         for size_bytes in pool.map(delete, of_kind):
             advance(size_bytes)
+    errors = of_uploads | errors
     return [
         one.failed(errors[one.key], so_far=GOES_ON) if one.key in errors else one for one in going
     ]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.indexes.index_builder import build_indexes
-from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
+from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, wrong_entries
 from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.tiers.object_store import Bytes
@@ -69,24 +69,6 @@ def check_indexes(
         *(f"{time_name}: {corruption}" for corruption in _time_corruptions(times, heads)),
     )
     return CheckedIndexes(entries=entries, corruptions=corruptions)
-
-
-def wrong_entries(
-    index: OffsetIndex, position: NDArray[np.int64], last_offset: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The numbers of the entries without a batch of that position and last offset.
-
-    `position` and `last_offset` have shape (batches,), at least one, of the whole log. Before Kafka
-    4.0 a broker wrote the last offset of an append at the position of its first batch, so the
-    offset may be that of any batch before the next entry's.
-    """
-    batches = len(position)
-    batch = np.searchsorted(position, index.positions)
-    named = np.searchsorted(last_offset, index.offsets)
-    starts = position[np.minimum(batch, batches - 1)] == index.positions
-    ends = last_offset[np.minimum(named, batches - 1)] == index.offsets
-    beyond = np.append(batch[1:], batches)
-    return np.flatnonzero(~(starts & ends & (named >= batch) & (named < beyond)))
 
 
 def _read(

@@ -72,3 +72,21 @@ def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:
     entries["offset"] = relative(index.offsets, start_offset)
     entries["position"] = index.positions
     return entries.tobytes()
+
+
+def wrong_entries(
+    index: OffsetIndex, position: NDArray[np.int64], last_offset: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The numbers of the entries that lead to no batch, or past their offset.
+
+    `position` and `last_offset` have shape (batches,), at least one, of the whole log. Before Kafka
+    4.0 a broker wrote the last offset of an append at the position of its first batch, and its
+    cleaner the last offset that it had kept. So the offset may be in any batch from there to the
+    next entry's.
+    """
+    batches = len(position)
+    batch = np.searchsorted(position, index.positions)
+    named = np.searchsorted(last_offset, index.offsets)
+    starts = position[np.minimum(batch, batches - 1)] == index.positions
+    beyond = np.append(batch[1:], batches)
+    return np.flatnonzero(~(starts & (named >= batch) & (named < beyond)))

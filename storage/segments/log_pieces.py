@@ -104,12 +104,13 @@ def read_piece(tier: RemoteTier, piece: LogPiece) -> Iterator[ChosenRecords]:
 
     Raises UnreadableObject, and CorruptLog, also if the index led to other batches.
     """
-    segment = piece.segment
-    is_whole = (piece.start, piece.end) == (segment.skipped_bytes, segment.log_bytes)
+    is_misled = piece.start > piece.segment.skipped_bytes
     try:
-        yield from _chosen(tier, piece)
+        for chosen in _chosen(tier, piece):
+            is_misled = False
+            yield chosen
     except CorruptLog as error:
-        if is_whole:
+        if not is_misled:
             raise
         # Where the index leads to no batch, the log seems to be corrupt.
         raise _corrupt(error.what, error.where) from error

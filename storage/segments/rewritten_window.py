@@ -147,7 +147,7 @@ def _retention(
         legacy_tombstones_go=legacy_tombstones_go(segment.max_timestamp_ms, task.rules),
     )
     retention = decide_retention(columns, facts, task.rules)
-    # Of those that the scan did not look at, Kafka's cleaner reads the ones that it does not drop.
-    is_read = (aborted | heads.is_control) & (retention.batch != BatchRetention.DROP)
+    # The scan has not looked at all of them; Kafka's cleaner reads those that it does not drop.
+    is_read = retention.batch != BatchRetention.DROP
     window.refuse_large(records, is_read, task.record_bytes_max)
     return retention, earliest_due_ms(columns, retention, task.rules)

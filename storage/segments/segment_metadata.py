@@ -39,9 +39,8 @@ from tierfold.compaction.model.units import (
     OFFSET_MAX,
     OFFSET_SPAN_MAX,
 )
-from tierfold.storage.indexes.index_check import wrong_entries
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
-from tierfold.storage.indexes.offset_index import OffsetIndex
+from tierfold.storage.indexes.offset_index import OffsetIndex, wrong_entries
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.time_index import TimeIndex
 from tierfold.storage.indexes.transaction_index import read_transaction_index
@@ -337,10 +336,12 @@ def _walked(log: _LogReader, start: int, entry: tuple[int, int]) -> tuple[int, i
                 f"offsets out of order: a batch from {head.base_offset} on follows offset"
                 f" {end_offset}, at position {at}"
             )
-        # Before 4.0 brokers wrote the last offset of an append at the position of its first batch.
-        if at == position and 0 <= indexed_offset < head.last_offset:
+        # Before 4.0 brokers wrote the last offset of an append at the position of its first batch,
+        # and their cleaner the last one that it had kept.
+        if at == position and 0 <= indexed_offset < head.base_offset:
             raise log.corrupt(
-                f"its last entry has offset {indexed_offset} for a later one, {head.last_offset}"
+                f"its last entry has offset {indexed_offset} for a later batch, from"
+                f" {head.base_offset} on"
             )
         end_offset = head.last_offset
         largest_ms = max(largest_ms, head.max_timestamp_ms)

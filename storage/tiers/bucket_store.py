@@ -246,14 +246,14 @@ class BucketStore:
             siblings, below = by_parent[parent], self._below(parent)
             return _of_each(siblings, lambda: self._sorted(below, set(siblings), staged=staged))
 
-        many = {
-            parent for parent, some in by_parent.items() if len(some) > FOLDERS_LISTED_ALONE
-        }
+        many = {parent for parent, some in by_parent.items() if len(some) > FOLDERS_LISTED_ALONE}
         few = [folder for folder in folders if folder.rpartition("/")[0] not in many]
         found = listed_one_by_one(self.unfinished if staged else self.list, few)
         with ThreadPoolExecutor(LISTERS) as pool:
-            for of_parent in pool.map(listed, many):
+            # One alone is listed in this thread, so that its pages are reported as they come.
+            for of_parent in map(listed, many) if len(many) == 1 else pool.map(listed, many):
                 found |= of_parent
+                LISTED.add(0)
         return {folder: found[folder] for folder in folders}
 
     def _uploads(

@@ -194,14 +194,16 @@ def listed_one_by_one(
 
     def listed(folder: str) -> tuple[ObjectEntry, ...] | Exception:
         try:
-            found = tuple(list_folder(folder))
+            return tuple(list_folder(folder))
         except Exception as error:  # noqa: BLE001 - it concerns this folder alone
             return error
-        LISTED.add(len(found))
-        return found
 
+    by_folder = {}
     with ThreadPoolExecutor(LISTERS) as pool:
-        return dict(zip(folders, pool.map(listed, folders), strict=True))
+        for folder, found in zip(folders, pool.map(listed, folders), strict=True):
+            by_folder[folder] = found
+            LISTED.add(0 if isinstance(found, Exception) else len(found))
+    return by_folder
 
 
 class PartWriter(ObjectWriter):

@@ -32,7 +32,7 @@ from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.waves import WaveLimit
-from tierfold.jobs.context import run_progress, sign_of_life
+from tierfold.jobs.context import sign_of_life
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline import (
@@ -333,8 +333,7 @@ def deterministic(environment: Environment) -> Iterator[None]:
         for module in (s3_objects, s3_uploads):
             patch.setattr(module, "uuid4", drawn_uuid)
         patch.setattr(s3_objects, "pause", environment.scheduler.pause)
-        for module in (s3_uploads, run_progress):
-            patch.setattr(module, "ThreadPoolExecutor", InlineExecutor)
+        patch.setattr(s3_uploads, "ThreadPoolExecutor", InlineExecutor)
         for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)

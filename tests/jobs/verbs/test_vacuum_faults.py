@@ -235,6 +235,16 @@ def test_a_writer_that_goes_on_during_the_deletion_loses_no_log(tier: Path) -> N
     assert first.endswith(unfinished.name), "otherwise its writer could still complete it"
 
 
+def test_an_upload_that_cannot_be_aborted_keeps_orphans_and_no_retired_segment(tier: Path) -> None:
+    kept, unfinished = orphan(tier, 1), incomplete_upload(tier)
+    with scripted(fails("delete 1")):
+        vacuum(tier).ends(3, "failed", "no answer", CONTINUES)
+    assert unfinished.exists()
+    assert len(parts(kept)) == 5
+    assert ids_in(tier) == live_ids(tier) | {kept.name[21:43]}
+    assert row_of(tier).retired == ()
+
+
 def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> None:
     for path in folder_of(tier, ORDERS).iterdir():
         if path.name[21:43] not in live_ids(tier):

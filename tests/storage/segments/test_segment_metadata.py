@@ -204,7 +204,7 @@ def test_parts_that_contradict_the_format_are_refused(
         (Part.OFFSET_INDEX, b"\xff" * 8, "entry 0 of the offset index"),
         (Part.OFFSET_INDEX, struct.pack(">ii", 19, 61) + bytes(80), "ends in 10 entries of zeros"),
         (Part.OFFSET_INDEX, bytes(80), "ends in 10 entries of zeros"),
-        (Part.OFFSET_INDEX, struct.pack(">ii", 18, 61), "offset 1018 for a later one, 1019"),
+        (Part.OFFSET_INDEX, struct.pack(">ii", 1, 61), "offset 1001 for a later batch, from 10"),
         (Part.OFFSET_INDEX, struct.pack(">ii", 19, 60), "does not fit the log"),
         (Part.TIME_INDEX, b"\0" * 7, "7 bytes is torn"),
         (Part.TIME_INDEX, struct.pack(">qi", 50, 19) + bytes(24), "ends in 2 entries of zeros"),
