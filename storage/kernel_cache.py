@@ -5,7 +5,7 @@ these folders that it can write to, whether others can or not. If it can write t
 to compile. Here each must also be private (`private_folders`):
 
     1  `tierfold` in NUMBA_CACHE_DIR, if that is set
-    2  `__pycache__` beside the source, unless the umask lets others write to what is made there
+    2  `__pycache__` beside the source
     3  `numba` in the user's folder for caches
     4  a temporary folder, which is removed at exit, so that each command compiles again
 
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 from tierfold.storage.private_folders import (
-    OTHERS_WRITE,
     foreign_content,
     foreign_file,
     foreign_hand,
@@ -48,7 +47,7 @@ def ensure_kernel_cache() -> None:
     _ensure_own_config()
     # An empty name is none, as numba reads it.
     given = os.environ.pop(VARIABLE, "")
-    if not given and _umask_keeps_others_out() and all(map(_is_usable, _beside_sources())):
+    if not given and all(map(_is_usable, _beside_sources())):
         return
     cache = _within(Path(given)) if given else _users_cache()
     why_not = "this user has no home" if cache is None else _why_not(cache)
@@ -117,19 +116,6 @@ def _why_not(cache: Path) -> str:
         # numba makes folders in it as the umask says, which may let everybody write to them.
         cache.chmod(stat.S_IRWXU)
     return ""
-
-
-def _umask_keeps_others_out() -> bool:
-    """Whether no one else may write to what this process makes from now on.
-
-    numba makes a missing `__pycache__`, and the kernels in it, as the umask says. Others could
-    write to a kernel even where they cannot write to its folder. `__pycache__` is not closed to
-    them, as the user's own caches are: other users may need to read the bytecode there.
-    """
-    # The umask cannot be read otherwise. Meanwhile another thread's files are this user's alone.
-    umask = os.umask(stat.S_IRWXG | stat.S_IRWXO)
-    os.umask(umask)
-    return umask & OTHERS_WRITE == OTHERS_WRITE
 
 
 def _is_usable(folder: Path) -> bool:

@@ -21,9 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-"""The bits of a mode that let another user write."""
-
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _LINKS_MAX: Final = 40
 """As many links as Linux follows."""
 
@@ -56,7 +54,7 @@ def _foreign_hand(folder: Path, links: int) -> str:
         if not is_own and (is_last or is_below_own):
             return f"{path} belongs to {_name_of(found.st_uid)}"
         is_kept = bool(found.st_mode & stat.S_ISVTX) and (is_own or found.st_uid == 0)
-        if found.st_mode & OTHERS_WRITE and (is_last or not is_kept):
+        if found.st_mode & _OTHERS_WRITE and (is_last or not is_kept):
             return f"others may write to {path}"
         is_below_own = is_below_own or (is_own and user != 0)
     return ""
@@ -99,7 +97,7 @@ def _foreign_file(path: Path, found: os.stat_result) -> str:
         return f"{path} is no regular file"
     if found.st_uid not in {0, os.geteuid()}:
         return f"{path} belongs to {_name_of(found.st_uid)}"
-    return f"others may write to {path}" if found.st_mode & OTHERS_WRITE else ""
+    return f"others may write to {path}" if found.st_mode & _OTHERS_WRITE else ""
 
 
 def made_private(folder: Path) -> str:

@@ -71,23 +71,6 @@ def test_beside_private_sources_needs_no_other_folder(
     assert lines(caplog) == []
 
 
-@pytest.mark.parametrize("is_missing", [True, False])
-@pytest.mark.parametrize("umask", [0, 0o002, 0o020, 0o022, 0o027, 0o077])
-def test_beside_the_source_only_where_the_umask_keeps_others_from_writing(
-    source: Path, cache: Path, umask: int, is_missing: bool
-) -> None:
-    source.chmod(0o755)
-    if is_missing:
-        source.rmdir()
-    os.umask(umask)
-    ensure_kernel_cache()
-    if umask in {0o022, 0o027, 0o077}:
-        assert VARIABLE not in os.environ
-    else:
-        assert os.environ[VARIABLE] == str(cache / "numba")
-    assert os.umask(umask) == umask
-
-
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077])
 def test_the_users_cache_is_next_and_kept_from_others(
     source: Path, cache: Path, umask: int, caplog: pytest.LogCaptureFixture
