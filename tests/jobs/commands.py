@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -109,11 +108,16 @@ def clocks_at(machine_ms: int, store_ms: int | None = None) -> Iterator[None]:
 
     So a run begins exactly then, and its results depend on no delay. Default: they agree.
     """
-    ahead_ns = functools.cache(lambda: machine_ms * 1_000_000 - time.time_ns())
+    began_ns: list[int] = []
+
+    def time_ns() -> int:
+        now_ns = time.time_ns()  # Only once: a busy machine may pause between two readings.
+        if not began_ns:
+            began_ns.append(now_ns)
+        return machine_ms * 1_000_000 + now_ns - began_ns[0]
+
     store_ahead_ms = 0 if store_ms is None else store_ms - machine_ms
-    machine = SimpleNamespace(
-        time_ns=lambda: ahead_ns() + time.time_ns(), monotonic=time.monotonic, sleep=time.sleep
-    )
+    machine = SimpleNamespace(time_ns=time_ns, monotonic=time.monotonic, sleep=time.sleep)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "time", machine)
         patch.setattr(opening, "store_now_ms", lambda *_: clock.now_ms() + store_ahead_ms)

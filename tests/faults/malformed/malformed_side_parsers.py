@@ -121,7 +121,9 @@ def _checked_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
         return Outcome.REFUSED
     # Every entry must be one that a broker could have written.
     for delta, position in struct.iter_unpack(">ii", offset_index):
-        if position % 100 or delta not in last[position // 100 :] - start:
+        batch = position // 100
+        lowest = int(base[batch]) - start if batch < len(base) else np.inf
+        if position % 100 or not lowest <= delta <= last[-1] - start:
             raise WrongAnswer(f"offset {delta} at position {position}")
     for entry in struct.iter_unpack(">qi", time_index):
         if entry not in {(5, 9), (5, 19), (8, 29), (8, 39), (9, 40)} and entry[1] not in range(40):
