@@ -127,8 +127,7 @@ def last_offset_of(
     A batch of magic 2 keeps its last offset, even when it is emptied (Kafka's
     `MemoryRecords.filterTo`). A batch of magic 0 or 1 is converted, and then ends at its last kept
     record, as in `MemoryRecords.buildRetainedRecordsInto`. A removed batch counts with its last
-    offset; the last batch of the remote range is never removed
-    (`record_retention.must_stay`).
+    offset; the last batch of the remote range is never removed (`record_retention.must_stay`).
 
     `last_offset` and `is_legacy` have shape (b,), at least one batch; `record_offset` has shape
     (r,); `retention` is of these b batches and r records.

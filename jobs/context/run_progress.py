@@ -35,6 +35,8 @@ class RunProgress:
         self._listener = listener
         self._began_s = elapsed_s()
         self._survey: Step | None = None
+        self._reported_s = 0.0
+        """When `_report_sometimes` last did."""
         self.begin(None, None)
 
     def begin(self, partitions: int | None, size_bytes: int | None) -> None:
@@ -60,14 +62,11 @@ class RunProgress:
 
     def listing(self, listed: Callable[[], _T]) -> _T:
         """Call `listed`, and report meanwhile how many objects it has listed."""
-        before, reported_s = LISTED.total, 0.0
+        before, self._reported_s = LISTED.total, 0.0
 
         def counted() -> None:
-            nonlocal reported_s
             self._objects_listed = LISTED.total - before
-            if elapsed_s() - reported_s >= LOOK_EVERY_S:
-                reported_s = elapsed_s()
-                self._report_survey()
+            self._report_sometimes()
 
         with LISTED.reported_to(counted):
             found = listed()
@@ -76,12 +75,10 @@ class RunProgress:
 
     def inspected(self, results: Iterable[_T]) -> Iterator[_T]:
         """Yield the results of inspected partitions, and count them."""
-        reported_s = elapsed_s()
+        self._reported_s = elapsed_s()
         for result in results:
             self._partitions_done += 1
-            if elapsed_s() - reported_s >= LOOK_EVERY_S:
-                reported_s = elapsed_s()
-                self._report_survey()
+            self._report_sometimes()
             yield result
 
     @contextmanager
@@ -124,6 +121,11 @@ class RunProgress:
         if not share:
             return None
         return (elapsed_s() - self._part_began_s) * (1 - share) / share
+
+    def _report_sometimes(self) -> None:
+        if elapsed_s() - self._reported_s >= LOOK_EVERY_S:
+            self._reported_s = elapsed_s()
+            self._report_survey()
 
     def _report_survey(self) -> None:
         if self._survey is not None:

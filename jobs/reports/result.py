@@ -180,9 +180,7 @@ class Result(ABC, Generic[_Partition]):
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `--json` prints."""
         about = {
-            "schema_version": SCHEMA_VERSION,
-            "kafka_versions": [*KAFKA_VERSIONS],
-            "verb": self.verb,
+            **document_head(self.verb),
             "tier": self.tier,
             "run": self.run_id or None,
             "outcome": self.outcome,
@@ -257,12 +255,19 @@ class Result(ABC, Generic[_Partition]):
         return console.export_html(inline_styles=True, code_format=block)
 
 
-def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
-    """Return the document of a verb that an error stopped before it reached any partition."""
+def document_head(verb: str) -> dict[str, Any]:
+    """Return the first fields of every document."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kafka_versions": [*KAFKA_VERSIONS],
         "verb": verb,
+    }
+
+
+def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
+    """Return the document of a verb that an error stopped before it reached any partition."""
+    return {
+        **document_head(verb),
         "outcome": outcome,
         "reason": reason,
         "warnings": [],

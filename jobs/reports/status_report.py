@@ -11,14 +11,13 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
-from tierfold.jobs.reports.result import SCHEMA_VERSION, Result, concluded, fields, named_segment
+from tierfold.jobs.reports.result import Result, concluded, document_head, fields, named_segment
 from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
     ROWS_MAX,
@@ -154,9 +153,7 @@ def config_document(
 ) -> dict[str, Any]:
     """Return the document of `config`."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kafka_versions": [*KAFKA_VERSIONS],
-        "verb": "config",
+        **document_head("config"),
         "outcome": OK,
         "reason": "",
         "warnings": [*remarks.warnings],

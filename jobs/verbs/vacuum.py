@@ -23,7 +23,7 @@ Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -289,28 +289,33 @@ def _deleted(
     their rows keep the rest, and the claims are released. `advance` is called with the bytes of
     each candidate, deleted or not.
     """
-    of_uploads: dict[PartitionKey, str] = {}
-    errors: dict[PartitionKey, str] = {}
-
-    def delete(item: tuple[PartitionKey, DeletionCandidate]) -> int:
-        key, candidate = item
-        found = of_uploads if candidate.kind is Kind.INCOMPLETE else errors
-        if is_stopping():
-            found.setdefault(key, "the run was stopped")
-        stays = key in errors or (candidate.kind is not Kind.RETIRED and key in of_uploads)
-        try:
-            for object_key, _ in () if stays else candidate.objects:
-                context.tier.delete(object_key)
-        except TierfoldError as error:
-            found.setdefault(key, str(error))
-        return candidate.size_bytes
-
     items = [(partition.key, one) for partition in going for one in partition.candidates]
-    for is_upload in (True, False):
-        of_kind = [item for item in items if (item[1].kind is Kind.INCOMPLETE) is is_upload]
-        for size_bytes in pool.map(delete, of_kind):
+    uploads = [item for item in items if item[1].kind is Kind.INCOMPLETE]
+    segments = [item for item in items if item[1].kind is not Kind.INCOMPLETE]
+
+    def failures(
+        items: Sequence[tuple[PartitionKey, DeletionCandidate]], failed: Container[PartitionKey]
+    ) -> dict[PartitionKey, str]:
+        errors: dict[PartitionKey, str] = {}
+
+        def delete(item: tuple[PartitionKey, DeletionCandidate]) -> int:
+            key, candidate = item
+            if is_stopping():
+                errors.setdefault(key, "the run was stopped")
+            stays = key in errors or (key in failed and candidate.kind is not Kind.RETIRED)
+            try:
+                for object_key, _ in () if stays else candidate.objects:
+                    context.tier.delete(object_key)
+            except TierfoldError as error:
+                errors.setdefault(key, str(error))
+            return candidate.size_bytes
+
+        for size_bytes in pool.map(delete, items):
             advance(size_bytes)
-    errors = of_uploads | errors
+        return errors
+
+    not_aborted = failures(uploads, ())
+    errors = not_aborted | failures(segments, not_aborted)
     return [
         one.failed(errors[one.key], so_far=GOES_ON) if one.key in errors else one for one in going
     ]

@@ -2,7 +2,7 @@
 
 If one would be too large, it becomes several (`group_output`).
 
-`compaction.cleaning` makes all decisions: which records and batches are kept (`rewritten_window`),
+`compaction.cleaning` makes all decisions: which records and batches are kept (`record_retention`),
 and whether and why the group is written (`group_outcome`).
 """
 

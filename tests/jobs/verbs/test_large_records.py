@@ -187,3 +187,20 @@ def test_a_broker_has_one_for_all_topics_and_a_topic_its_own(
 def test_the_bounds_are_those_of_kafka_4_4(tmp_path: Path, wrong: str) -> None:
     refused = tierfold("compact", tmp_path, *ALWAYS, "--set", f"{SETTING}={wrong}")
     refused.refuses("a whole number from 1 to 2147483639")
+
+
+def test_a_segment_that_the_scan_left_to_its_key_index_has_the_limit_once_it_is_rewritten(
+    tmp_path: Path,
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    large = replace(data(0, (b"a", b"1"), (b"a", VALUE)), codec=Codec.ZSTD)
+    put_segment(tier, LARGE, [large], start_offset=0)
+    put_segment(tier, LARGE, [data(2, (b"c", b"1"), (b"c", b"2"))], start_offset=2)
+    apart = ("--set", "segment.bytes=1")
+    assert tierfold("compact", tier, *ALWAYS, *apart).code == 0
+    put_segment(tier, LARGE, [data(4, (b"d", b"1"))], start_offset=4)
+    left = tierfold("compact", tier, *ALWAYS, *apart, *limit(50), "--json")
+    assert (left.code, left.partitions["large", 0]["segments_skipped"]) == (0, 2)
+    merged = tierfold("compact", tier, *ALWAYS, *limit(50), "--first-dirty", "4", "--json")
+    assert merged.code == 3
+    assert f"{SETTING} allows 50" in merged.partitions["large", 0]["reason"]
