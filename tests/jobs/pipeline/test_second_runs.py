@@ -99,7 +99,8 @@ def test_only_the_segment_with_a_superseded_key_is_read(clean: Path) -> None:
 
 def damaged(tier: Path) -> None:
     for path in indexes(tier).rglob("*.*"):
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 def swapped(tier: Path) -> None:
