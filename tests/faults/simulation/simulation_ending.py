@@ -206,7 +206,7 @@ def _corruptions(environment: Environment, state: PartitionState) -> Iterator[st
         if not moved_away.isdisjoint(keys_of(state.key, segment)):
             continue
         order = CheckOrder(
-        hash_key=HASH_KEY,
+            hash_key=HASH_KEY,
             key=state.key,
             segment=segment,
             is_live=True,

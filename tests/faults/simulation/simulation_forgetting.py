@@ -24,6 +24,7 @@ from tierfold.storage.tiers.local_tiered_storage import partition_folder
 
 _RESTORE_TO: Final = re.compile(r"--to (\S+)`")
 _NOT_RESTORABLE: Final = "objects of these live segments out of the tier"
+_AT_WORK: Final = "is at work on it"
 _VACUUM_FIRST: Final = "First run `tierfold vacuum`"
 _LACKING: Final = re.compile(r"segment ([\w-]{22}) \(start \d+\) lacks ")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([\w, -]+)")
@@ -46,7 +47,10 @@ def forgets(environment: Environment, actor: Actor) -> None:
 def forget_once(
     environment: Environment, key: PartitionKey, run: str, actor: Actor, *, is_dry_run: bool = False
 ) -> bool:
-    """Run `tierfold forget`, do what a refusal asks for, and return whether anything changed."""
+    """Run `tierfold forget` and do what a refusal asks for; return whether to run it again.
+
+    Something changed, or another run was at work.
+    """
     try:
         context = environment.run_context(actor, run)
         report = forget(context, f"{key}-{key.topic_id}", is_dry_run=is_dry_run).report
@@ -61,6 +65,8 @@ def forget_once(
     found = _RESTORE_TO.search(report.reason)
     if found is not None:
         return restore_once(environment, key, found[1], f"{run}.restore", actor)
+    if _AT_WORK in report.reason:
+        return True
     if _VACUUM_FIRST in report.reason:
         return False
     is_moved = _NOT_RESTORABLE in report.reason and _move_live_segments_away(environment, key, run)
