@@ -96,7 +96,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
         )
 
         def work(rows: Sequence[Row]) -> list[Row]:
-            self._advance(0)  # After a signal no further task begins.
+            worker.proceed()
             return list(stage(worker, rows))
 
         with ThreadPoolExecutor(self.cores) as pool:

@@ -93,7 +93,11 @@ def _rewritten(worker: Worker, order: Row, task: GroupTask, found: FoundRows) ->
             for row in found[place]
             if row.kind is RowKind.OUTLINE
         }
-        payload = pickled(rewrite_group(worker.tier, task, bits, outlines, worker.key_indexes))
+        payload = pickled(
+            rewrite_group(
+                worker.tier, task, bits, outlines, worker.key_indexes, worker.proceed
+            )
+        )
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")

@@ -110,6 +110,10 @@ class Worker:
     key_indexes: KeyIndexes | None = None
     """None: this machine cannot reach them, or the run uses none."""
 
+    def proceed(self) -> None:
+        """Raise if the task should end after a signal; stages call it often."""
+        self.advance(0)
+
 
 class Stage(Protocol):
     """The work of one task: rows in, rows out. It is pickled, so it holds values only."""

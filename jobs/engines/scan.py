@@ -84,7 +84,9 @@ class ScanStage(SegmentStage):
 
     def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and any other segment only for its transaction batches."""
-        log = live_log(worker.tier, task.key, task.segment, task.batch_bytes_max)
+        log = live_log(
+            worker.tier, task.key, task.segment, task.batch_bytes_max, worker.proceed
+        )
         log_bytes = task.segment.size_bytes
         if task.order is None:
             summary = ScanSummary(txn_batches=scan_transactions(log), log_bytes=log_bytes)

@@ -31,7 +31,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState, Seg
 from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.context.stopping import Stopped, deferred
+from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.partition_report import (
@@ -290,7 +290,7 @@ def _corruptions(
             batch_bytes_max=PLAIN_BYTES_MAX,
         )
         try:
-            return read_and_check(context.tier, order).checked.corruptions
+            return read_and_check(context.tier, order, check).checked.corruptions
         except TierfoldError as error:
             return (str(error),)
 

@@ -68,6 +68,7 @@ class Stretch:
         Raises CorruptLog and UnreadableObject, also if these are not the batches of the scan.
         """
         log, data = self.log, self.source
+        log.proceed()
         if not isinstance(data, np.ndarray):
             batches = Spans(self.start, self.start + self.batch_bytes)
             data = data(log.start + self.origin, self.size_bytes, batches)

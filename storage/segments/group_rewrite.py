@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,13 @@ from tierfold.storage.segments.index_reason import (
     reason_in_indexes,
 )
 from tierfold.storage.segments.key_indexing import indexed_batches
-from tierfold.storage.segments.log_windows import StoredObject, live_log, reread, sized_windows
+from tierfold.storage.segments.log_windows import (
+    StoredObject,
+    live_log,
+    reread,
+    sized_windows,
+    unasked,
+)
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.producer_replay import ProducerReplay
 from tierfold.storage.segments.rewritten_window import RewrittenWindow, rewritten_window
@@ -61,6 +67,14 @@ _Piece: TypeAlias = Callable[[], Iterator[UncheckedWindow]]
 """Reads a piece of a log, and returns its windows."""
 
 NO_OUTLINES: Final[Mapping[str, BatchOutline]] = MappingProxyType({})
+
+
+class _Sources(NamedTuple):
+    """What is known of the segments of a group, and whether to go on reading them."""
+
+    bits: RecordBits
+    outlines: Mapping[str, BatchOutline]
+    proceed: Callable[[], None]
 
 
 class _Rewrite:
@@ -124,11 +138,12 @@ def rewrite_group(
     bits: RecordBits,
     outlines: Mapping[str, BatchOutline] = NO_OUTLINES,
     key_indexes: KeyIndexes | None = None,
+    proceed: Callable[[], None] = unasked,
 ) -> GroupReceipt:
     """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it.
 
     `outlines`: of scanned segments, by id; without one, all batches are read. The new segment gets
-    a key index in `key_indexes`.
+    a key index in `key_indexes`. `proceed` is called before each window, and may raise.
     """
     if task.plain is not None and _stays_unread(tier, task, task.plain, bits, outlines):
         return GroupReceipt(
@@ -139,17 +154,17 @@ def rewrite_group(
             bytes_written=0,
         )
     try:
-        return _rewritten(tier, task, bits, outlines, key_indexes)
+        return _rewritten(tier, task, _Sources(bits, outlines, proceed), key_indexes)
     except TooLarge:
         replay = ProducerReplay(producers_before(tier, task))
-        return _rewritten(tier, task, bits, NO_OUTLINES, key_indexes, replay)
+        whole = _Sources(bits, NO_OUTLINES, proceed)
+        return _rewritten(tier, task, whole, key_indexes, replay)
 
 
 def _rewritten(
     tier: RemoteTier,
     task: GroupTask,
-    bits: RecordBits,
-    outlines: Mapping[str, BatchOutline],
+    sources: _Sources,
     key_indexes: KeyIndexes | None,
     replay: ProducerReplay | None = None,
 ) -> GroupReceipt:
@@ -158,8 +173,7 @@ def _rewritten(
         output = GroupOutput(tier, task, contexts, key_indexes, replay)
         state = _Rewrite(tier, task, output, replay)
         for segment in task.group.segments:
-            outline = outlines.get(segment.segment_id)
-            _rewrite_segment(state, segment, bits(segment), outline)
+            _rewrite_segment(state, segment, sources)
             if replay is not None:
                 replay.restart(read_snapshot(tier, task.key, segment))
         _close_group(state)
@@ -191,11 +205,10 @@ def _stays_unread(
     return reason_in_indexes(tier, task, None, batches) is None
 
 
-def _rewrite_segment(
-    state: _Rewrite, segment: Segment, bits: NDArray[np.uint8], outline: BatchOutline | None
-) -> None:
-    task = state.task
-    log = live_log(state.tier, task.key, segment, task.batch_bytes_max)
+def _rewrite_segment(state: _Rewrite, segment: Segment, sources: _Sources) -> None:
+    task, bits = state.task, sources.bits(segment)
+    outline = sources.outlines.get(segment.segment_id)
+    log = live_log(state.tier, task.key, segment, task.batch_bytes_max, sources.proceed)
     if outline is None or not is_choosable(log.access()):
         pieces: Iterator[_Piece] = (partial(iter, (one,)) for one in _within(segment, log))
         _rewrite_pieces(state, segment, pieces, bits)

@@ -69,6 +69,10 @@ _IDENTITY: Final = ("last_offset", "size_bytes", "leader_epoch", "crc")
 _LAST_RANGE: Final = 1.25  # The last range may be longer, so that no tiny one follows it.
 
 
+def unasked() -> None:
+    """Go on: nothing asks the reader to stop."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
     """Bytes `[start, end)` of an object, of which `end` may turn out to be wrong."""
@@ -86,6 +90,8 @@ class StoredObject:
     window_bytes: int = WINDOW_BYTES
     limits: PlainLimits = USUAL_LIMITS
     """What its batches may expand to."""
+    proceed: Callable[[], None] = unasked
+    """Called before each window; may raise, to end the task after a signal."""
 
     def ranges(self) -> Iterator[NDArray[np.uint8]]:
         """The bytes from `start` to where the object really ends, in order.
@@ -132,13 +138,18 @@ class StoredObject:
 
 
 def live_log(
-    tier: RemoteTier, key: PartitionKey, segment: Segment, batch_bytes_max: int = 0
+    tier: RemoteTier,
+    key: PartitionKey,
+    segment: Segment,
+    batch_bytes_max: int = 0,
+    proceed: Callable[[], None] = unasked,
 ) -> StoredObject:
     """The segment's `.log` from its effective start on."""
     log = stored_object(tier, address_of(key, segment), Part.LOG, segment.log_bytes)
     start = segment.skipped_bytes
     where = counted_from(log.where, start)
-    return replace(log, start=start, where=where, limits=PlainLimits(batch_bytes_max))
+    limits = PlainLimits(batch_bytes_max)
+    return replace(log, start=start, where=where, limits=limits, proceed=proceed)
 
 
 def whole_log(
@@ -191,6 +202,7 @@ def log_windows(log: StoredObject) -> Iterator[UncheckedWindow]:
         for first, last in windows(
             heads, window_bytes=log.window_bytes, batch_bytes_max=log.limits.batch_bytes
         ):
+            log.proceed()
             window = LogWindow(
                 data=data,
                 heads=heads.slice(first, last),

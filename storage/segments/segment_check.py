@@ -7,7 +7,7 @@ keys' latest values, so that a segment is read only once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
 from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads
 from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
-from tierfold.storage.segments.log_windows import StoredObject, log_windows, whole_log
+from tierfold.storage.segments.log_windows import StoredObject, log_windows, unasked, whole_log
 from tierfold.storage.segments.segment_latest import LatestCollector
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_scan import transaction_batches_of
@@ -102,8 +102,13 @@ class _Log:
     where: str
 
 
-def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
-    """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable."""
+def read_and_check(
+    tier: RemoteTier, order: CheckOrder, proceed: Callable[[], None] = unasked
+) -> ReadSegment:
+    """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable.
+
+    `proceed` is called before each window, and may raise.
+    """
     collectors = [
         None
         if aborted is None
@@ -112,7 +117,7 @@ def read_and_check(tier: RemoteTier, order: CheckOrder) -> ReadSegment:
     ]
     wanted = [collector for collector in collectors if collector is not None]
     stored = whole_log(tier, order.key, order.segment, order.batch_bytes_max)
-    log = _decoded(stored, order.segment, wanted)
+    log = _decoded(replace(stored, proceed=proceed), order.segment, wanted)
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     corruptions = _corruptions(tier, order, log) if order.is_live else ()
     now, before = (() if collector is None else collector.blocks() for collector in collectors)
