@@ -68,7 +68,7 @@ class UnreadableObject(TierfoldError):
 
 
 class BadSettings(TierfoldError):
-    """A setting is unknown, malformed or contradicts another; nothing was read."""
+    """A setting is unknown, malformed, or contradicts another or the data; nothing changes."""
 
 
 class InvariantBroken(TierfoldError):

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.producers import ProducerEntry
@@ -40,12 +41,14 @@ from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.segments.log_windows import stored_object
 from tierfold.storage.tiers.object_store import not_as_written
 from tierfold.storage.tiers.remote_tier import (
+    PART_BYTES_MAX,
     Part,
     RemoteTier,
     SegmentAddress,
     address_of,
-    check_size,
 )
+
+_FEWER_SOURCES: Final = "Set a smaller segment.bytes, so that fewer segments become one."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,23 +153,28 @@ class SegmentWriter:
         snapshot has its producers, and the checkpoint ends at its offset, as a broker cuts it
         (Kafka `RemoteLogManager.getLeaderEpochCheckpoint`).
 
-        Raises UnreadableObject, also if the store returns other bytes than were written, and
-        CorruptLog if the source's snapshot or checkpoint is corrupt, or what was written cannot be
-        decoded.
+        Raises UnreadableObject, also if the store returns other bytes than were written,
+        BadSettings if an index would be too large to be read, and CorruptLog if the source's
+        snapshot or checkpoint is corrupt, or what was written cannot be decoded.
         """
-        self._contexts.close()
-        size_bytes = self._log.size_bytes
-        self._parts.append(StagedPart(part=Part.LOG, size_bytes=size_bytes, crc32c=self._crc32c))
         start_offset = self._start_offset
         end_offset = self._group.end_offset if cut is None else cut.end_offset
         heads = joined_heads(self._heads)
         offset_index, time_index = build_indexes(
             heads, start_offset=start_offset, index_interval_bytes=self._index_interval_bytes
         )
+        aborted = write_transaction_index(listed)
+        # Before the log becomes an object, which would be an orphan.
+        self._check_size(Part.OFFSET_INDEX, len(offset_index), self._wider_apart)
+        self._check_size(Part.TIME_INDEX, len(time_index), self._wider_apart)
+        self._check_size(Part.TRANSACTION_INDEX, len(aborted), _FEWER_SOURCES)
+        self._contexts.close()
+        size_bytes = self._log.size_bytes
+        self._parts.append(StagedPart(part=Part.LOG, size_bytes=size_bytes, crc32c=self._crc32c))
         self._put(Part.OFFSET_INDEX, offset_index)
         self._put(Part.TIME_INDEX, time_index)
         if listed:
-            self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
+            self._put(Part.TRANSACTION_INDEX, aborted)
         self._put_side_files(cut)
         segment = Segment(
             segment_id=self._staged.address.segment_id,
@@ -207,8 +215,25 @@ class SegmentWriter:
         self._put(Part.SNAPSHOT, write_producer_snapshot(cut.producers))
         self._put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(begun))
 
+    @property
+    def _wider_apart(self) -> str:
+        return (
+            f"index.interval.bytes is {self._index_interval_bytes} here. Leave it at its default,"
+            " or set it to 1024 or more."
+        )
+
+    def _check_size(self, part: Part, size_bytes: int, remedy: str) -> None:
+        """Raise BadSettings for an index that could not be read again."""
+        if size_bytes > PART_BYTES_MAX[part]:
+            group = self._group
+            raise BadSettings(
+                f"the .{part.value} of the new segment would have {size_bytes} bytes, and no more"
+                f" than {PART_BYTES_MAX[part]} are read",
+                where=f"{self._key}, offsets {group.start_offset} to {group.end_offset}",
+                remedy=remedy,
+            )
+
     def _put(self, part: Part, data: bytes) -> None:
-        check_size(part, len(data), self._tier.uri(self._staged.address, part))
         self._staged.put(part, data)
         self._parts.append(_staged_part(part, [data]))
 

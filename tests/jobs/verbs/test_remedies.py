@@ -35,6 +35,7 @@ from tests.storage.live_segments import an_abort, data, log_of, marker
 from tests.storage.scripted_store import CORRUPTIONS, rots
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments import segment_writer
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.remote_tier import PART_BYTES_MAX, Part
 
@@ -339,3 +340,17 @@ def test_a_segment_that_continues_no_log_is_moved_out_and_kept(tmp_path: Path) -
     values = live_values(status_of(tier)["orders", 0])
     assert set(values) == {f"k{i}".encode() for i in range(4)}
     assert tierfold("verify", tier, "--json").code == 0
+
+
+@pytest.mark.parametrize(("part", "size_bytes"), [(Part.OFFSET_INDEX, 24), (Part.TIME_INDEX, 36)])
+def test_an_index_that_would_be_too_large_needs_a_larger_interval(
+    tier: Path, part: Part, size_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_writer, "PART_BYTES_MAX", {**PART_BYTES_MAX, part: 23})
+    before = files_below(folder_of(tier, KEY))
+    failed = compacted(tier, "--set", "index.interval.bytes=0")
+    said = f"the .{part} of the new segment would have {size_bytes} bytes, and no more than"
+    failed.ends(3, "failed", said, "index.interval.bytes is 0 here. Leave it at its default,")
+    assert files_below(folder_of(tier, KEY)) == before
+    compacted(tier, "--set", "index.interval.bytes=1024").ends(0, "compacted")
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(SEGMENTS)
