@@ -18,7 +18,9 @@ from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import CompetingKeys
 from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, Worker, pickled
+from tierfold.storage.segments.index_reason import outlined_batches
 from tierfold.storage.segments.log_windows import live_log
+from tierfold.storage.segments.segment_metadata import has_corrupt_index
 from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
 
 
@@ -50,7 +52,8 @@ class ScanSummary:
     log_bytes: int = 0
     """Of all `.log`s that were read."""
     plain: tuple[tuple[int, PlainSegment], ...] = ()
-    """The plain segments, each with its index among the live segments."""
+    """The plain segments, each with its index among the live segments; none whose offset index is
+    wrong and could not be checked by its outline."""
     unread: tuple[tuple[int, SegmentFacts], ...] = ()
     """The sources whose keys were not read, each with its index among the live segments."""
     spared: tuple[tuple[str, int], ...] = ()
@@ -101,8 +104,13 @@ class ScanStage(SegmentStage):
         yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
         if (bits & SUPERSEDING).any():
             yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
+        plain = scanned.plain
         if is_worth_sending(scanned.outline, log_bytes):
             yield RowKind.OUTLINE, bucket, serialize_outline(scanned.outline)
+        elif plain is not None:  # Without an outline a rewrite cannot check the index unread.
+            batches = outlined_batches(task.segment, scanned.outline)
+            if has_corrupt_index(worker.tier, task.key, task.segment, batches):
+                plain = None
         if scanned.competing is not None:
             yield RowKind.COMPETING, bucket, _sent(scanned.competing, task.order.competing_max)
         if task.order.fpp is not None and worker.key_indexes is not None:
@@ -113,7 +121,7 @@ class ScanStage(SegmentStage):
         summary = ScanSummary(
             txn_batches=scanned.txn_batches,
             log_bytes=log_bytes,
-            plain=() if scanned.plain is None else ((row.segment_index, scanned.plain),),
+            plain=() if plain is None else ((row.segment_index, plain),),
             **counts,
         )
         yield RowKind.SCANNED, bucket, pickled(summary)

@@ -2,7 +2,7 @@
 
 One that is wrong is built again. Its form shows that, or a batch that it does not lead to: the
 batches are known from the rewrite, if it has read them, otherwise from the scan's outline. If that
-was too large to be sent, a wrong offset index of the right form stays.
+was too large to be sent, the scan itself has checked the index.
 """
 
 from __future__ import annotations

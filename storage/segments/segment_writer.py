@@ -48,6 +48,9 @@ from tierfold.storage.tiers.remote_tier import (
     address_of,
 )
 
+_WIDER_APART: Final = (
+    "index.interval.bytes is {} here. Leave it at its default, or set it to 1024 or more."
+)
 _FEWER_SOURCES: Final = "Set a smaller segment.bytes, so that fewer segments become one."
 
 
@@ -160,29 +163,20 @@ class SegmentWriter:
         start_offset = self._start_offset
         end_offset = self._group.end_offset if cut is None else cut.end_offset
         heads = joined_heads(self._heads)
-        offset_index, time_index = build_indexes(
-            heads, start_offset=start_offset, index_interval_bytes=self._index_interval_bytes
-        )
-        aborted = write_transaction_index(listed)
-        # Before the log becomes an object, which would be an orphan.
-        self._check_size(Part.OFFSET_INDEX, len(offset_index), self._wider_apart)
-        self._check_size(Part.TIME_INDEX, len(time_index), self._wider_apart)
-        self._check_size(Part.TRANSACTION_INDEX, len(aborted), _FEWER_SOURCES)
+        indexes = self._indexes(heads, listed)
         self._contexts.close()
         size_bytes = self._log.size_bytes
         self._parts.append(StagedPart(part=Part.LOG, size_bytes=size_bytes, crc32c=self._crc32c))
-        self._put(Part.OFFSET_INDEX, offset_index)
-        self._put(Part.TIME_INDEX, time_index)
-        if listed:
-            self._put(Part.TRANSACTION_INDEX, aborted)
+        for part, data in indexes.items():
+            self._put(part, data)
         self._put_side_files(cut)
         segment = Segment(
             segment_id=self._staged.address.segment_id,
             start_offset=start_offset,
             end_offset=end_offset,
             size_bytes=size_bytes,
-            offset_index_bytes=len(offset_index),
-            time_index_bytes=len(time_index),
+            offset_index_bytes=len(indexes[Part.OFFSET_INDEX]),
+            time_index_bytes=len(indexes[Part.TIME_INDEX]),
             max_timestamp_ms=int(heads.max_timestamp_ms.max()),
             leader_epochs=self._epochs(start_offset, end_offset),
             has_transaction_index=bool(listed),
@@ -193,6 +187,33 @@ class SegmentWriter:
         segment = self._staged.finish(segment)
         self._verify()
         return segment
+
+    def _indexes(
+        self, heads: BatchHeads, listed: tuple[AbortedTransaction, ...]
+    ) -> dict[Part, bytes]:
+        """The indexes, in the order of `PARTS`; raises BadSettings for one too large to be read.
+
+        That is before the log becomes an object, which would be an orphan.
+        """
+        interval = self._index_interval_bytes
+        offset_index, time_index = build_indexes(
+            heads, start_offset=self._start_offset, index_interval_bytes=interval
+        )
+        indexes = {Part.OFFSET_INDEX: offset_index, Part.TIME_INDEX: time_index}
+        if listed:
+            indexes[Part.TRANSACTION_INDEX] = write_transaction_index(listed)
+        for part, data in indexes.items():
+            if len(data) > PART_BYTES_MAX[part]:
+                group = self._group
+                raise BadSettings(
+                    f"the .{part.value} of the new segment would have {len(data)} bytes, and no"
+                    f" more than {PART_BYTES_MAX[part]} are read",
+                    where=f"{self._key}, offsets {group.start_offset} to {group.end_offset}",
+                    remedy=_FEWER_SOURCES
+                    if part is Part.TRANSACTION_INDEX
+                    else _WIDER_APART.format(interval),
+                )
+        return indexes
 
     def _epochs(self, start_offset: int, end_offset: int) -> tuple[LeaderEpoch, ...]:
         group = self._group
@@ -214,24 +235,6 @@ class SegmentWriter:
         begun = [entry for entry in lineage if entry.start_offset <= cut.end_offset]
         self._put(Part.SNAPSHOT, write_producer_snapshot(cut.producers))
         self._put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(begun))
-
-    @property
-    def _wider_apart(self) -> str:
-        return (
-            f"index.interval.bytes is {self._index_interval_bytes} here. Leave it at its default,"
-            " or set it to 1024 or more."
-        )
-
-    def _check_size(self, part: Part, size_bytes: int, remedy: str) -> None:
-        """Raise BadSettings for an index that could not be read again."""
-        if size_bytes > PART_BYTES_MAX[part]:
-            group = self._group
-            raise BadSettings(
-                f"the .{part.value} of the new segment would have {size_bytes} bytes, and no more"
-                f" than {PART_BYTES_MAX[part]} are read",
-                where=f"{self._key}, offsets {group.start_offset} to {group.end_offset}",
-                remedy=remedy,
-            )
 
     def _put(self, part: Part, data: bytes) -> None:
         self._staged.put(part, data)

@@ -15,6 +15,7 @@ from tests.storage.live_segments import data, marker
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import OffsetSpan
+from tierfold.jobs.engines import scan
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.log_pieces import pieces_of, read_piece
 from tierfold.storage.segments.segment_metadata import listed_checkpoint, read_segment_metadata
@@ -107,9 +108,14 @@ def test_one_that_is_right_in_form_alone_is_noted_and_built_again(log: Path) -> 
     assert tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"] == []
 
 
+@pytest.mark.parametrize("is_sent", [False, True], ids=["outline stays", "outline sent"])
 @pytest.mark.parametrize("has_transaction", [False, True])
-def test_one_wrong_entry_is_enough(tmp_path: Path, has_transaction: bool) -> None:
+def test_one_wrong_entry_is_enough(
+    tmp_path: Path, has_transaction: bool, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No header that the survey reads shows it; the scan, or the rewrite, has all of them."""
+    if not is_sent:
+        monkeypatch.setattr(scan, "is_worth_sending", lambda *_: False)
     end = [data(BATCHES, (b"t", b"v"), producer_id=7), marker(BATCHES + 1, 7, ControlType.COMMIT)]
     batches = [data(i, (f"k{i}".encode(), b"v")) for i in range(BATCHES)]
     batches += end if has_transaction else []

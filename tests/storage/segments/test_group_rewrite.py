@@ -20,21 +20,21 @@ from tests.pictures.log_pictures import (
 )
 from tests.storage.call_scripts import Script
 from tests.storage.corrupted_bytes import patched, summed
-from tests.storage.live_segments import a_group_task, an_abort, flip_bit
+from tests.storage.live_segments import a_group_task, flip_bit
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
 from tests.storage.stored_logs import small_windows, stored
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
 from tierfold.storage.segments.segment_reader import Batch
 from tierfold.storage.segments.segment_scan import scan_transactions
-from tierfold.storage.tiers.remote_tier import PART_BYTES_MAX, Part, address_of
+from tierfold.storage.tiers.remote_tier import Part, address_of
 
 NOW_MS = 500
 
@@ -103,19 +103,6 @@ def test_the_receipt_lists_what_was_staged_and_its_records(tmp_path: Path) -> No
     (new,) = receipt.written
     assert {(staged.part, staged.size_bytes) for staged in new.staged} == set(found.parts)
     assert new.verified.by_reading_back == len(new.staged) == 5
-
-
-def test_an_index_that_could_not_be_read_again_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = picture("0:a=1 | P1(1:b=1) 2:P1:A | P1(3:b=1) 4:P1:A", tmp_path)
-    monkeypatch.setitem(PART_BYTES_MAX, Part.TRANSACTION_INDEX, 34)
-    before = files_of(log)
-    listed = (an_abort(1, 1, 2), an_abort(1, 3, 4))
-    with pytest.raises(BadSettings, match=r"the \.txnindex of the new segment would have 68 bytes"):
-        rewritten(log, 0, listed=listed)
-    assert files_of(log) == before
-    assert rewritten(log, 0, listed=listed[:1]).segment is not None
 
 
 def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.storage.new_ids import own_address
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
 from tierfold.compaction.commits.receipts import StagedPart, VerifiedParts
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.indexes.offset_index import read_offset_index
@@ -32,7 +32,7 @@ from tierfold.storage.segments.segment_metadata import (
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import StoredChecksum
-from tierfold.storage.tiers.remote_tier import Part, address_of
+from tierfold.storage.tiers.remote_tier import PART_BYTES_MAX, Part, address_of
 
 DUE_MS = 300
 AN_ABORT = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
@@ -294,3 +294,27 @@ def test_a_store_that_keeps_other_bytes_is_found_by_its_checksum(log: Log) -> No
     log = replace(log, tier=replace(log.tier, store=rotting))
     with pytest.raises(UnreadableObject, match="are read back"):
         written(log, *[a_batch(i, i) for i in range(3)])
+
+
+@pytest.mark.parametrize(
+    ("part", "size_bytes", "remedy"),
+    [
+        (Part.OFFSET_INDEX, 8, "index.interval.bytes is 0 here"),
+        (Part.TIME_INDEX, 12, "index.interval.bytes is 0 here"),
+        (Part.TRANSACTION_INDEX, 68, "Set a smaller segment.bytes"),
+    ],
+)
+def test_an_index_that_could_not_be_read_again_leaves_nothing(
+    log: Log, part: Part, size_bytes: int, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PART_BYTES_MAX, part, size_bytes - 1)
+    before = files_of(log)
+    with (
+        pytest.raises(BadSettings, match=f"new segment would have {size_bytes} bytes") as caught,
+        a_writer(log, interval=0) as writer,
+    ):
+        writer.append(a_batch(0, 100))
+        writer.append(a_batch(4, 200))
+        writer.finish((AN_ABORT, AN_ABORT), DUE_MS)
+    assert remedy in caught.value.remedy
+    assert files_of(log) == before
