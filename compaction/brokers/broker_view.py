@@ -1,0 +1,99 @@
+"""What brokers have of one partition: its segments, and which of them a look-up finds.
+
+Rule: Kafka `RemoteLogMetadataCache` and `RemoteLogLeaderEpochState`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.model.segments import PartitionKey
+
+
+class BrokerSegment(NamedTuple):
+    """A segment that brokers have, in whichever state."""
+
+    added: SegmentAdded
+    """The event that added it: its offsets, leader epochs and size."""
+    state: SegmentState
+    custom_metadata: bytes | None
+    """What the last event noted."""
+    since_ms: int
+    """The timestamp of the last record that gave it this state, or repeated it."""
+
+    def last_offset_of(self, leader_epoch: int) -> int:
+        """Its last offset of one of its leader epochs."""
+        starts = (entry.start_offset for entry in self.added.leader_epochs
+                  if entry.epoch > leader_epoch)
+        return next(starts, self.added.end_offset + 1) - 1
+
+
+class Reference(NamedTuple):
+    """A segment that look-ups find in a leader epoch, from an offset on."""
+
+    start_offset: int
+    segment_id: str
+
+
+class ReadOnlyCause(StrEnum):
+    """Why nothing may be published for a partition."""
+
+    STOPS_BROKERS = "stops brokers"
+    UNKNOWN_RECORD = "unknown record"
+    UNKNOWN_FIELDS = "unknown fields"
+    MISPLACED = "misplaced"
+    KEYED = "keyed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnly:
+    """A record of the metadata topic for which nothing may be published."""
+
+    cause: ReadOnlyCause
+    metadata_partition: int
+    offset: int
+    """The first such record."""
+    why: str
+    """What it is or does: a phrase that begins with a verb."""
+
+
+class Naming(StrEnum):
+    """Whether the metadata topic has named a segment."""
+
+    NAMED = "named"
+    NEVER_NAMED = "never named"
+    ASKED_LATE = "asked late"
+    """Not since it was asked about, and events before that are forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerView:
+    """What brokers have of one partition after the records that were read."""
+
+    key: PartitionKey
+    segments: Mapping[str, BrokerSegment]
+    """By id; those in `DELETE_FINISHED` are gone from it."""
+    references: Mapping[int, tuple[Reference, ...]]
+    """By leader epoch: what look-ups find, ascending by start offset."""
+    unreferenced: Mapping[int, frozenset[str]]
+    """By leader epoch: ids of segments that no look-up finds there, and that brokers list."""
+    last_offset: int | None
+    """The offset of its last record in the metadata topic; None: it has none."""
+    last_timestamp_ms: int | None
+    """The timestamp of that record."""
+    read_only: tuple[ReadOnly, ...]
+    """Why nothing may be published for the partition; empty: nothing is in the way."""
+
+    def find(self, leader_epoch: int, offset: int) -> BrokerSegment | None:
+        """The segment from which a broker reads an offset of a leader epoch; None: out of range."""
+        references = self.references.get(leader_epoch, ())
+        place = bisect_right(references, offset, key=lambda reference: reference.start_offset)
+        if not place:
+            return None
+        segment = self.segments[references[place - 1].segment_id]
+        return segment if offset <= segment.last_offset_of(leader_epoch) else None
