@@ -1,6 +1,7 @@
 """storage: everything that reads and writes bytes. Decisions belong to `compaction`.
 
     kafka          Kafka's byte formats: batches, records, checksums, compression
+    brokers        what a Kafka cluster answers, and its metadata topic
     tiers          object stores, and the layout of segments in them
     catalog        the Delta tables that list the live segments
     indexes        the files beside a log: offset, time and transaction index, producer snapshot,

@@ -1,0 +1,16 @@
+"""brokers: what a Kafka cluster answers; nothing is sent to it but questions.
+
+    login_modules      reads `sasl.jaas.config`, in which Java's clients have users and passwords
+    client_names       says which names of a client's settings are taken, refused or ignored
+    client_files       checks the files of certificates and keys that settings name
+    client_settings    settings of a client as librdkafka takes them
+    broker_errors      says why a cluster does not answer, and which right is missing
+    tls_probe          asks a port whether it speaks TLS, and why its certificate is not trusted
+    complaints         finds the cause in what librdkafka reports while it tries again
+    connection         connects to a cluster, and waits for each answer only so long
+    facts              asks for topics, settings and offsets
+    metadata_topic     says whether the metadata topic is one that can be trusted
+    metadata_reader    reads the metadata topic to its end
+
+`confluent_kafka` is imported here alone, and only once a verb has brokers to ask.
+"""
