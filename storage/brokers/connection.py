@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -50,13 +50,6 @@ _NO_ANSWER: Final = frozenset(
 )
 
 
-class _Failure(Protocol):
-    """What an error of a call means to a person."""
-
-    def __call__(self, error: KafkaError) -> UnreadableObject:
-        """The error to raise."""
-
-
 class Connection:
     """A cluster that has answered; `connected` makes it."""
 
@@ -69,9 +62,9 @@ class Connection:
             self.admin = AdminClient(self._options({}), logger=self._complaints.logger)
         except KafkaException as error:
             raise _refused_settings(error) from None
-        answer = self.awaited(
-            self.admin.describe_cluster(request_timeout=self.timeout_s), self.fails
-        )
+        answer = self.answer(self.admin.describe_cluster(request_timeout=self.timeout_s))
+        if isinstance(answer, KafkaError):
+            raise self.refusal(answer)
         self._is_connected = True
         self.cluster_id: str = answer.cluster_id or ""
         self.brokers: tuple[int, ...] = tuple(sorted(node.id for node in answer.nodes))
@@ -105,8 +98,8 @@ class Connection:
             **more,
         }
 
-    def awaited(self, future: Future[_Answer], failure: _Failure) -> _Answer:
-        """The answer; raises what `failure` makes of an error, or that no broker answers."""
+    def answer(self, future: Future[_Answer]) -> _Answer | KafkaError:
+        """What the brokers answer; raises UnreadableObject if none of them does."""
         began_s = elapsed_s()
         while not future.done():
             self.admin.poll(_POLL_S)
@@ -118,7 +111,10 @@ class Connection:
         try:
             return future.result()
         except KafkaException as error:
-            raise failure(error.args[0]) from None
+            refused: KafkaError = error.args[0]
+            if refused.code() in _NO_ANSWER:
+                raise self.silence() from None
+            return refused
 
     def _is_hopeless(self, waited_s: float) -> bool:
         """Whether no broker to ask first can be used, for reasons that time does not mend."""
@@ -127,10 +123,8 @@ class Connection:
             return False
         return worst.cause in PERMANENT or waited_s * 1000 > _CONNECT_MS
 
-    def fails(self, error: KafkaError, right: Right | None = None) -> UnreadableObject:
-        """The error of a call; `right`: what it needs."""
-        if error.code() in _NO_ANSWER:
-            return self.silence()
+    def refusal(self, error: KafkaError, right: Right | None = None) -> UnreadableObject:
+        """The error of a request that the brokers refuse; `right`: what it needs."""
         if error.code() in _DENIED and right is not None:
             return lacking(right, self.server)
         return UnreadableObject(
