@@ -83,6 +83,15 @@ class ReplayKeywords(ScopeKeywords, total=False):
     """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
 
 
+class StatusKeywords(ReplayKeywords, total=False):
+    """The keywords of `status`."""
+
+    bootstrap_server: str | Sequence[str] | None
+    """`HOST:PORT` of brokers to ask, too. Default: `bootstrap.servers` in the settings, if any."""
+    command_config: str | Path | None
+    """A properties file with a client's security settings, as Kafka's own tools take it."""
+
+
 class EngineKeywords(TypedDict, total=False):
     """What reads and writes segments."""
 

@@ -24,9 +24,11 @@ from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
 from tierfold.jobs.reports.request_report import Spent, spent_in
 from tierfold.jobs.reports.result import Result
+from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.clock import elapsed_s, now_ms
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.store_clocks import store_now_ms
@@ -64,6 +66,8 @@ class Opened:
     remarks: Remarks
     began_s: float
     """The same time, by `elapsed_s`."""
+    cluster: ClientSettings | None = None
+    """The cluster whose brokers the verb asks; None: none is named."""
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
@@ -88,15 +92,17 @@ def opened(
     *,
     has_advice: bool = False,
     writing: WritingVerb | None = None,
+    asks_brokers: bool = False,
 ) -> Opened:
     """Resolve the settings, then open the tier; log probable mistakes.
 
     `has_advice`: also those in the settings of the topics in scope. `writing`: a verb that checks
-    the clocks before it writes; a dry run only reads. Raises BadSettings if a setting is wrong or
-    there is no tier.
+    the clocks before it writes; a dry run only reads. `asks_brokers`: a verb that also asks brokers.
+    Raises BadSettings if a setting is wrong or there is no tier.
     """
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
+    cluster = cluster_of(given, settings.cluster, os.environ) if asks_brokers else None
     scope = Scope(
         topics=_patterns(given.get("topics")),
         partitions=_patterns(given.get("partitions")),
@@ -117,6 +123,8 @@ def opened(
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
     )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
+    if cluster is not None:
+        remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
     remarks.log()
     return Opened(
         context=context,
@@ -124,6 +132,7 @@ def opened(
         scope=scope,
         remarks=remarks,
         began_s=began_s,
+        cluster=cluster,
     )
 
 

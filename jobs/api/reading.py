@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from tierfold.jobs.api.failures import checked
-from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, takes
+from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, StatusKeywords, takes
 from tierfold.jobs.api.opening import opened
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
@@ -43,13 +43,20 @@ def explain(tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]) -
     return checked(ExplainResult(partitions=(found,), **tools.about()), given)
 
 
-@takes(ReplayKeywords)
-def status(tier: str | Path, **given: Unpack[ReplayKeywords]) -> StatusResult:
+@takes(StatusKeywords)
+def status(tier: str | Path, **given: Unpack[StatusKeywords]) -> StatusResult:
     """Return each partition's live segments, how dirty they are, and what was replaced.
 
     >>> tierfold.status("/mnt/tier", topics=["orders.*"]).to_pandas()
     """
-    tools = opened(tier, given)
+    tools = opened(tier, given, asks_brokers=True)
+    if tools.cluster is not None:
+        # Its client is loaded only where brokers are named.
+        from tierfold.storage.brokers.connection import connected
+        from tierfold.storage.brokers.metadata_topic import metadata_topic
+
+        with connected(tools.cluster) as connection:
+            metadata_topic(connection)
     found = status_verb.status(tools.context, tools.settings, tools.scope)
     return checked(StatusResult(partitions=tuple(found), **tools.about()), given)
 

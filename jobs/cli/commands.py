@@ -26,6 +26,7 @@ from tierfold.jobs.cli.options import (
     catalog_options,
     clock_is_right_option,
     clock_options,
+    cluster_options,
     duration_option,
     encryption_key_option,
     engine_options,
@@ -111,12 +112,14 @@ def compact_verb(output: Output, **given: Any) -> None:
 @tierfold.command("status")
 @tier_options
 @replay_options
+@cluster_options
 def status_verb(output: Output, **given: Any) -> None:
     """Show each partition's live segments, how dirty they are, and what was replaced.
 
     \b
-    Example:
+    Examples:
       tierfold status /mnt/tier --json
+      tierfold status /mnt/tier --bootstrap-server broker-1:9092 --command-config client.properties
     """
     from tierfold.jobs.api.reading import status
 

@@ -197,6 +197,21 @@ catalog_options: Final = _together(
     layout_options,
 )
 
+cluster_options: Final = _together(
+    click.option(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="Ask the brokers of this cluster, too.",
+    ),
+    click.option(
+        "--command-config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A properties file with a client's security settings, as Kafka's own tools take it.",
+    ),
+)
+"""A cluster whose brokers serve the tier; docs/kafka.md."""
+
 holes_option: Final = click.option(
     "--holes-are-holes",
     "holes_are_holes",

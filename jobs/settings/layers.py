@@ -2,7 +2,8 @@
 
 Each becomes layers: values by field of `Rules`, with their source. The user's file is TOML: a table
 `[broker]` with a broker's names, tables `[topics."NAME"]` with a topic's names, where NAME is a
-topic or a shell pattern, and tables `[store]` (`store_table`) and `[layout]` (`given_layout`).
+topic or a shell pattern, and tables `[store]` (`store_table`), `[layout]` (`given_layout`) and
+`[cluster]` (`cluster_table`).
 `jobs.settings.resolution` decides which layer takes effect.
 
 Files and command lines of brokers also hold passwords. So messages name an unknown setting but
@@ -24,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
+from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster, cluster_of_table
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout, layout_of_table
 from tierfold.jobs.settings.kinds import POLICY_LIST
@@ -93,6 +95,8 @@ class Given:
     """The table `[store]`; only a file has it."""
     layout: GivenLayout = UNSPECIFIED
     """The table `[layout]`; only a file has it."""
+    cluster: GivenCluster = NO_CLUSTER
+    """The table `[cluster]`; only a file has it."""
 
 
 NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
@@ -140,17 +144,18 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
     for name in document:
-        if name not in {"broker", "layout", "store", "topics"}:
+        if name not in {"broker", "cluster", "layout", "store", "topics"}:
             raise BadSettings(
-                f"{setting_name(name)} is outside of [broker], [topics], [store] and [layout]",
+                f"{setting_name(name)} is outside of [broker], [topics], [store], [layout] and [cluster]",
                 where=where,
                 remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"],'
-                " the options of an object store under [store], of a layout under [layout].",
+                " the options of an object store under [store], of a layout under [layout], of a"
+                " client of Kafka under [cluster].",
             )
     broker = _table(document.get("broker", {}), f"{where} [broker]")
     unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
     topics = _table(document.get("topics", {}), f"{where} [topics]")
-    store, layout = f"{where} [store]", f"{where} [layout]"
+    store, layout, cluster = (f"{where} [{name}]" for name in ("store", "layout", "cluster"))
     return Given(
         broker=_broker_layer(
             {
@@ -164,6 +169,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
         unused=unused,
         store=store_options(_table(document.get("store", {}), store), store),
         layout=layout_of_table(_table(document.get("layout", {}), layout), layout),
+        cluster=cluster_of_table(_table(document.get("cluster", {}), cluster), cluster),
     )
 
 
@@ -296,7 +302,7 @@ def _table(value: object, where: str) -> Mapping[str, object]:
     raise BadSettings(
         f"this is {_TYPES.get(type(value), 'a value')}, not a table",
         where=where,
-        remedy='Write [broker], [store], [layout] and [topics."NAME"], each on its own line.',
+        remedy='Write [broker], [store], [layout], [cluster] and [topics."NAME"], each on its own line.',
     )
 
 

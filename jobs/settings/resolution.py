@@ -24,6 +24,7 @@ from typing import Any, Final
 from tierfold.compaction.model.bindings import Detached, Undeclared, binding_of
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
+from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout
 from tierfold.jobs.settings.layers import (
@@ -102,6 +103,8 @@ class Settings:
     """The options of the object store, from `[store]` of the user's file."""
     layout: GivenLayout = UNSPECIFIED
     """The tier's layout, from `[layout]` of the user's file."""
+    cluster: GivenCluster = NO_CLUSTER
+    """The cluster, from `[cluster]` of the user's file."""
 
     @property
     def binding(self) -> Detached | Undeclared:
@@ -170,6 +173,7 @@ def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
         notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, line.unused)),
         store=file.store,
         layout=file.layout,
+        cluster=file.cluster,
     )
     settings.check()
     return settings

@@ -26,7 +26,7 @@ from tierfold.storage.brokers.metadata_topic import METADATA_TOPIC
 from tierfold.storage.clock import elapsed_s
 
 CHUNK_RECORDS: Final = 20_000
-_WAIT_S: Final = 0.1
+_WAIT_S: Final = 0.05
 
 _OPTIONS: Final[Mapping[str, Any]] = {
     "group.id": "tierfold",  # librdkafka wants one; it is not joined.
@@ -38,7 +38,9 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "enable.partition.eof": True,
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
-    "queued.max.messages.kbytes": 16 * 1024,
+    "queued.max.messages.kbytes": 8 * 1024,
+    # By default it waits a second once these are full.
+    "fetch.queue.backoff.ms": 5,
 }
 _IGNORED: Final = frozenset(
     # Without a right on the group; nothing needs it.
