@@ -1,6 +1,7 @@
 """compaction: the decision logic. Pure functions over frozen values: no Spark, no I/O, no clock.
 
     model          the types: segments, settings, errors, outcomes
+    brokers        what brokers have: the records of their metadata, and what they make of them
     discovery      which segments exist: listings, leader epochs, overlaps, the partition's view
     planning       what should be done: regions, eligibility, groups, the plan, its explanation
     cleaning       which records stay: offset map, transactions, tombstones, counts

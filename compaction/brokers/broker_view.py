@@ -9,9 +9,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.brokers.events import METADATA_TOPIC, SegmentAdded, SegmentState
 from tierfold.compaction.model.segments import PartitionKey
 
 
@@ -25,12 +25,6 @@ class BrokerSegment(NamedTuple):
     """What the last event noted."""
     since_ms: int
     """The timestamp of the last record that gave it this state, or repeated it."""
-
-    def last_offset_of(self, leader_epoch: int) -> int:
-        """Its last offset of one of its leader epochs."""
-        starts = (entry.start_offset for entry in self.added.leader_epochs
-                  if entry.epoch > leader_epoch)
-        return next(starts, self.added.end_offset + 1) - 1
 
 
 class Reference(NamedTuple):
@@ -50,16 +44,37 @@ class ReadOnlyCause(StrEnum):
     KEYED = "keyed"
 
 
+_MEANINGS: Final = {
+    ReadOnlyCause.STOPS_BROKERS: "Brokers stop reading metadata there, so they may never learn "
+    "what tierfold publishes. Nothing is published for this partition until the metadata topic "
+    "begins beyond that record.",
+    ReadOnlyCause.UNKNOWN_RECORD: "This tierfold does not know what it means, so it publishes "
+    "nothing for this partition. Update tierfold.",
+    ReadOnlyCause.UNKNOWN_FIELDS: "A newer broker wrote them, and what tierfold publishes would "
+    "lose them, so it publishes nothing for this partition. Update tierfold.",
+    ReadOnlyCause.MISPLACED: "Some brokers may not read it, so nothing is published for this "
+    "partition. Find out what wrote it, or if the metadata topic was given more partitions.",
+    ReadOnlyCause.KEYED: "Once the metadata topic is compacted, records of one key replace each "
+    "other, so nothing is published for this partition. Update tierfold.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOnly:
-    """A record of the metadata topic for which nothing may be published."""
+    """Why nothing may be published for a partition: a record of the metadata topic."""
 
     cause: ReadOnlyCause
     metadata_partition: int
     offset: int
-    """The first such record."""
+    """Of the first record with this cause."""
     why: str
-    """What it is or does: a phrase that begins with a verb."""
+    """What is wrong with it: a phrase that begins with a verb ("has a key")."""
+
+    def __str__(self) -> str:
+        return (
+            f"The record at offset {self.offset} of {METADATA_TOPIC}-{self.metadata_partition}"
+            f" {self.why}. {_MEANINGS[self.cause]}"
+        )
 
 
 class Naming(StrEnum):
@@ -96,4 +111,5 @@ class BrokerView:
         if not place:
             return None
         segment = self.segments[references[place - 1].segment_id]
-        return segment if offset <= segment.last_offset_of(leader_epoch) else None
+        ends = {entry.epoch: end_offset for entry, end_offset in segment.added.ranges()}
+        return segment if offset <= ends[leader_epoch] else None

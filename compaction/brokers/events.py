@@ -4,9 +4,9 @@ A value is a frame version, an api key and a message version, each an unsigned v
 flexible Kafka message. Api 0 adds a segment, api 1 changes the state of one.
 
 Rule: Kafka 4.4 `RemoteLogMetadataSerde`, its messages `RemoteLogSegmentMetadataRecord` and
-`RemoteLogSegmentMetadataUpdateRecord`, and the constructors of `RemoteLogSegmentMetadata`. What they
-refuse ends a broker's metadata consumer; it reads no more until it restarts, and then up to the same
-record. What tierfold reads, they read alike (`tests/oracle`).
+`RemoteLogSegmentMetadataUpdateRecord`, and the constructor of `RemoteLogSegmentMetadata`. A value
+that they refuse ends a broker's metadata consumer: it reads no more, and after a restart only up
+to that record again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from struct import error as StructError  # noqa: N812 - as other exceptions are 
 from typing import Final, NamedTuple, TypeAlias
 
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+
+METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
 class SegmentState(IntEnum):
@@ -58,6 +60,12 @@ class SegmentAdded(NamedTuple):
     is_transaction_index_empty: bool
     has_unknown_fields: bool = False
     """Whether the message has tagged fields that are not known here."""
+
+    def ranges(self) -> list[tuple[LeaderEpoch, int]]:
+        """Its leader epochs, each with its last offset in the segment, inclusive."""
+        epochs = self.leader_epochs
+        ends = [entry.start_offset - 1 for entry in epochs[1:]]
+        return list(zip(epochs, [*ends, self.end_offset], strict=True))
 
 
 class SegmentUpdated(NamedTuple):
@@ -166,8 +174,9 @@ def _updated(value: bytes, at: int) -> SegmentUpdated:
 
 def _added(value: bytes, at: int) -> SegmentAdded:
     key, segment_id, at, has_unknown = _segment(value, at)
-    numbers = _NUMBERS.unpack_from(value, at)
-    start_offset, end_offset = numbers[:2]
+    start_offset, end_offset, broker_id, max_timestamp_ms, event_timestamp_ms = (
+        _NUMBERS.unpack_from(value, at)
+    )
     leader_epochs, at, has_unknown_in_epochs = _leader_epochs(value, at + _NUMBERS.size)
     (size_bytes,) = _INT32.unpack_from(value, at)
     custom_metadata, at = _custom_metadata(value, at + _INT32.size)
@@ -185,7 +194,11 @@ def _added(value: bytes, at: int) -> SegmentAdded:
     return SegmentAdded(
         key,
         segment_id,
-        *numbers,
+        start_offset,
+        end_offset,
+        broker_id,
+        max_timestamp_ms,
+        event_timestamp_ms,
         leader_epochs,
         size_bytes,
         custom_metadata,

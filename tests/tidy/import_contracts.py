@@ -11,6 +11,7 @@ from tests.tidy.source_tree import FOLDERS, Source, attributes, calls, imported
 PURE: Final = frozenset(
     {
         "__future__",
+        "base64",
         "bisect",
         "collections",
         "dataclasses",

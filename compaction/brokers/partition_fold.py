@@ -1,0 +1,146 @@
+"""The events of one partition, folded as a broker's cache folds them.
+
+Rule: Kafka 4.4 `RemoteLogMetadataCache`, `RemoteLogLeaderEpochState` and `RemoteLogSegmentState`.
+A segment's look-ups are kept per leader epoch: each epoch has one segment for each first offset.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from tierfold.compaction.brokers.broker_view import BrokerSegment, Reference
+from tierfold.compaction.brokers.events import Event, SegmentAdded, SegmentState, SegmentUpdated
+from tierfold.compaction.model.segments import LeaderEpoch
+
+
+class Taken(StrEnum):
+    """What an event does to a broker that has the partition."""
+
+    APPLIED = "applied"
+    DROPPED = "dropped"
+    """The segment's state does not allow it, or the segment is unknown."""
+    STOPS_BROKERS = "stops brokers"
+    """Its metadata consumer ends with an error."""
+
+
+_ALLOWED: Final = frozenset(
+    {
+        (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED),
+        (SegmentState.COPY_STARTED, SegmentState.DELETE_STARTED),
+        (SegmentState.COPY_FINISHED, SegmentState.COPY_FINISHED),
+        (SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED),
+        (SegmentState.DELETE_STARTED, SegmentState.DELETE_STARTED),
+        (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED),
+    }
+)
+"""The changes of state that `SegmentUpdated` may ask for."""
+
+
+class PartitionFold:
+    """What a broker has of one partition after the events so far."""
+
+    def __init__(self) -> None:
+        self._segments: dict[str, BrokerSegment] = {}
+        self._epochs: dict[int, _EpochFold] = {}
+
+    @property
+    def segments(self) -> Mapping[str, BrokerSegment]:
+        """The segments that are not gone, by id; it changes with the next event."""
+        return self._segments
+
+    def references(self) -> dict[int, tuple[Reference, ...]]:
+        """By leader epoch: the segments that look-ups find, ascending by start offset."""
+        return {epoch: fold.references() for epoch, fold in self._epochs.items()}
+
+    def unreferenced(self) -> dict[int, frozenset[str]]:
+        """By leader epoch: ids of the segments that brokers list and no look-up finds."""
+        return {epoch: frozenset(fold.unreferenced) for epoch, fold in self._epochs.items()}
+
+    def apply(self, event: Event, timestamp_ms: int) -> Taken:
+        """Fold one event; the timestamp is its record's."""
+        if isinstance(event, SegmentAdded):
+            return self._add(event, timestamp_ms)
+        return self._update(event, timestamp_ms)
+
+    def _add(self, event: SegmentAdded, timestamp_ms: int) -> Taken:
+        segment_id = event.segment_id
+        known = self._segments.get(segment_id)
+        if known is not None and known.state != SegmentState.COPY_STARTED:
+            return Taken.DROPPED
+        for entry in event.leader_epochs:
+            self._epoch(entry).unreferenced.add(segment_id)
+        self._segments[segment_id] = BrokerSegment(
+            event, SegmentState.COPY_STARTED, event.custom_metadata, timestamp_ms
+        )
+        return Taken.APPLIED
+
+    def _update(self, event: SegmentUpdated, timestamp_ms: int) -> Taken:
+        segment_id, state = event.segment_id, event.state
+        known = self._segments.get(segment_id)
+        if known is None:
+            return Taken.DROPPED
+        if known.state == state == SegmentState.COPY_STARTED:
+            return Taken.STOPS_BROKERS
+        if (known.state, state) not in _ALLOWED:
+            return Taken.DROPPED
+        segment = BrokerSegment(known.added, state, event.custom_metadata, timestamp_ms)
+        for entry, end_offset in known.added.ranges():
+            fold = self._epoch(entry)
+            match state:
+                case SegmentState.COPY_FINISHED:
+                    fold.finish(entry.start_offset, segment_id, end_offset)
+                case SegmentState.DELETE_STARTED:
+                    fold.start_deletion(entry.start_offset, segment_id)
+                case _:
+                    fold.unreferenced.discard(segment_id)
+        if state == SegmentState.DELETE_FINISHED:
+            del self._segments[segment_id]
+        else:
+            self._segments[segment_id] = segment
+        return Taken.APPLIED
+
+    def _epoch(self, entry: LeaderEpoch) -> _EpochFold:
+        fold = self._epochs.get(entry.epoch)
+        if fold is None:
+            fold = self._epochs[entry.epoch] = _EpochFold()
+        return fold
+
+
+class _EpochFold:
+    """What look-ups find in one leader epoch."""
+
+    __slots__ = ("_highest_offset", "_ids", "_starts", "unreferenced")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        """The first offsets of the segments that look-ups find, ascending."""
+        self._ids: dict[int, str] = {}
+        """Their ids, by first offset."""
+        self._highest_offset: int | None = None
+        """The highest offset of all segments that were ever finished in the epoch."""
+        self.unreferenced: set[str] = set()
+
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(Reference(start, self._ids[start]) for start in self._starts)
+
+    def finish(self, start_offset: int, segment_id: str, end_offset: int) -> None:
+        """Let look-ups find a segment, in place of those behind its start that it ends beyond."""
+        starts, ids = self._starts, self._ids
+        if self._highest_offset is None or end_offset >= self._highest_offset:
+            while starts and starts[-1] >= start_offset:
+                self.unreferenced.add(ids.pop(starts.pop()))
+            self._highest_offset = end_offset
+        if start_offset not in ids:
+            insort(starts, start_offset)
+        ids[start_offset] = segment_id
+        self.unreferenced.discard(segment_id)
+
+    def start_deletion(self, start_offset: int, segment_id: str) -> None:
+        """Let look-ups find the segment no longer."""
+        if self._ids.get(start_offset) == segment_id:
+            del self._ids[start_offset]
+            del self._starts[bisect_left(self._starts, start_offset)]
+        self.unreferenced.add(segment_id)
