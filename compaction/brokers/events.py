@@ -11,6 +11,7 @@ to that record again.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import IntEnum, StrEnum
 from functools import lru_cache
@@ -87,7 +88,7 @@ class Effect(StrEnum):
     STOPS_BROKERS = "stops brokers"
     """Their metadata consumer ends with an error."""
     IGNORED = "ignored"
-    """They skip it: it names a topic that cannot exist."""
+    """They skip it: it names a partition that cannot exist."""
     UNKNOWN = "unknown"
     """It is of a version or a kind that is not known here."""
 
@@ -107,14 +108,18 @@ _UPDATED: Final = b"\x01\x01\x00"
 _NUMBERS: Final = Struct(">qqiqq")
 _EPOCH: Final = Struct(">iq")
 _INT32: Final = Struct(">i")
-_INT64: Final = Struct(">q")
+_IDS: Final = Struct(">16siB16sB")
+"""A topic id, a partition, no tagged fields, a segment id, no tagged fields."""
 _SENT: Final = Struct(">iq")
 _STATES: Final = tuple(SegmentState)
 _ID_BYTES: Final = 16
 _NO_TAGS: Final = b"\x00"
 _TRANSACTION_INDEX_EMPTY: Final = b"\x01\x00\x01\x01"
 _NAME_BYTES_MAX: Final = 2**15 - 1
+_TOPIC: Final = re.compile(rb"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}")
+"""The names that Kafka allows for topics."""
 _STOPS: Final = Effect.STOPS_BROKERS
+_OF_NO_PARTITION: Final = NoEvent(Effect.IGNORED, "names a partition that cannot exist")
 
 
 class _Refused(Exception):
@@ -131,15 +136,14 @@ def decode(value: bytes | None) -> Event | NoEvent:
         return NoEvent(_STOPS, refused.args[0])
     except (IndexError, StructError):
         return NoEvent(_STOPS, "ends within a field")
-    except UnicodeDecodeError:
-        return NoEvent(Effect.IGNORED, "names a topic whose name is not UTF-8")
 
 
 def _message(value: bytes) -> Event | NoEvent:
-    if value.startswith(_UPDATED):
-        return _updated(value, len(_UPDATED))
-    if value.startswith(_ADDED):
-        return _added(value, len(_ADDED))
+    head = value[:3]
+    if head == _UPDATED:
+        return _updated(value, 3)
+    if head == _ADDED:
+        return _added(value, 3)
     frame, at = _short(value, 0, "frame version")
     if frame == 0:
         raise _Refused("has frame version 0")
@@ -154,13 +158,15 @@ def _message(value: bytes) -> Event | NoEvent:
     return _updated(value, at) if api else _added(value, at)
 
 
-def _updated(value: bytes, at: int) -> SegmentUpdated:
+def _updated(value: bytes, at: int) -> SegmentUpdated | NoEvent:
     key, segment_id, at, has_unknown = _segment(value, at)
     broker_id, event_timestamp_ms = _SENT.unpack_from(value, at)
     custom_metadata, at = _custom_metadata(value, at + _SENT.size)
     state = _state(value, at)
     tags, at = _tags(value, at + 1)
     _must_end(value, at)
+    if key is None:
+        return _OF_NO_PARTITION
     return SegmentUpdated(
         key,
         segment_id,
@@ -172,7 +178,7 @@ def _updated(value: bytes, at: int) -> SegmentUpdated:
     )
 
 
-def _added(value: bytes, at: int) -> SegmentAdded:
+def _added(value: bytes, at: int) -> SegmentAdded | NoEvent:
     key, segment_id, at, has_unknown = _segment(value, at)
     start_offset, end_offset, broker_id, max_timestamp_ms, event_timestamp_ms = (
         _NUMBERS.unpack_from(value, at)
@@ -191,6 +197,8 @@ def _added(value: bytes, at: int) -> SegmentAdded:
         raise _Refused("adds a segment without leader epochs")
     if state != SegmentState.COPY_STARTED:
         raise _Refused(f"adds a segment in state {state.name}")
+    if key is None:
+        return _OF_NO_PARTITION
     return SegmentAdded(
         key,
         segment_id,
@@ -207,28 +215,31 @@ def _added(value: bytes, at: int) -> SegmentAdded:
     )
 
 
-def _segment(value: bytes, at: int) -> tuple[PartitionKey, str, int, bool]:
+def _segment(value: bytes, at: int) -> tuple[PartitionKey | None, str, int, bool]:
     """The ids that both messages begin with, the position after, and if unknown fields are there.
 
-    A slice beyond the end is too short, unnoticed, but then reading the next field fails.
+    The partition is None if Kafka allows none of that name or number.
     """
     size, at = _length(value, at)
     if not 0 <= size <= _NAME_BYTES_MAX:
         raise _Refused(f"has a topic's name of {size} bytes")
     end = at + size
-    partition_at = end + _ID_BYTES
-    tags, at_id = _tags(value, partition_at + _INT32.size)
-    key = _key(value[at:end], value[end:partition_at], value[partition_at:partition_at + 4])
-    end = at_id + _ID_BYTES
-    segment_id = _text(value[at_id:end])
+    topic_id, partition, tags, segment_id, more_tags = _IDS.unpack_from(value, end)
+    key = _key(value[at:end], topic_id, partition)
+    if tags == more_tags == 0:
+        return key, _text(segment_id), end + _IDS.size, False
+    tags, start = _tags(value, end + _ID_BYTES + _INT32.size)
+    end = start + _ID_BYTES
+    # A slice beyond the end is too short, but then reading the tags behind it fails.
     more_tags, at = _tags(value, end)
-    return key, segment_id, at, tags + more_tags > 0
+    return key, _text(value[start:end]), at, tags + more_tags > 0
 
 
 @lru_cache(maxsize=2**16)
-def _key(name: bytes, topic_id: bytes, partition: bytes) -> PartitionKey:
-    (number,) = _INT32.unpack(partition)
-    return PartitionKey(topic=name.decode(), partition=number, topic_id=_text(topic_id))
+def _key(name: bytes, topic_id: bytes, partition: int) -> PartitionKey | None:
+    if partition < 0 or not _TOPIC.fullmatch(name):
+        return None
+    return PartitionKey(topic=name.decode(), partition=partition, topic_id=_text(topic_id))
 
 
 def _text(id_bytes: bytes) -> str:

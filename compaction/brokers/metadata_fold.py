@@ -122,9 +122,11 @@ class MetadataFold:
         return _NamedPartition(metadata_partition(key, self._partition_count))
 
     def _apply_event(self, record: MetadataRecord, event: Event) -> None:
-        if event.key not in self._named and not self._folds_all:
-            return
-        named = self._of(event.key)
+        named = self._named.get(event.key)
+        if named is None:
+            if not self._folds_all:
+                return
+            named = self._of(event.key)
         if record.metadata_partition != named.metadata_partition:
             why = f"belongs to metadata partition {named.metadata_partition}"
             _note_in(named.read_only, record, ReadOnlyCause.MISPLACED, why)

@@ -26,17 +26,12 @@ class Taken(StrEnum):
     """Its metadata consumer ends with an error."""
 
 
-_ALLOWED: Final = frozenset(
-    {
-        (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED),
-        (SegmentState.COPY_STARTED, SegmentState.DELETE_STARTED),
-        (SegmentState.COPY_FINISHED, SegmentState.COPY_FINISHED),
-        (SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED),
-        (SegmentState.DELETE_STARTED, SegmentState.DELETE_STARTED),
-        (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED),
-    }
+_NEXT_STATES: Final[tuple[tuple[SegmentState, ...], ...]] = (
+    (SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED),
+    (SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED),
+    (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED),
 )
-"""The changes of state that `SegmentUpdated` may ask for."""
+"""By a segment's state, those that an update may give it."""
 
 
 class PartitionFold:
@@ -84,22 +79,23 @@ class PartitionFold:
             return Taken.DROPPED
         if known.state == state == SegmentState.COPY_STARTED:
             return Taken.STOPS_BROKERS
-        if (known.state, state) not in _ALLOWED:
+        if state not in _NEXT_STATES[known.state]:
             return Taken.DROPPED
-        segment = BrokerSegment(known.added, state, event.custom_metadata, timestamp_ms)
-        for entry, end_offset in known.added.ranges():
-            fold = self._epoch(entry)
-            match state:
-                case SegmentState.COPY_FINISHED:
-                    fold.finish(entry.start_offset, segment_id, end_offset)
-                case SegmentState.DELETE_STARTED:
-                    fold.start_deletion(entry.start_offset, segment_id)
-                case _:
-                    fold.unreferenced.discard(segment_id)
-        if state == SegmentState.DELETE_FINISHED:
-            del self._segments[segment_id]
+        added = known.added
+        if state == SegmentState.COPY_FINISHED:
+            for entry, end_offset in added.ranges():
+                self._epoch(entry).finish(entry.start_offset, segment_id, end_offset)
+        elif state == SegmentState.DELETE_STARTED:
+            for entry in added.leader_epochs:
+                self._epoch(entry).start_deletion(entry.start_offset, segment_id)
         else:
-            self._segments[segment_id] = segment
+            for entry in added.leader_epochs:
+                self._epoch(entry).unreferenced.discard(segment_id)
+            del self._segments[segment_id]
+            return Taken.APPLIED
+        self._segments[segment_id] = BrokerSegment(
+            added, state, event.custom_metadata, timestamp_ms
+        )
         return Taken.APPLIED
 
     def _epoch(self, entry: LeaderEpoch) -> _EpochFold:

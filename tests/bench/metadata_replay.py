@@ -2,9 +2,9 @@
 
     python -m tests.bench.metadata_replay --millions 2 --millions 20
 
-A segment takes four records, from its upload to the end of its deletion, or two if it still exists;
-`--existing` is the share that does. Records are made in batches, as a reader delivers them; the time
-for that is left out. Times are CPU times. Each row has a process of its own.
+A segment takes four records, from its upload to the end of its deletion, or two if it still
+exists; `--existing` is the share that does. Records are made in batches, as a reader delivers them;
+the time for that is left out. Times are CPU times. Each row has a process of its own.
 """
 
 from __future__ import annotations

@@ -131,6 +131,26 @@ class KafkaLab:
         found = self._call("decompress", payloads=asked)
         return [None if plain is None else bytes.fromhex(plain) for plain in found]
 
+    def metadata_topics(self, topics: Iterable[Iterable[bytes]]) -> list[dict[str, Any]]:
+        """Return, per metadata topic, what brokers make of its records' values.
+
+        `taken` says what each value does to a broker, `views` what it then has, by the text of the
+        partition (MetadataMirror.java).
+        """
+        asked = [[value.hex() for value in topic] for topic in topics]
+        return list(self._call("metadata-topics", topics=asked))
+
+    def metadata_events(self, values: Iterable[bytes]) -> list[dict[str, Any] | None]:
+        """Return what Kafka's serde reads of each value, and `written`, what it writes for that.
+
+        None: it refuses the value. Empty: an event that tierfold does not know.
+        """
+        return list(self._call("metadata-events", values=[value.hex() for value in values]))
+
+    def metadata_partitions(self, asked: Iterable[tuple[str, int, int]]) -> list[int]:
+        """Return the metadata partition per topic id, partition and number of them."""
+        return list(self._call("metadata-partitions", asked=list(asked)))
+
     def known_settings(self) -> dict[str, dict[str, Any]]:
         """Return Kafka's topic settings: type, default, bounds and the names that brokers use."""
         return dict(self._call("known-settings"))

@@ -7,11 +7,19 @@ from typing import Final
 from tests.faults.malformed.malformed_aiven_parsers import AIVEN_PARSERS
 from tests.faults.malformed.malformed_catalog_parsers import CATALOG_PARSERS
 from tests.faults.malformed.malformed_log_parsers import LOG_PARSERS
+from tests.faults.malformed.malformed_metadata_parsers import METADATA_PARSERS
 from tests.faults.malformed.malformed_outcome import Parser
 from tests.faults.malformed.malformed_side_parsers import SIDE_PARSERS
 from tests.faults.malformed.malformed_tiers import TIER_PARSERS
 
-_ALL: Final = (*LOG_PARSERS, *SIDE_PARSERS, *CATALOG_PARSERS, *TIER_PARSERS, *AIVEN_PARSERS)
+_ALL: Final = (
+    *LOG_PARSERS,
+    *SIDE_PARSERS,
+    *CATALOG_PARSERS,
+    *TIER_PARSERS,
+    *AIVEN_PARSERS,
+    *METADATA_PARSERS,
+)
 
 PARSERS: Final = {parser.name: parser for parser in _ALL}
 

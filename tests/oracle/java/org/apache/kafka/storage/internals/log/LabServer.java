@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.server.log.remote.metadata.storage.MetadataMirror;
 import org.apache.kafka.tools.DumpLogSegments;
 
 import java.io.BufferedReader;
@@ -82,6 +83,9 @@ public final class LabServer {
             case "fetch" -> TierReader.fetch(a);
             case "select" -> CleanableRegions.select(a);
             case "decompress" -> PayloadReader.decompressed(a);
+            case "metadata-topics" -> MetadataMirror.topics(a.get("topics"));
+            case "metadata-events" -> MetadataMirror.events(a.get("values"));
+            case "metadata-partitions" -> MetadataMirror.metadataPartitions(a.get("asked"));
             case "known-settings" -> SettingsReader.known();
             case "broker-names" -> SettingsReader.brokerNames();
             case "resolve-settings" -> SettingsReader.resolved(a);

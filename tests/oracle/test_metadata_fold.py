@@ -1,0 +1,225 @@
+"""Brokers' metadata is read, folded and written as Kafka's own serde and cache do.
+
+`TIERFOLD_METADATA_SEEDS=0:10000` folds that many random topics, and reads that many times 15
+malformed values.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from tests.compaction.broker_events import drawn_topic, records
+from tests.faults.malformed.malformed_metadata_parsers import malformed_value
+from tests.oracle.fuzz_run import seeds_of
+from tests.oracle.oracles import Oracles
+from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
+from tierfold.compaction.brokers.events import (
+    Effect,
+    Event,
+    NoEvent,
+    SegmentAdded,
+    SegmentState,
+    decode,
+    encode,
+)
+from tierfold.compaction.brokers.metadata_fold import MetadataFold
+from tierfold.compaction.brokers.metadata_partitions import metadata_partition
+from tierfold.compaction.brokers.partition_fold import PartitionFold
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
+from tierfold.compaction.model.segments import PartitionKey
+
+SEEDS: Final = seeds_of("TIERFOLD_METADATA_SEEDS", "0:200")
+SEEDS_PER_CALL: Final = 250
+MALFORMED_PER_SEED: Final = 15
+Answer: TypeAlias = dict[str, Any]
+"""As MetadataMirror.java writes it."""
+
+each_version = pytest.mark.parametrize("version", KAFKA_VERSIONS)
+
+
+def parts(seeds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The seeds, as many at a time as one call takes."""
+    for first in range(0, len(seeds), SEEDS_PER_CALL):
+        yield seeds[first : first + SEEDS_PER_CALL]
+
+
+def drawn_values(seed: int) -> list[bytes]:
+    """The values of a random topic's records."""
+    return [encode(event) for event in drawn_topic(Random(seed))]
+
+
+def malformed_values(seed: int) -> list[bytes]:
+    """Values with a few changes each."""
+    rng = Random(f"metadata {seed}")
+    return [malformed_value(rng) for _ in range(MALFORMED_PER_SEED)]
+
+
+def taken(values: Iterable[bytes]) -> list[str]:
+    """What each value does to brokers, by tierfold."""
+    folds: dict[PartitionKey, PartitionFold] = defaultdict(PartitionFold)
+    found: list[str] = []
+    for value in values:
+        event = decode(value)
+        if isinstance(event, NoEvent):
+            found.append(event.effect)
+        else:
+            found.append(folds[event.key].apply(event, 0))
+    return found
+
+
+def views(values: Iterable[bytes]) -> Answer:
+    """What brokers then have of each partition, by tierfold."""
+    fold = MetadataFold(1)
+    fold.apply(records(*values))
+    seen = map(fold.view, fold.partitions())
+    return {f"{view.key.topic_id}:{view.key}": view_answer(view) for view in seen}
+
+
+def view_answer(view: BrokerView) -> Answer:
+    """A view, with a look-up at every offset where the answer can change."""
+    segments = [segment_answer(segment) for segment in view.segments.values()]
+    offsets: set[int] = set()
+    for segment in segments:
+        offsets.update((segment["start"], segment["end"], segment["end"] + 1))
+        offsets.update(offset for _, start in segment["epochs"] for offset in (start - 1, start))
+    epochs = {
+        str(epoch): {
+            "referenced": [reference.segment_id for reference in references],
+            "unreferenced": sorted(view.unreferenced[epoch]),
+            "look_ups": [[offset, found_id(view, epoch, offset)] for offset in sorted(offsets)],
+        }
+        for epoch, references in view.references.items()
+    }
+    return {"segments": sorted(segments, key=lambda segment: segment["id"]), "epochs": epochs}
+
+
+def found_id(view: BrokerView, epoch: int, offset: int) -> str | None:
+    """The id of the segment that a look-up finds."""
+    segment = view.find(epoch, offset)
+    return segment and segment.added.segment_id
+
+
+def segment_answer(segment: BrokerSegment) -> Answer:
+    """A segment that brokers have."""
+    custom = segment.custom_metadata
+    return {
+        **added_answer(segment.added),
+        "custom": None if custom is None else custom.hex(),
+        "state": segment.state,
+    }
+
+
+def added_answer(event: SegmentAdded) -> Answer:
+    """The event that adds a segment, without what only events say."""
+    return {
+        **ids_answer(event),
+        "start": event.start_offset,
+        "end": event.end_offset,
+        "max_ms": event.max_timestamp_ms,
+        "size": event.size_bytes,
+        "no_aborts": event.is_transaction_index_empty,
+        "epochs": [[entry.epoch, entry.start_offset] for entry in event.leader_epochs],
+    }
+
+
+def ids_answer(event: Event) -> Answer:
+    """The partition and the segment of an event."""
+    key = event.key
+    ids = {"topic": key.topic, "topic_id": key.topic_id, "partition": key.partition}
+    return {**ids, "id": event.segment_id}
+
+
+def event_answer(event: Event) -> Answer:
+    """An event that has no unknown fields, and its bytes as Kafka writes them."""
+    custom = event.custom_metadata
+    is_added = isinstance(event, SegmentAdded)
+    return {
+        **(added_answer(event) if isinstance(event, SegmentAdded) else ids_answer(event)),
+        "api": 0 if is_added else 1,
+        "broker": event.broker_id,
+        "event_ms": event.event_timestamp_ms,
+        "custom": None if custom is None else custom.hex(),
+        "state": SegmentState.COPY_STARTED if isinstance(event, SegmentAdded) else event.state,
+        "written": encode(event._replace(has_unknown_fields=False)).hex(),
+    }
+
+
+def ordered(answer: Mapping[str, Any]) -> Answer:
+    """Kafka's answer for all partitions, with its sets in order."""
+    return {
+        key: {
+            "segments": sorted(view["segments"], key=lambda segment: segment["id"]),
+            "epochs": {
+                epoch: {**entry, "unreferenced": sorted(entry["unreferenced"])}
+                for epoch, entry in view["epochs"].items()
+            },
+        }
+        for key, view in answer.items()
+    }
+
+
+@each_version
+def test_random_topics_are_folded_as_kafkas_cache_does(oracles: Oracles, version: str) -> None:
+    outcomes: Counter[str] = Counter()
+    for seeds in parts(SEEDS):
+        topics = [drawn_values(seed) for seed in seeds]
+        answers = oracles.labs[version].metadata_topics(topics)
+        for seed, values, answer in zip(seeds, topics, answers, strict=True):
+            assert taken(values) == answer["taken"], f"seed {seed}"
+            assert views(values) == ordered(answer["views"]), f"seed {seed}"
+            outcomes.update(answer["taken"])
+    # The topics reach every outcome.
+    assert min(outcomes[name] for name in ("applied", "dropped", "stops brokers")) > 50
+
+
+@each_version
+def test_values_are_read_and_written_as_kafkas_serde_does(oracles: Oracles, version: str) -> None:
+    effects: Counter[str] = Counter()
+    for seeds in parts(SEEDS):
+        values = [value for seed in seeds for value in drawn_values(seed)]
+        values += [value for seed in seeds for value in malformed_values(seed)]
+        answers = oracles.labs[version].metadata_events(values)
+        for value, answer in zip(values, answers, strict=True):
+            event = decode(value)
+            effects[event.effect if isinstance(event, NoEvent) else "event"] += 1
+            assert differences(event, answer, version) == "", value.hex()
+    assert min(effects[name] for name in ("event", *Effect)) > 10
+
+
+def differences(event: Event | NoEvent, answer: Answer | None, version: str) -> str:
+    """How what we read differs from what Kafka reads; empty: not at all."""
+    if not isinstance(event, NoEvent):
+        return "" if event_answer(event) == answer else f"{event_answer(event)}\n{answer}"
+    match event.effect:
+        case Effect.IGNORED:
+            return "" if answer is not None else "Kafka refuses what it should skip"
+        case Effect.STOPS_BROKERS:
+            is_stopped = answer is None or answer["state"] != 0
+            # Kafka before 4.4 takes a negative number of tagged fields for none.
+            is_older = version == "4.3.0" and "tagged fields" in event.why
+            return "" if is_stopped or is_older else f"Kafka reads {answer}"
+        case Effect.UNKNOWN:
+            return ""
+
+
+def test_events_go_to_the_metadata_partition_that_kafka_chooses(oracles: Oracles) -> None:
+    rng = Random(52)
+    asked = [
+        (
+            urlsafe_b64encode(rng.randbytes(16))[:22].decode(),
+            rng.choice((0, 1, 7, 2**31 - 1)),
+            rng.choice((1, 2, 50, 1000)),
+        )
+        for _ in range(500)
+    ]
+    ours = [
+        metadata_partition(PartitionKey(topic="t", partition=partition, topic_id=topic_id), count)
+        for topic_id, partition, count in asked
+    ]
+    assert oracles.lab.metadata_partitions(asked) == ours
