@@ -5,7 +5,8 @@ the cache has a hash of its sources. It is filled under a temporary name, then r
 lock. So two test runs at once are safe, and a killed run leaves no incomplete folder.
 
 The tools are written against the oldest version. Where a later one has moved a class, they are
-compiled with its new name (`_MOVED`).
+compiled with its new name (`_MOVED`). Kafka's own test jars, with `LocalTieredStorage`, end with
+`_LAST_TEST_JARS`; for a later broker the class that they miss gets its old name (`java_moved`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ CACHE_VARIABLE: Final = "TIERFOLD_KAFKA_CACHE"
 _HERE: Final = Path(__file__).resolve().parent
 _IVY_FILES: Final = (_HERE / "ivy.xml", _HERE / "ivy_test_jars.xml")
 _JAVA_SOURCES: Final = _HERE / "java"
+_OLD_NAMES: Final = _HERE / "java_moved"
+_LAST_TEST_JARS: Final = "4.3.0"
 _JAR_PATTERN: Final = "[artifact]-[revision](-[classifier]).[ext]"
 _MOVED: Final = {
     f"org.apache.kafka.common.utils.{name}": f"org.apache.kafka.common.utils.internals.{name}"
@@ -65,6 +68,32 @@ def class_path(version: str = OLDEST) -> str:
     return os.pathsep.join((str(classes), str(jars / "*")))
 
 
+def broker_class_path(version: str) -> str:
+    """The Java class path of a broker with `LocalTieredStorage`, fetched if missing.
+
+    Versions later than 4.3 need `javac`. Raises `KafkaLabError` as `class_path` does.
+    """
+    cache = cache_folder(version)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "lock"):
+        jars = _made_once(cache, "jars", _IVY_FILES, partial(_fetch_jars, version))
+        if _test_jars(version) == version:
+            return str(jars / "*")
+        sources = sorted(_OLD_NAMES.rglob("*.java"))
+        moved = _made_once(cache, "moved", sources, partial(_compile, version, jars, sources))
+    return os.pathsep.join((str(jars / "*"), str(moved)))
+
+
+def has_jars(version: str) -> bool:
+    """Whether the cache has the jars of a version, so that no network is needed."""
+    return _named(cache_folder(version), "jars", _IVY_FILES).is_dir()
+
+
+def _test_jars(version: str) -> str:
+    """The version of the test jars beside a version's jars."""
+    return min(version, _LAST_TEST_JARS, key=lambda text: [int(x) for x in text.split(".")])
+
+
 def _compile_tools(version: str, jars: Path, folder: Path) -> None:
     """Compile the tools into `folder`, with the names that the classes have in this version."""
     clients = jars / f"kafka-clients-{version}.jar"
@@ -78,12 +107,16 @@ def _compile_tools(version: str, jars: Path, folder: Path) -> None:
                 text = text if name in known else text.replace(f"{name};", f"{new_name};")
             sources.append(Path(written) / source.name)
             sources[-1].write_text(text)
-        javac = [tool("javac"), "-nowarn", "--release", "17", "-d", str(folder)]
-        _run(
-            [*javac, "-cp", str(jars / "*"), *map(str, sources)],
-            f"the oracle's Java tools do not compile with Kafka {version}. Use a JDK 17 or newer;"
-            f" if a class is missing, Kafka has moved it: add it to {__file__}",
-        )
+        _compile(version, jars, sources, folder)
+
+
+def _compile(version: str, jars: Path, sources: Sequence[Path], folder: Path) -> None:
+    javac = [tool("javac"), "-nowarn", "--release", "17", "-d", str(folder)]
+    _run(
+        [*javac, "-cp", str(jars / "*"), *map(str, sources)],
+        f"the oracle's Java tools do not compile with Kafka {version}. Use a JDK 17 or newer;"
+        f" if a class is missing, Kafka has moved it: add it to {__file__}",
+    )
 
 
 @contextmanager
@@ -97,10 +130,7 @@ def _made_once(
     cache: Path, kind: str, inputs: Sequence[Path], make: Callable[[Path], None]
 ) -> Path:
     """The folder made from `inputs`; if missing, `make` fills a temporary one that is renamed."""
-    digest = hashlib.sha256()
-    for path in inputs:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    folder = cache / f"{kind}-{digest.hexdigest()[:16]}"
+    folder = _named(cache, kind, inputs)
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(dir=cache, prefix=f"{kind}-new-") as temporary:
             made = Path(temporary) / kind
@@ -110,13 +140,21 @@ def _made_once(
     return folder
 
 
+def _named(cache: Path, kind: str, inputs: Sequence[Path]) -> Path:
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return cache / f"{kind}-{digest.hexdigest()[:16]}"
+
+
 def _fetch_jars(version: str, folder: Path) -> None:
     spark = find_spec("pyspark")
     homes = spark.submodule_search_locations if spark else None
     found = sorted(Path(homes[0]).glob("jars/ivy-*.jar")) if homes else []
     if not found:
         raise KafkaLabError("pyspark's Ivy jar is missing: reinstall the test requirements")
-    ivy = [tool("java"), f"-Dkafka={version}", "-cp", str(found[-1]), "org.apache.ivy.Main"]
+    versions = [f"-Dkafka={version}", f"-Dtests={_test_jars(version)}"]
+    ivy = [tool("java"), *versions, "-cp", str(found[-1]), "org.apache.ivy.Main"]
     for file in _IVY_FILES:
         where = ["-warn", "-ivy", str(file), "-cache", str(folder.parent / "ivy")]
         _run(
@@ -132,7 +170,7 @@ def tool(name: str) -> str:
     path = shutil.which(name, path=str(Path(home) / "bin")) if home else None
     path = path or shutil.which(name)
     if path is None:
-        raise KafkaLabError(f"the oracle needs `{name}`: install a JDK 17 or newer")
+        raise KafkaLabError(f"Kafka's classes need `{name}`: install a JDK 17 or newer")
     return path
 
 

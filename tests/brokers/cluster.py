@@ -1,0 +1,200 @@
+"""A real Kafka cluster with tiered storage (LocalTieredStorage), on loopback, in seconds.
+
+    with KafkaCluster(folder) as kafka:
+        topic = kafka.create("orders")
+        topic.append([(b"a", b"1"), (b"b", b"1")])  # a segment for each call
+        topic.append([(b"a", b"2")])                # the last one stays local
+        topic.wait_until_tiered()
+        kafka.tier                                  # what `tierfold` takes
+
+The first broker is the controller, too. Every process ends with the one that started it.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.brokers.broker import QUICK_START, Broker, BrokerFailed
+from tests.brokers.topics import CALL_S, METADATA_TOPIC, ROLL_MS, Topic
+from tests.oracle.kafka_jars import broker_class_path, tool
+from tests.storage.emulators import free_port
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
+
+NEWEST: Final = KAFKA_VERSIONS[-1]
+METADATA_PARTITIONS: Final = 5
+"""Of `__remote_log_metadata`; Kafka's default, 50, would make more files."""
+
+_STORAGE: Final = "org.apache.kafka.server.log.remote"
+_SETTINGS: Final = {
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # Uploads, expiry and deletion at once.
+    "remote.log.manager.task.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "200",
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": f"{_STORAGE}.storage.LocalTieredStorage",
+    "remote.log.storage.manager.impl.prefix": "rsm.config.",
+    "rsm.config.delete.on.close": "false",
+    "remote.log.metadata.manager.class.name": (
+        f"{_STORAGE}.metadata.storage.TopicBasedRemoteLogMetadataManager"
+    ),
+    "remote.log.metadata.manager.impl.prefix": "rlmm.config.",
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
+}
+_TOPIC_SETTINGS: Final = {
+    "remote.storage.enable": "true",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.ms": str(ROLL_MS),
+    # What is uploaded is deleted locally at once.
+    "local.retention.ms": "1",
+    "file.delete.delay.ms": "100",
+}
+
+
+class KafkaCluster:
+    """One broker, and others on demand. `settings` are lines of server.properties; they prevail."""
+
+    def __init__(
+        self, folder: Path, version: str = NEWEST, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.version = version
+        self.tier = folder / "tier"
+        self.brokers: list[Broker] = []
+        self._folder = folder
+        self._settings = dict(settings or {})
+        self._id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._controller = f"127.0.0.1:{free_port()}"
+        self._ports: list[int] = []
+        self._topics: list[Topic] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self.add_broker()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def servers(self) -> str:
+        """The addresses of all brokers, as `--bootstrap-server` takes them."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    def add_broker(self) -> Broker:
+        """Start one more broker; return once it serves. The first has the node id 1."""
+        node, port = len(self.brokers) + 1, free_port()
+        listener = f"PLAINTEXT://127.0.0.1:{port}"
+        is_first = node == 1
+        broker = Broker(
+            self.version,
+            self._folder / f"broker-{node}",
+            _SETTINGS
+            | {
+                "node.id": str(node),
+                "process.roles": "broker,controller" if is_first else "broker",
+                "controller.quorum.voters": f"1@{self._controller}",
+                "listeners": listener + (f",CONTROLLER://{self._controller}" if is_first else ""),
+                "advertised.listeners": listener,
+                "rsm.config.dir": str(self.tier),
+            }
+            | self._settings,
+        )
+        self.tier.mkdir(parents=True, exist_ok=True)
+        self.brokers.append(broker)
+        self._ports.append(port)
+        broker.start(self._id)
+        return broker
+
+    def restart(self, broker: Broker) -> None:
+        """Start a broker that was stopped or killed, or stop it first; wait until topics are read.
+
+        A broker that has just started answers UNKNOWN to readers of remote segments, until it has
+        read the metadata topic.
+        """
+        broker.stop()
+        broker.start(self._id)
+        for topic in self._topics:
+            topic.wait_until_readable()
+
+    def stop(self) -> None:
+        """Stop all brokers, the controller last."""
+        for broker in reversed(self.brokers):
+            broker.stop()
+
+    def client_settings(self, **settings: Any) -> dict[str, Any]:
+        """What a client of confluent-kafka needs; `a_b` stands for `a.b`."""
+        names = {name.replace("_", "."): value for name, value in settings.items()}
+        return {"bootstrap.servers": self.servers, "log_level": 0} | names
+
+    def admin(self) -> AdminClient:
+        """An administrator's client."""
+        return AdminClient(self.client_settings())
+
+    def create(
+        self, name: str, partitions: int = 1, replicas: list[int] | None = None, **settings: str
+    ) -> Topic:
+        """Create a tiered topic; each setting `a_b` stands for `a.b`.
+
+        `replicas`: the node ids of each partition's replicas, the preferred leader first.
+        """
+        config = _TOPIC_SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}
+        placement: dict[str, Any] = (
+            {"replication_factor": 1, "num_partitions": partitions}
+            if replicas is None
+            else {"replica_assignment": [replicas] * partitions, "num_partitions": partitions}
+        )
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, config=config, **placement)])[name].result(30)
+        topic = Topic(self, name, partitions)
+        self._topics.append(topic)
+        return topic
+
+    @property
+    def metadata(self) -> Topic:
+        """The topic of the events of remote segments; its values are binary."""
+        return Topic(self, METADATA_TOPIC, METADATA_PARTITIONS)
+
+    def run_tool(self, java_class: str, *arguments: str) -> None:
+        """Run one of Kafka's command line tools on this cluster."""
+        java = [tool("java"), *QUICK_START, "-cp", broker_class_path(self.version), java_class]
+        command = [*java, "--bootstrap-server", self.servers, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_S, check=False)
+        if done.returncode:
+            raise BrokerFailed(f"{java_class} failed\n{done.stdout}{done.stderr}")
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until `condition` holds; `BrokerFailed`: time is up, or the controller ended."""
+        self.brokers[0].wait(condition, what)
+
+    def forget(self, topic: Topic) -> None:
+        """Let `restart` no longer wait for a topic, since it was deleted."""
+        self._topics.remove(topic)

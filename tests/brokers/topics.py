@@ -1,0 +1,209 @@
+"""A tiered topic on a real cluster: records in, segments up, leaders moved, records deleted."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from tests.brokers.broker import BrokerFailed
+
+if TYPE_CHECKING:
+    from tests.brokers.cluster import KafkaCluster
+
+METADATA_TOPIC: Final = "__remote_log_metadata"
+ROLL_MS: Final = 60_000
+"""A topic's `segment.ms`."""
+CALL_S: Final = 30.0
+"""Every call of a client ends within this."""
+
+_FIRST_MS: Final = 1_700_000_000_000
+_APART_MS: Final = 3_600_000
+_MOVE: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+_PASSING: Final = frozenset(
+    {
+        KafkaError.UNKNOWN,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+"""What a client sees for a while after a topic's creation, a start or a change of leader."""
+
+KeyValue: TypeAlias = "tuple[bytes | None, bytes | None]"
+
+
+class Record(NamedTuple):
+    """A record as a consumer got it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Topic:
+    """A topic of a cluster."""
+
+    def __init__(self, kafka: KafkaCluster, name: str, partitions: int = 1) -> None:
+        self.name = name
+        self.partitions = partitions
+        self._kafka = kafka
+        self._appended = itertools.count()
+        found = self._described().topic_id
+        bits = (found.get_most_significant_bits(), found.get_least_significant_bits())
+        high, low = (number % 2**64 for number in bits)
+        self.id = uuid.UUID(int=high * 2**64 + low)
+
+    def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
+        """Write records as one segment, which ends and is uploaded after the next call.
+
+        They are an hour later than those of the call before, and `segment.ms` is a minute, so the
+        broker rolls. More than `segment.bytes` become several segments.
+        """
+        timestamp_ms = _FIRST_MS + next(self._appended) * _APART_MS
+        errors: list[KafkaError] = []
+        for key, value in records:
+            self._producer.produce(
+                self.name,
+                key=key,
+                value=value,
+                partition=partition,
+                timestamp=timestamp_ms,
+                on_delivery=lambda error, _: errors.append(error) if error else None,
+            )
+            self._producer.poll(0)
+        if self._producer.flush(CALL_S) or errors:
+            raise BrokerFailed(f"{self.name}: not all records were written: {errors[:3]}")
+
+    @cached_property
+    def _producer(self) -> Producer:
+        return Producer(self._kafka.client_settings(enable_idempotence=True, linger_ms=1))
+
+    def read(self, offset: int = OFFSET_BEGINNING, partition: int = 0) -> list[Record]:
+        """The records from an offset to the end of the log, as a consumer gets them."""
+        return list(self._records(offset, partition))
+
+    def _records(self, offset: int, partition: int) -> Iterator[Record]:
+        own = {"group.id": "tests", "enable.partition.eof": True, "auto.offset.reset": "error"}
+        consumer = Consumer(self._kafka.client_settings(fetch_wait_max_ms=50) | own)
+        try:
+            consumer.assign([TopicPartition(self.name, partition, offset)])
+            deadline = time.monotonic() + CALL_S
+            while time.monotonic() < deadline:
+                message = consumer.poll(0.5)
+                error = message and message.error()
+                if message is None or (error and error.code() in _PASSING):
+                    continue
+                if error and error.code() == KafkaError._PARTITION_EOF:
+                    return
+                if error:
+                    raise KafkaException(error)
+                deadline = time.monotonic() + CALL_S
+                yield Record(message.offset(), message.key(), message.value())
+            raise BrokerFailed(f"{self.name}-{partition}: nothing to read within {CALL_S:.0f} s")
+        finally:
+            consumer.close()
+
+    def offsets(self, partition: int = 0) -> tuple[int, int]:
+        """The log start offset and the high watermark."""
+        found = []
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+            key = TopicPartition(self.name, partition)
+            admin = self._kafka.admin()
+            asked = admin.list_offsets({key: spec}, request_timeout=CALL_S)
+            found.append(asked[key].result(CALL_S).offset)
+        return found[0], found[1]
+
+    def folder(self, partition: int = 0) -> Path:
+        """Where LocalTieredStorage keeps a partition's objects."""
+        topic_id = base64.urlsafe_b64encode(self.id.bytes).decode().rstrip("=")
+        name = f"{self.name}-{partition}-{topic_id}"
+        return self._kafka.tier / "kafka-tiered-storage" / name
+
+    def logs(self, partition: int = 0) -> list[Path]:
+        """The `.log` objects in the tier, by start offset."""
+        return sorted(self.folder(partition).glob("*.log"))
+
+    def wait_until_tiered(self) -> None:
+        """Wait until each partition's only local segment is its newest one.
+
+        Brokers delete the others once the event that finishes their upload is written.
+        """
+        for number, broker in itertools.product(range(self.partitions), self._kafka.brokers):
+            folder = broker.data / f"{self.name}-{number}"
+            if folder.is_dir():
+                broker.wait(lambda at=folder: len(list(at.glob("*.log"))) == 1, f"{folder}: upload")
+
+    def wait_until_readable(self) -> None:
+        """Wait until a consumer can read each partition from its start."""
+        for number in range(self.partitions):
+            next(self._records(OFFSET_BEGINNING, number), None)
+
+    def leader(self, partition: int = 0) -> int:
+        """The node id of a partition's leader; −1: it has none."""
+        leader = self._described().partitions[partition].leader
+        return -1 if leader is None else leader.id
+
+    def move_leader(self, node: int) -> None:
+        """Make another replica the leader of all partitions."""
+        nodes = [replica.id for replica in self._described().partitions[0].replicas]
+        order = sorted(nodes, key=lambda replica: replica != node)
+        parts = range(self.partitions)
+        moves = [{"topic": self.name, "partition": part, "replicas": order} for part in parts]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"version": 1, "partitions": moves}, file)
+            file.flush()
+            self._kafka.run_tool(_MOVE, "--reassignment-json-file", file.name, "--execute")
+        wanted = [TopicPartition(self.name, part) for part in parts]
+        admin = self._kafka.admin()
+        admin.elect_leaders(ElectionType.PREFERRED, wanted).result(CALL_S)
+        self._kafka.wait(lambda: {self.leader(part) for part in parts} == {node}, "the new leader")
+
+    def delete_records(self, offset: int, partition: int = 0) -> None:
+        """Move the log start, as `kafka-delete-records` does."""
+        key = TopicPartition(self.name, partition, offset)
+        admin = self._kafka.admin()
+        admin.delete_records([key], request_timeout=CALL_S)[key].result(CALL_S)
+
+    def delete(self) -> None:
+        """Delete the topic, and wait until its objects are gone."""
+        admin = self._kafka.admin()
+        admin.delete_topics([self.name], request_timeout=CALL_S)[self.name].result(CALL_S)
+        self._kafka.forget(self)
+        parts = range(self.partitions)
+        self._kafka.wait(lambda: not any(map(self.logs, parts)), f"no objects of {self.name}")
+
+    def _described(self) -> Any:
+        deadline = time.monotonic() + CALL_S
+        while True:
+            admin = self._kafka.admin()  # A client that has asked a dead broker waits for it.
+            asked = admin.describe_topics(TopicCollection([self.name]), request_timeout=2)
+            try:
+                return asked[self.name].result(CALL_S)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
