@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +12,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
+from tests.brokers.cluster import KafkaCluster
+from tests.brokers.versions import NEWEST, missing_brokers
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
 from tests.storage.emulator_programs import missing_emulators
@@ -45,14 +47,56 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if missing := missing_emulators():
         names = ", ".join(missing)
         terminalreporter.write_line(f"left out: tests on {names}; `make emulators` installs them")
+    if versions := missing_brokers():
+        names = ", ".join(versions)
+        terminalreporter.write_line(
+            f"left out: tests on brokers of Kafka {names}; `make test` fetches their jars"
+        )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start a JVM through a fixture; others are marked where they stand."""
+    """Mark the tests that start a JVM through a fixture; others are marked where they stand.
+
+    Leave out those whose broker is missing.
+    """
+    if missing := frozenset(missing_brokers()):
+        items[:] = [item for item in items if not missing & _brokers_of(item)]
     slow_first(items)
     for item in items:
         if isinstance(item, pytest.Function) and STARTS_JVM & set(item.fixturenames):
             item.add_marker("jvm")
+
+
+def _brokers_of(item: pytest.Item) -> set[str]:
+    """The versions of the brokers that a test starts, by its fixture or by its parameter."""
+    assert isinstance(item, pytest.Function)
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    asked = {parameters["broker_version"]} if "broker_version" in parameters else set()
+    return asked | ({NEWEST} if "kafka" in item.fixturenames else set())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of the brokers that a failed test used."""
+    report = yield
+    if report.failed:
+        used = getattr(item, "funcargs", {}).values()
+        clusters = [cluster for cluster in used if isinstance(cluster, KafkaCluster)]
+        for broker in (broker for cluster in clusters for broker in cluster.brokers):
+            report.sections.append(("a broker's log", broker.log_tail()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """The one cluster of the test run, of the newest version, with one broker.
+
+    A second one is `kafka.broker(2)`; the first test that asks for it starts it.
+    """
+    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -20,15 +20,17 @@ MADE_ONCE: Final = {
     **dict.fromkeys(("leaders", "spark"), "Spark"),
     **dict.fromkeys(("archive", "unpacked"), "archive"),
     **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
+    "kafka": "brokers",
 }
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
-STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "leaders", "fuzzed"})
+STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "leaders", "fuzzed", "kafka"})
 """Fixtures that start a Java process, or need one."""
 
 SLOW_FIRST: Final = (
     "tests/end_to_end/",
     "tests/oracle/",
+    "tests/brokers/",
     "tests/faults/",
     "tests/storage/tiers/",
     "tests/storage/catalog/",

@@ -24,11 +24,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers.broker import QUICK_START, Broker, BrokerFailed
 from tests.brokers.topics import CALL_S, METADATA_TOPIC, ROLL_MS, Topic
+from tests.brokers.versions import NEWEST
 from tests.oracle.kafka_jars import broker_class_path, tool
 from tests.storage.emulators import free_port
-from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
 
-NEWEST: Final = KAFKA_VERSIONS[-1]
 METADATA_PARTITIONS: Final = 5
 """Of `__remote_log_metadata`; Kafka's default, 50, would make more files."""
 
@@ -89,8 +88,9 @@ class KafkaCluster:
         self._topics: list[Topic] = []
 
     def __enter__(self) -> Self:
+        self.tier.mkdir(parents=True, exist_ok=True)
         try:
-            self.add_broker()
+            self.broker(1)
         except BaseException:
             self.stop()
             raise
@@ -109,30 +109,30 @@ class KafkaCluster:
         """The addresses of all brokers, as `--bootstrap-server` takes them."""
         return ",".join(f"127.0.0.1:{port}" for port in self._ports)
 
-    def add_broker(self) -> Broker:
-        """Start one more broker; return once it serves. The first has the node id 1."""
+    def broker(self, node: int) -> Broker:
+        """The broker with a node id, started if it does not run; ids count from 1."""
+        while len(self.brokers) < node:
+            self.brokers.append(self._new_broker())
+        broker = self.brokers[node - 1]
+        if broker.pid is None:
+            broker.start(self._id)
+        return broker
+
+    def _new_broker(self) -> Broker:
         node, port = len(self.brokers) + 1, free_port()
+        self._ports.append(port)
         listener = f"PLAINTEXT://127.0.0.1:{port}"
         is_first = node == 1
-        broker = Broker(
-            self.version,
-            self._folder / f"broker-{node}",
-            _SETTINGS
-            | {
-                "node.id": str(node),
-                "process.roles": "broker,controller" if is_first else "broker",
-                "controller.quorum.voters": f"1@{self._controller}",
-                "listeners": listener + (f",CONTROLLER://{self._controller}" if is_first else ""),
-                "advertised.listeners": listener,
-                "rsm.config.dir": str(self.tier),
-            }
-            | self._settings,
-        )
-        self.tier.mkdir(parents=True, exist_ok=True)
-        self.brokers.append(broker)
-        self._ports.append(port)
-        broker.start(self._id)
-        return broker
+        settings = {
+            "node.id": str(node),
+            "process.roles": "broker,controller" if is_first else "broker",
+            "controller.quorum.voters": f"1@{self._controller}",
+            "listeners": listener + (f",CONTROLLER://{self._controller}" if is_first else ""),
+            "advertised.listeners": listener,
+            "rsm.config.dir": str(self.tier),
+        }
+        folder = self._folder / f"broker-{node}"
+        return Broker(self.version, folder, _SETTINGS | settings | self._settings)
 
     def restart(self, broker: Broker) -> None:
         """Start a broker that was stopped or killed, or stop it first; wait until topics are read.

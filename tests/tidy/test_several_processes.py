@@ -17,6 +17,7 @@ from tests.tidy import source_tree
         ("lab: KafkaLab", {"Kafka", "Spark"}),
         ("leaders: LeadersRun", {"Spark"}),
         ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),
+        ("kafka: KafkaCluster", {"brokers"}),
     ],
 )
 def test_users_of_a_session_wide_fixture_stay_together(fixture: str, scopes: set[str]) -> None:

@@ -1,0 +1,52 @@
+"""Which versions of Kafka's brokers the tests start; fetches their jars.
+
+    python -m tests.brokers.versions
+
+`make test` runs this first. Without the jars of a version, the tests on its brokers are left out,
+and the end of the run says so. Where `TIERFOLD_REQUIRE_BROKERS` is "true", that is an error.
+`TIERFOLD_BROKER_VERSIONS=all` adds the versions of `make soak`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from tests.oracle.kafka_jars import KafkaLabError, broker_class_path, has_jars
+from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
+
+NEWEST: Final = KAFKA_VERSIONS[-1]
+"""The version of the one cluster that most tests share."""
+SMOKE: Final = ("3.9.2", "4.3.0")
+SOAK: Final = ("3.8.1", "4.0.2", "4.1.2", "4.2.1")
+
+
+def smoke_versions() -> tuple[str, ...]:
+    """The versions that have a smoke test in this run."""
+    all_of_them = os.environ.get("TIERFOLD_BROKER_VERSIONS") == "all"
+    return SMOKE + (SOAK if all_of_them else ())
+
+
+def missing_brokers() -> tuple[str, ...]:
+    """The versions without jars; where brokers are required, that is an error instead."""
+    missing = tuple(version for version in (NEWEST, *smoke_versions()) if not has_jars(version))
+    if missing and os.environ.get("TIERFOLD_REQUIRE_BROKERS") == "true":
+        names = ", ".join(missing)
+        raise RuntimeError(f"no jars of Kafka {names}; run python -m tests.brokers.versions")
+    return missing
+
+
+def main() -> int:
+    """Fetch the jars that are missing; the exit code is 1 if that fails."""
+    try:
+        for version in (NEWEST, *smoke_versions()):
+            broker_class_path(version)
+    except KafkaLabError as error:
+        sys.stderr.write(f"no tests on brokers: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
