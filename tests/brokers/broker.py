@@ -21,6 +21,16 @@ _READY: Final = (r"Kafka Server started", r"Initialized .*resources successfully
 """What a broker logs once it serves clients, and once it can read and write the events of its
 remote segments. The second comes later."""
 
+_LOGGED: Final = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    *(
+        f"-Dorg.slf4j.simpleLogger.log.{logger}=info"
+        for logger in ("kafka.server.KafkaRaftServer", "org.apache.kafka.server.log.remote")
+    ),
+)
+
 _STARTED_WITHIN_S: Final = 120
 _STOPPED_WITHIN_S: Final = 30
 
@@ -54,10 +64,9 @@ class Broker:
         if not (self.data / "meta.properties").exists():
             self._format(java, cluster_id)
         before = self.log.stat().st_size if self.log.exists() else 0
-        levels = ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_ENDED_WITH_US, *java, *levels, "kafka.Kafka", str(self._file)],
+                [*_ENDED_WITH_US, *java, *_LOGGED, "kafka.Kafka", str(self._file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -66,9 +75,8 @@ class Broker:
 
     def _format(self, java: list[str], cluster_id: str) -> None:
         arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._file)]
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         done = subprocess.run(
-            [*java, quiet, "kafka.tools.StorageTool", *arguments],
+            [*java, *_LOGGED, "kafka.tools.StorageTool", *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -109,10 +117,7 @@ class Broker:
                 raise BrokerFailed(f"waited for {what}: {why}\n{self.log_tail()}")
             time.sleep(0.05)
 
-    def log_tail(self, lines: int = 40) -> str:
-        """The path of the log and its last lines, with all warnings and errors before them."""
-        if not self.log.exists():
-            return f"{self.log}: no log"
-        text = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        alarming = [line for line in text[:-lines] if re.search(r" (WARN|ERROR) ", line)]
-        return "\n".join((f"{self.log}:", *alarming[-lines:], "...", *text[-lines:]))
+    def log_tail(self, lines: int = 60) -> str:
+        """The path of the log and its last lines; it has warnings, and what became of uploads."""
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return "\n".join((f"{self.log}:", *text.splitlines()[-lines:]))
