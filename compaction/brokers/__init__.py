@@ -1,6 +1,7 @@
 """brokers: what brokers have of a tier, as their topic `__remote_log_metadata` says.
 
-    events                the topic's records: their bytes, read and written
+    events                what the topic's records say
+    event_bytes           their bytes, read and written
     metadata_partitions   which partition of the topic holds the events of a user partition
     broker_view           what brokers have of one partition, and which segment a look-up finds
     partition_fold        events of one partition, folded as a broker does

@@ -104,6 +104,22 @@ class BrokerView:
     read_only: tuple[ReadOnly, ...]
     """Why nothing may be published for the partition; empty: nothing is in the way."""
 
+    @property
+    def referenced_ids(self) -> frozenset[str]:
+        """The ids of all segments that some look-up finds."""
+        return frozenset(
+            reference.segment_id
+            for references in self.references.values()
+            for reference in references
+        )
+
+    def in_state(self, state: SegmentState) -> tuple[BrokerSegment, ...]:
+        """The segments in a state, by start offset; of the same start in the order of their ids."""
+        found = (segment for segment in self.segments.values() if segment.state == state)
+        return tuple(
+            sorted(found, key=lambda found: (found.added.start_offset, found.added.segment_id))
+        )
+
     def find(self, leader_epoch: int, offset: int) -> BrokerSegment | None:
         """The segment from which a broker reads an offset of a leader epoch; None: out of range."""
         references = self.references.get(leader_epoch, ())

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from tierfold.compaction.brokers.broker_view import BrokerView, Naming, ReadOnly, ReadOnlyCause
-from tierfold.compaction.brokers.events import Effect, Event, NoEvent, decode
+from tierfold.compaction.brokers.event_bytes import decode
+from tierfold.compaction.brokers.events import Effect, Event, NoEvent
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 from tierfold.compaction.brokers.partition_fold import PartitionFold, Taken
 from tierfold.compaction.model.segments import PartitionKey
@@ -86,6 +87,12 @@ class MetadataFold:
                     self._note(record, _CAUSES[event.effect], event.why)
             else:
                 self._apply_event(record, event)
+
+    def metadata_partitions(self) -> frozenset[int]:
+        """The metadata partitions that have to be read."""
+        if self._folds_all:
+            return frozenset(range(self._partition_count))
+        return frozenset(named.metadata_partition for named in self._named.values())
 
     def next_offset(self, metadata_partition: int) -> int:
         """The offset from which on the next reading of a metadata partition goes on."""

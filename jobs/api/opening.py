@@ -103,12 +103,7 @@ def opened(
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     cluster = cluster_of(given, settings.cluster, os.environ) if asks_brokers else None
-    scope = Scope(
-        topics=_patterns(given.get("topics")),
-        partitions=_patterns(given.get("partitions")),
-        listed=_listed(given.get("partitions_from")),
-        first_dirty=given.get("first_dirty"),
-    )
+    scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     context = run_context(
         str(tier), given.get("catalog"), given.get("now_ms"), settings.store, layout
@@ -133,6 +128,60 @@ def opened(
         remarks=remarks,
         began_s=began_s,
         cluster=cluster,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCluster:
+    """A cluster without a tier, for one verb."""
+
+    cluster: ClientSettings
+    scope: Scope
+    progress: RunProgress
+    began_ms: int
+    began_s: float
+    """The same time, by `elapsed_s`."""
+
+    def about(self) -> About:
+        """Return what the verb's result says beside its partitions."""
+        return About(
+            tier="",
+            run_id="",
+            warnings=(),
+            notes=self.cluster.notes,
+            spent=None,
+            started_at_ms=self.began_ms,
+            finished_at_ms=now_ms(),
+            duration_ms=round(1000 * (elapsed_s() - self.began_s)),
+            stored_bytes_before=None,
+        )
+
+
+def cluster_alone(given: Mapping[str, Any]) -> AskedCluster:
+    """Resolve the settings of a verb on a cluster; raises BadSettings if no brokers are named."""
+    began_ms, began_s = now_ms(), elapsed_s()
+    cluster = cluster_of(given, settings_of(given).cluster, os.environ)
+    if cluster is None:
+        raise BadSettings(
+            "neither a tier nor brokers are named",
+            where="TIER",
+            remedy="Name a tier's folder or URI, or brokers with --bootstrap-server HOST:PORT.",
+        )
+    return AskedCluster(
+        cluster=cluster,
+        scope=_scope_of(given),
+        progress=RunProgress(given.get("progress") or unheard),
+        began_ms=began_ms,
+        began_s=began_s,
+    )
+
+
+def _scope_of(given: Mapping[str, Any]) -> Scope:
+    return Scope(
+        topics=_patterns(given.get("topics")),
+        partitions=_patterns(given.get("partitions")),
+        listed=_listed(given.get("partitions_from")),
+        first_dirty=given.get("first_dirty"),
     )
 
 

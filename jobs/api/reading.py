@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, StatusKeywords, takes
-from tierfold.jobs.api.opening import opened
+from tierfold.jobs.api.opening import cluster_alone, opened
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -44,21 +45,26 @@ def explain(tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]) -
 
 
 @takes(StatusKeywords)
-def status(tier: str | Path, **given: Unpack[StatusKeywords]) -> StatusResult:
+def status(tier: str | Path | None = None, **given: Unpack[StatusKeywords]) -> StatusResult:
     """Return each partition's live segments, how dirty they are, and what was replaced.
 
-    >>> tierfold.status("/mnt/tier", topics=["orders.*"]).to_pandas()
-    """
-    tools = opened(tier, given, asks_brokers=True)
-    if tools.cluster is not None:
-        # Its client is loaded only where brokers are named.
-        from tierfold.storage.brokers.connection import connected
-        from tierfold.storage.brokers.metadata_topic import metadata_topic
+    With brokers, also what they have of each partition; without `tier`, only that.
 
-        with connected(tools.cluster) as connection:
-            metadata_topic(connection)
-    found = status_verb.status(tools.context, tools.settings, tools.scope)
-    return checked(StatusResult(partitions=tuple(found), **tools.about()), given)
+    >>> tierfold.status("/mnt/tier", topics=["orders.*"]).to_pandas()
+    >>> tierfold.status(bootstrap_server="broker-1:9092")
+    """
+    cluster: ClusterView | None
+    if tier is None:
+        asked = cluster_alone(given)
+        cluster, found = status_verb.status_of_cluster(asked.cluster, asked.scope, asked.progress)
+        about = asked.about()
+    else:
+        tools = opened(tier, given, asks_brokers=True)
+        cluster, found = status_verb.status(
+            tools.context, tools.settings, tools.scope, tools.cluster
+        )
+        about = tools.about()
+    return checked(StatusResult(partitions=tuple(found), cluster=cluster, **about), given)
 
 
 @takes(CheckKeywords)

@@ -26,7 +26,6 @@ from tierfold.jobs.cli.options import (
     catalog_options,
     clock_is_right_option,
     clock_options,
-    cluster_options,
     duration_option,
     encryption_key_option,
     engine_options,
@@ -35,6 +34,7 @@ from tierfold.jobs.cli.options import (
     replay_options,
     settings_options,
     tier_options,
+    tier_or_cluster_options,
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_lines
@@ -110,16 +110,18 @@ def compact_verb(output: Output, **given: Any) -> None:
 
 
 @tierfold.command("status")
-@tier_options
+@tier_or_cluster_options
 @replay_options
-@cluster_options
 def status_verb(output: Output, **given: Any) -> None:
     """Show each partition's live segments, how dirty they are, and what was replaced.
+
+    With brokers, also what they have of each partition; without TIER, only that.
 
     \b
     Examples:
       tierfold status /mnt/tier --json
       tierfold status /mnt/tier --bootstrap-server broker-1:9092 --command-config client.properties
+      tierfold status --bootstrap-server broker-1:9092 --topic 'orders.*'
     """
     from tierfold.jobs.api.reading import status
 

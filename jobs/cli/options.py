@@ -187,8 +187,7 @@ layout_options: Final = _together(
 )
 """How a tier is laid out; the objects tell most of it."""
 
-catalog_options: Final = _together(
-    click.argument("tier"),
+_CATALOG_AND_LAYOUT: Final = _together(
     click.option(
         "--catalog",
         metavar="URI",
@@ -196,6 +195,7 @@ catalog_options: Final = _together(
     ),
     layout_options,
 )
+catalog_options: Final = _together(click.argument("tier"), _CATALOG_AND_LAYOUT)
 
 cluster_options: Final = _together(
     click.option(
@@ -222,8 +222,7 @@ holes_option: Final = click.option(
 )
 """A person's decision, which the catalog's row keeps once the partition is claimed."""
 
-tier_options: Final = _together(
-    catalog_options,
+_SCOPE_OPTIONS: Final = _together(
     click.option(
         "--topic", "topics", multiple=True, metavar="GLOB", help="Only these topics. Repeatable."
     ),
@@ -243,6 +242,14 @@ tier_options: Final = _together(
     holes_option,
     output_options,
 )
+tier_options: Final = _together(catalog_options, _SCOPE_OPTIONS)
+tier_or_cluster_options: Final = _together(
+    click.argument("tier", required=False),
+    _CATALOG_AND_LAYOUT,
+    _SCOPE_OPTIONS,
+    cluster_options,
+)
+"""Of a verb that can do without a tier if brokers are named."""
 
 duration_option: Final = click.option(
     "--max-duration",

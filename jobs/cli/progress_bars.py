@@ -67,13 +67,16 @@ class Bar:
 
 
 def far(progress: RunProgress) -> str:
-    """Return how much is done, as `3/20 partitions, 1.2 GB/30.5 GB`, or how much is listed."""
+    """Return how much is done, as `3/20 partitions, 1.2 GB/30.5 GB`, listed or read."""
     parts = []
     if progress.partitions_total is not None:
         total = counted(progress.partitions_total, "partition")
         parts.append(f"{spaced(progress.partitions_done)}/{total}")
     if progress.objects_listed:
         parts.append(f"{counted(progress.objects_listed, 'object')} listed")
+    if progress.records_total is not None:
+        total = counted(progress.records_total, "record")
+        parts.append(f"{spaced(progress.records_read)}/{total}")
     if progress.run_bytes_total:
         done, size = decimal(progress.run_bytes_done), decimal(progress.run_bytes_total)
         parts.append(f"{done}/{size}")

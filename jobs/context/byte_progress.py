@@ -44,6 +44,10 @@ class Progress:
     """Partitions that are due; in the step `survey`, those in scope. None: not known yet."""
     objects_listed: int = 0
     """In the step `survey`: objects of the tier that were listed so far."""
+    records_read: int = 0
+    """In the step `replay`: records of the brokers' metadata topic that were read so far."""
+    records_total: int | None = None
+    """How many it has; None: not known yet, or another step."""
     run_bytes_done: int = 0
     """Bytes of the run's logs, or of the objects that it deletes, that are done."""
     run_bytes_total: int | None = None

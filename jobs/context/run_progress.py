@@ -19,11 +19,14 @@ from tierfold.jobs.context.byte_progress import (
     Step,
     unheard,
 )
+from tierfold.jobs.context.stopping import check
 from tierfold.storage.clock import elapsed_s
 from tierfold.storage.tiers.listed_count import LISTED
 
 SURVEY: Final = "survey"
 """The step that lists and inspects the partitions."""
+REPLAY: Final = "replay"
+"""The step that reads what brokers have."""
 
 _T = TypeVar("_T")
 
@@ -47,6 +50,8 @@ class RunProgress:
         self._wave_bytes, self._passes = 0, 1
         self._steps_bytes = 0
         self._objects_listed = 0
+        self._records: tuple[int, int | None] = 0, None
+        """Of brokers' metadata: read, and all."""
 
     @contextmanager
     def survey(self) -> Iterator[None]:
@@ -82,6 +87,22 @@ class RunProgress:
             yield result
 
     @contextmanager
+    def replay(self) -> Iterator[Callable[[int, int], None]]:
+        """Report the replay of brokers' metadata as a step: a callable takes records read and all.
+
+        Raises Stopped after a signal.
+        """
+        with Step(self, REPLAY, None) as step:
+
+            def read(records: int, total: int) -> None:
+                check()
+                self._records = records, total
+                step.advance(0)
+
+            yield read
+        self._records = 0, None
+
+    @contextmanager
     def wave(self, size_bytes: int, passes: int = 1) -> Iterator[None]:
         """Count the steps in this block as the work on so many of the run's bytes.
 
@@ -110,6 +131,8 @@ class RunProgress:
             partitions_done=self._partitions_done,
             partitions_total=self._partitions_total,
             objects_listed=self._objects_listed,
+            records_read=self._records[0],
+            records_total=self._records[1],
             run_bytes_done=run_bytes if total is None else min(run_bytes, total),
             run_bytes_total=total,
             elapsed_s=elapsed_s() - self._began_s,

@@ -104,7 +104,7 @@ class Result(ABC, Generic[_Partition]):
     """
 
     tier: str
-    """The tier's folder or URI, as it was given."""
+    """The tier's folder or URI, as it was given; empty: the verb had none."""
     run_id: str = ""
     """The run's name in the catalog; empty: the verb changes nothing."""
     partitions: tuple[_Partition, ...]
@@ -181,7 +181,7 @@ class Result(ABC, Generic[_Partition]):
         """Return the document that `--json` prints."""
         about = {
             **document_head(self.verb),
-            "tier": self.tier,
+            "tier": self.tier or None,
             "run": self.run_id or None,
             "outcome": self.outcome,
             "reason": self.reason,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -11,12 +11,14 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
+from tierfold.jobs.reports.broker_report import broker_entry, cluster_entry, print_brokers
 from tierfold.jobs.reports.result import Result, concluded, document_head, fields, named_segment
 from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
@@ -30,11 +32,15 @@ from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import EffectiveSetting
 from tierfold.jobs.verbs.status import PartitionStatus
 
+NO_PARTITIONS_TIERED: Final = "No partitions: these brokers have tiered nothing that matches."
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StatusResult(Result[PartitionStatus]):
     """Each partition's live segments, how dirty they are, and what was replaced."""
 
-    __slots__ = ()
+    cluster: ClusterView | None = None
+    """The cluster whose brokers were asked; None: none was."""
 
     verb = "status"
 
@@ -42,12 +48,29 @@ class StatusResult(Result[PartitionStatus]):
         """See `Result`."""
         return _entry(partition)
 
+    def details(self) -> dict[str, Any]:
+        """See `Result`."""
+        return {} if self.cluster is None else {"cluster": cluster_entry(self.cluster)}
+
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
-        _print_status(console, self.partitions)
+        if self.tier:
+            _print_status(console, self.partitions)
+        if self.cluster is not None and self.partitions:
+            print_brokers(console, self.cluster, self.partitions)
+        elif not self.tier:
+            console.print(NO_PARTITIONS_TIERED)
 
 
 def _entry(status: PartitionStatus) -> dict[str, Any]:
+    entry = _own_entry(status)
+    if status.brokers is not None:
+        entry["brokers"] = broker_entry(status.brokers, status.beside)
+    return entry
+
+
+def _own_entry(status: PartitionStatus) -> dict[str, Any]:
+    """What the tier and the catalog have."""
     view, row, ratio = status.view, status.row, status.ratio
     orphans, set_apart = ((), ()) if view is None else (view.orphans, view.set_apart)
     return {

@@ -1,16 +1,23 @@
-"""`tierfold status`: each partition's live segments, how dirty they are, and what was replaced."""
+"""`tierfold status`: each partition's live segments, how dirty they are, and what was replaced.
+
+Where a cluster is named, also what its brokers have of each partition; without a tier, only that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from tierfold.compaction.brokers.beside_catalog import BesideCatalog, beside_catalog
+from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
 from tierfold.compaction.planning.regions import regions_of
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
@@ -22,6 +29,7 @@ from tierfold.jobs.pipeline.survey import (
     refusal_of,
 )
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
 
@@ -39,6 +47,10 @@ class PartitionStatus:
     """Path of each live segment's `.log`, in the order of `segments`."""
     refusal: str = ""
     """Why the partition is refused; empty: it is not."""
+    brokers: BrokerPartition | None = None
+    """What brokers have of it; None: none were asked."""
+    beside: BesideCatalog | None = None
+    """How that differs; None: no brokers were asked, or there is no tier."""
 
     @property
     def outcome(self) -> str:
@@ -74,10 +86,14 @@ class PartitionStatus:
         return None if self.row is None else self.row.cleaner_offset
 
 
-def status(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionStatus]:
+def status(
+    context: RunContext, settings: Settings, scope: Scope, cluster: ClientSettings | None = None
+) -> tuple[ClusterView | None, list[PartitionStatus]]:
     """Return the partitions in scope, by topic and number, of any policy; nothing is changed.
 
-    Raises BadSettings if the tier does not exist.
+    With a `cluster`, what its brokers have, too: it is asked after rows and listings were read, so
+    that no upload in between looks missing. Raises BadSettings if the tier does not exist, and as
+    `cluster_view`.
     """
     rules = settings.rules_for
 
@@ -86,7 +102,47 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
         known = known_partitions(context, scope)
-        return list(context.progress.inspected(pool.map(read, known)))
+        found = list(context.progress.inspected(pool.map(read, known)))
+    if cluster is None:
+        return None, found
+    listed = {one.key: [segment.segment_id for segment in one.listed] for one in known}
+    looked = _looked(cluster, context.progress, listed)
+    return looked, [_with_brokers(one, looked.partitions[one.key]) for one in found]
+
+
+def status_of_cluster(
+    cluster: ClientSettings, scope: Scope, progress: RunProgress
+) -> tuple[ClusterView, list[PartitionStatus]]:
+    """Return what brokers have of the partitions in scope; raises as `cluster_view`."""
+    looked = _looked(cluster, progress)
+    found = looked.partitions
+    return looked, [
+        PartitionStatus(key=key, row=None, brokers=found[key]) for key in scope.chosen(found)
+    ]
+
+
+def _looked(
+    cluster: ClientSettings,
+    progress: RunProgress,
+    listed: Mapping[PartitionKey, Sequence[str]] | None = None,
+) -> ClusterView:
+    # Imported here: the client is loaded only where brokers are named.
+    from tierfold.jobs.pipeline.broker_views import cluster_view
+    from tierfold.storage.brokers.connection import connected
+
+    with connected(cluster) as connection:
+        return cluster_view(connection, progress, listed)
+
+
+def _with_brokers(status: PartitionStatus, brokers: BrokerPartition) -> PartitionStatus:
+    retired = () if status.row is None else status.row.retired
+    beside = beside_catalog(
+        brokers.view,
+        brokers.naming,
+        live=[segment.segment_id for segment in status.segments],
+        retired=[entry.segment.segment_id for entry in retired],
+    )
+    return replace(status, brokers=brokers, beside=beside)
 
 
 def _status(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
+from tierfold.compaction.brokers.cluster_facts import PartitionOffsets, TopicFacts
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.brokers.broker_errors import Resource, Right
 from tierfold.storage.brokers.connection import Connection
@@ -22,32 +22,12 @@ TopicPartition: TypeAlias = tuple[str, int]
 """A topic's name and a partition's number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFacts:
-    """A topic as brokers know it."""
+def topic_facts(
+    connection: Connection, topics: Iterable[str]
+) -> dict[str, TopicFacts | UnreadableObject]:
+    """By name the topics that the cluster has, or why one is not known, such as a missing right.
 
-    name: str
-    topic_id: str
-    """22 characters of url-safe base64, as Kafka prints a `Uuid`."""
-    partitions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionOffsets:
-    """The offsets of a partition that brokers decide."""
-
-    log_start: int
-    """The first offset that consumers can read."""
-    high_watermark: int
-    """One more than the last offset that all replicas in sync have."""
-    last_stable: int
-    """Below it no transaction is open (Kafka's last stable offset)."""
-
-
-def topic_facts(connection: Connection, topics: Iterable[str]) -> dict[str, TopicFacts]:
-    """By name the topics that the cluster has; raises UnreadableObject.
-
-    Needs Describe on each, which Read includes.
+    Needs Describe on each, which Read includes. Raises UnreadableObject if no broker answers.
     """
     names = sorted(set(topics))
     if not names:
@@ -55,7 +35,7 @@ def topic_facts(connection: Connection, topics: Iterable[str]) -> dict[str, Topi
     asked = connection.admin.describe_topics(
         TopicCollection(names), request_timeout=connection.timeout_s
     )
-    found = {}
+    found: dict[str, TopicFacts | UnreadableObject] = {}
     for name, future in asked.items():
         answer = connection.answer(future)
         if not isinstance(answer, KafkaError):
@@ -63,7 +43,7 @@ def topic_facts(connection: Connection, topics: Iterable[str]) -> dict[str, Topi
                 name=name, topic_id=_url_safe(answer.topic_id), partitions=len(answer.partitions)
             )
         elif answer.code() not in _NO_TOPIC:
-            raise connection.refusal(answer, describe_right(name))
+            found[name] = connection.refusal(answer, describe_right(name))
     return found
 
 

@@ -7,15 +7,13 @@ that brokers read: `TopicBasedRemoteLogMetadataManager`, nothing ever deleted or
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.brokers.cluster_facts import MetadataTopic
+from tierfold.compaction.brokers.events import METADATA_TOPIC
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import broker_settings, topic_facts, topic_settings
-
-METADATA_TOPIC: Final = "__remote_log_metadata"
-"""Kafka `TopicBasedRemoteLogMetadataManagerConfig.REMOTE_LOG_METADATA_TOPIC_NAME`."""
 
 _MANAGER: Final = "remote.log.metadata.manager.class.name"
 _TOPIC_BASED: Final = (
@@ -23,16 +21,6 @@ _TOPIC_BASED: Final = (
 )
 _WANTED: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """A topic with another policy has keyed records (KIP-1266); with retention it forgets segments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataTopic:
-    """The topic in which brokers say what they have in the tier."""
-
-    topic_id: str
-    """22 characters of url-safe base64."""
-    partitions: int
-    """The number that decides where a user partition's events are."""
 
 
 def metadata_topic(connection: Connection) -> MetadataTopic:
@@ -44,6 +32,8 @@ def metadata_topic(connection: Connection) -> MetadataTopic:
     """
     found = topic_facts(connection, [METADATA_TOPIC]).get(METADATA_TOPIC)
     settings = topic_settings(connection, [METADATA_TOPIC]).get(METADATA_TOPIC)
+    if isinstance(found, UnreadableObject):
+        raise found
     if found is None or settings is None:
         raise BadSettings(
             f"this cluster has no topic {METADATA_TOPIC}, so its brokers have tiered nothing",

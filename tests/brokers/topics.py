@@ -7,7 +7,6 @@ import itertools
 import json
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +74,9 @@ class Topic:
         found = self._described().topic_id
         bits = (found.get_most_significant_bits(), found.get_least_significant_bits())
         high, low = (number % 2**64 for number in bits)
-        self.id = uuid.UUID(int=high * 2**64 + low)
+        found_id = (high * 2**64 + low).to_bytes(16)
+        self.id = base64.urlsafe_b64encode(found_id).decode().rstrip("=")
+        """As Kafka prints a `Uuid`."""
 
     def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
         """Write records as one segment, which ends and is uploaded after the next call.
@@ -139,8 +140,7 @@ class Topic:
 
     def folder(self, partition: int = 0) -> Path:
         """Where LocalTieredStorage keeps a partition's objects."""
-        topic_id = base64.urlsafe_b64encode(self.id.bytes).decode().rstrip("=")
-        name = f"{self.name}-{partition}-{topic_id}"
+        name = f"{self.name}-{partition}-{self.id}"
         return self._kafka.tier / "kafka-tiered-storage" / name
 
     def logs(self, partition: int = 0) -> list[Path]:

@@ -1,0 +1,37 @@
+"""What a cluster answers when it is asked, as of one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """A topic as brokers know it."""
+
+    name: str
+    topic_id: str
+    """22 characters of url-safe base64, as Kafka prints a `Uuid`."""
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """The offsets of a partition that brokers decide."""
+
+    log_start: int
+    """The first offset that consumers can read."""
+    high_watermark: int
+    """One more than the last offset that all replicas in sync have."""
+    last_stable: int
+    """Below it no transaction is open (Kafka's last stable offset)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataTopic:
+    """The topic in which brokers say what they have in the tier."""
+
+    topic_id: str
+    """22 characters of url-safe base64."""
+    partitions: int
+    """The number that decides where a user partition's events are."""

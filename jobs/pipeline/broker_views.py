@@ -1,0 +1,87 @@
+"""What brokers have of partitions: one look at their metadata topic, and their offsets after it.
+
+    metadata topic → which of its partitions are needed → replay from 0 → topics → offsets
+
+The offsets are asked for last, after the replay: in any other order an upload or an expiry in
+between looks like a contradiction. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
+from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
+from tierfold.compaction.brokers.metadata_fold import MetadataFold
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.run_progress import RunProgress
+from tierfold.storage.brokers.connection import Connection
+from tierfold.storage.brokers.facts import partition_offsets, topic_facts
+from tierfold.storage.brokers.metadata_reader import read_metadata
+from tierfold.storage.brokers.metadata_topic import metadata_topic
+
+
+def cluster_view(
+    connection: Connection,
+    progress: RunProgress,
+    listed: Mapping[PartitionKey, Collection[str]] | None = None,
+) -> ClusterView:
+    """Look at these partitions; `listed`: the ids in the complete listing of each, None: at all.
+
+    Raises BadSettings if the cluster has no metadata topic that can be trusted, CorruptLog if that
+    lost records, UnreadableObject if no broker answers or a right is missing.
+    """
+    topic = metadata_topic(connection)
+    fold = MetadataFold(topic.partitions, listed)
+    for key, segment_ids in (listed or {}).items():
+        fold.ask(key, segment_ids)
+    records = 0
+    first_offsets = dict.fromkeys(sorted(fold.metadata_partitions()), 0)
+    with progress.replay() as replayed:
+        for chunk in read_metadata(connection, first_offsets, replayed):
+            fold.apply(chunk)
+            records += len(chunk)
+    keys = fold.partitions()
+    offsets = _offsets(connection, keys)
+    return ClusterView(
+        cluster_id=connection.cluster_id,
+        metadata_topic=topic,
+        records=records,
+        partitions={key: _broker_partition(fold, key, offsets[key]) for key in keys},
+    )
+
+
+def _broker_partition(
+    fold: MetadataFold, key: PartitionKey, offsets: PartitionOffsets | str
+) -> BrokerPartition:
+    return BrokerPartition(
+        view=fold.view(key),
+        naming=fold.naming(key),
+        offsets=None if isinstance(offsets, str) else offsets,
+        why_unknown=offsets if isinstance(offsets, str) else "",
+    )
+
+
+def _offsets(
+    connection: Connection, keys: Collection[PartitionKey]
+) -> dict[PartitionKey, PartitionOffsets | str]:
+    """By partition its offsets, or why they are unknown: a name may have another id by now."""
+    topics = topic_facts(connection, {key.topic for key in keys})
+    found: dict[PartitionKey, PartitionOffsets | str] = {}
+    for key in keys:
+        facts = topics.get(key.topic)
+        if facts is None:
+            found[key] = f"The cluster has no topic {key.topic}."
+        elif isinstance(facts, UnreadableObject):
+            found[key] = str(facts)
+        elif facts.topic_id != key.topic_id:
+            found[key] = f"The cluster's topic {key.topic} has another id, {facts.topic_id}."
+        elif key.partition >= facts.partitions:
+            found[key] = f"The cluster's topic {key.topic} has no partition {key.partition}."
+    asked = [key for key in keys if key not in found]
+    answers = partition_offsets(connection, ((key.topic, key.partition) for key in asked))
+    for key in asked:
+        answer = answers[key.topic, key.partition]
+        found[key] = answer if isinstance(answer, PartitionOffsets) else str(answer)
+    return found

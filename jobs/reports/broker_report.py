@@ -1,0 +1,170 @@
+"""What brokers have of each partition: the entry of a document, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.text import Text
+
+from tierfold.compaction.brokers.beside_catalog import BesideCatalog
+from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
+from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
+from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.reports.result import fields
+from tierfold.jobs.reports.tables import ROWS_MAX, Column, offsets, print_rows
+from tierfold.jobs.verbs.status import PartitionStatus
+
+_DIFFERENCES: Final = {
+    "not_served": ("live segment", "not served"),
+    "retired_but_served": ("retired segment", "still served"),
+    "not_in_catalog": ("served segment", "not in the catalog"),
+    "not_listed": ("served segment", "without objects"),
+    "never_named": ("segment", "that brokers never had"),
+}
+
+
+def cluster_entry(cluster: ClusterView) -> dict[str, Any]:
+    """Return what a document says of the cluster."""
+    return {
+        "cluster_id": cluster.cluster_id,
+        "metadata_topic_id": cluster.metadata_topic.topic_id,
+        "metadata_partitions": cluster.metadata_topic.partitions,
+        "records_read": cluster.records,
+    }
+
+
+def broker_entry(brokers: BrokerPartition, beside: BesideCatalog | None) -> dict[str, Any]:
+    """Return what a document says of one partition's brokers."""
+    view = brokers.view
+    return {
+        "offsets": None if brokers.offsets is None else asdict(brokers.offsets),
+        "offsets_unknown": brokers.why_unknown,
+        "states": {state.name: _sums(view.in_state(state)) for state in _STATES},
+        "unreferenced": _sums(_unreferenced(view)),
+        "segments": [
+            _segment(segment, view) for state in _STATES for segment in view.in_state(state)
+        ],
+        "last_record_offset": view.last_offset,
+        "last_record_timestamp_ms": view.last_timestamp_ms,
+        "read_only": [
+            {**fields(reason, "cause", "metadata_partition", "offset"), "reason": str(reason)}
+            for reason in view.read_only
+        ],
+        "beside_catalog": None if beside is None else asdict(beside),
+    }
+
+
+def print_brokers(
+    console: Console, cluster: ClusterView, statuses: Sequence[PartitionStatus]
+) -> None:
+    """Print what brokers have of the partitions."""
+    asked = [(status.key, status.brokers, status.beside) for status in statuses]
+    rows = [(key, brokers, beside) for key, brokers, beside in asked if brokers is not None]
+    title = f"brokers of cluster {cluster.cluster_id}"
+    print_rows(console, title, _COLUMNS, rows)
+    for key, brokers, _ in rows[:ROWS_MAX]:
+        sentences = [str(reason) for reason in brokers.view.read_only]
+        for sentence in filter(None, (*sentences, brokers.why_unknown)):
+            # Not folded, so that its commands can be pasted.
+            console.print(Text(printable(f"{key}: {sentence}"), style="red"), soft_wrap=True)
+    read = counted(cluster.records, "record")
+    console.print(f"{read} of the brokers' metadata topic replayed; nothing was sent.", style="dim")
+
+
+_Row = tuple[PartitionKey, BrokerPartition, BesideCatalog | None]
+_STATES: Final = (
+    SegmentState.COPY_STARTED,
+    SegmentState.COPY_FINISHED,
+    SegmentState.DELETE_STARTED,
+)
+"""Those in which brokers still have a segment."""
+
+
+def _sums(segments: Sequence[BrokerSegment]) -> dict[str, int]:
+    return {
+        "segments": len(segments),
+        "bytes": sum(segment.added.size_bytes for segment in segments),
+    }
+
+
+def _segment(segment: BrokerSegment, view: BrokerView) -> dict[str, Any]:
+    added = segment.added
+    return {
+        "id": added.segment_id,
+        "state": segment.state.name,
+        "since_ms": segment.since_ms,
+        "is_referenced": added.segment_id in view.referenced_ids,
+        **fields(added, "start_offset", "end_offset", "size_bytes", "max_timestamp_ms"),
+        **fields(added, "broker_id"),
+        "leader_epochs": [asdict(epoch) for epoch in added.leader_epochs],
+    }
+
+
+def _finished(view: BrokerView) -> tuple[BrokerSegment, ...]:
+    return view.in_state(SegmentState.COPY_FINISHED)
+
+
+def _unreferenced(view: BrokerView) -> tuple[BrokerSegment, ...]:
+    """The finished segments that no look-up finds."""
+    referenced = view.referenced_ids
+    return tuple(one for one in _finished(view) if one.added.segment_id not in referenced)
+
+
+def _bytes(segments: Sequence[BrokerSegment]) -> str:
+    return decimal(_sums(segments)["bytes"])
+
+
+def _ranges(brokers: BrokerPartition) -> str:
+    finished = _finished(brokers.view)
+    if not finished:
+        return "none"
+    end = max(segment.added.end_offset for segment in finished)
+    return offsets(finished[0].added.start_offset, end + 1)
+
+
+def _of_offsets(brokers: BrokerPartition, name: str) -> str:
+    return "" if brokers.offsets is None else spaced(getattr(brokers.offsets, name))
+
+
+def _remarks(brokers: BrokerPartition, beside: BesideCatalog | None) -> Text:
+    return Text(printable("; ".join(_said(brokers, beside))))
+
+
+def _said(brokers: BrokerPartition, beside: BesideCatalog | None) -> Iterator[str]:
+    view = brokers.view
+    if view.read_only or brokers.why_unknown:
+        yield "see below"
+    if view.last_offset is None:
+        yield "brokers have tiered nothing of it"
+        return
+    for segments, what in (
+        (view.in_state(SegmentState.COPY_STARTED), "pending"),
+        (_unreferenced(view), "unreferenced"),
+        (view.in_state(SegmentState.DELETE_STARTED), "being deleted"),
+    ):
+        if segments:
+            yield f"{counted(len(segments), 'segment')} {what}: {_bytes(segments)}"
+    if beside is None:
+        return
+    for name, (what, how) in _DIFFERENCES.items():
+        ids = getattr(beside, name)
+        if ids:
+            yield f"{counted(len(ids), what)} {how}"
+
+
+_COLUMNS: Final[Sequence[Column[_Row]]] = (
+    ("partition", "left", lambda row: str(row[0])),
+    ("segments", "right", lambda row: spaced(len(_finished(row[1].view)))),
+    ("bytes", "right", lambda row: _bytes(_finished(row[1].view))),
+    ("offsets", "right", lambda row: _ranges(row[1])),
+    ("log start", "right", lambda row: _of_offsets(row[1], "log_start")),
+    ("high watermark", "right", lambda row: _of_offsets(row[1], "high_watermark")),
+    ("remarks", "left", lambda row: _remarks(row[1], row[2])),
+)
