@@ -7,7 +7,7 @@
 #   STEPS=2000          how many real verbs it runs in random order
 #   SPARK_SEEDS=0:40    which of the oracle's logs it compacts with both engines
 #   AIRFLOW=/folder     the environment of Airflow's tests
-#   INPUTS=1000000      how many malformed inputs it gives to the parsers
+#   INPUTS=1300000      how many malformed inputs it gives to the parsers
 #   SEED=1              its first seed; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,7 +15,7 @@ AIRFLOW ?= build/airflow-env
 KILLS ?= 50
 SEEDS ?= 10000
 STEPS ?= 2000
-INPUTS ?= 1000000
+INPUTS ?= 1300000
 SPARK_SEEDS ?= 0:40,1000:1015
 SEED ?= 1
 
@@ -93,6 +93,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 		$(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_LEADER_SEEDS=0:40,1000:1010 \
 		$(BIN)/python -m pytest -q tests/oracle/test_leaders_fuzz.py
+	@TIERFOLD_METADATA_SEEDS=0:10000 $(BIN)/python -m pytest -q tests/oracle/test_same_metadata.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_MID_LOG_SEEDS=100:160 \
 		$(BIN)/python -m pytest -q tests/oracle/test_oracle_fuzz.py tests/oracle/test_mid_log.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)

@@ -12,10 +12,10 @@ to that record again.
 from __future__ import annotations
 
 import re
+import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - as other exceptions are named
 from typing import Final
 
 from tierfold.compaction.brokers.events import (
@@ -59,7 +59,7 @@ def decode(value: bytes | None) -> Event | NoEvent:
         return _message(value)
     except _Refused as refused:
         return NoEvent(_STOPS, refused.args[0])
-    except (IndexError, StructError):
+    except (IndexError, struct.error):
         return NoEvent(_STOPS, "ends within a field")
 
 

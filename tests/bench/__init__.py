@@ -21,6 +21,7 @@ Run these with `python -m tests.bench.NAME`; `make soak` runs `cliff`, `shapes` 
 
     cliff           10 keys, a million, 50 million
     growth          how a pass grows with cores, bytes, segments and partitions
+    metadata_replay brokers' metadata: time per record and memory of its fold
     layouts         Aiven's layout beside a plain folder
     planning        thousands of partitions, without Spark and Kafka
     profiled        where the time of a pass goes

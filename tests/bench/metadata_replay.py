@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 import click
 
 from tests.bench.measures import in_new_process
-from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated, encode
+from tierfold.compaction.brokers.event_bytes import encode
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
 from tierfold.compaction.brokers.metadata_fold import MetadataFold, MetadataRecord
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey

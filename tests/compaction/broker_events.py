@@ -8,13 +8,8 @@ from typing import Any, Final
 
 from tests.compaction.builders import KEY, segment_id
 from tierfold.compaction.brokers.broker_view import BrokerView
-from tierfold.compaction.brokers.events import (
-    Event,
-    SegmentAdded,
-    SegmentState,
-    SegmentUpdated,
-    encode,
-)
+from tierfold.compaction.brokers.event_bytes import encode
+from tierfold.compaction.brokers.events import Event, SegmentAdded, SegmentState, SegmentUpdated
 from tierfold.compaction.brokers.metadata_fold import MetadataFold, MetadataRecord
 from tierfold.compaction.model.segments import LeaderEpoch
 
@@ -92,6 +87,13 @@ def drawn_topic(rng: Random) -> list[Event]:
             events.append(updated(name, wanted, key=key, custom_metadata=custom))
             last[key, name] = wanted
     return events
+
+
+def drawn_event(rng: Random) -> Event:
+    """One event, some of which stop brokers."""
+    if rng.random() < 0.5:
+        return _drawn_added(0, rng)
+    return updated(0, rng.choice(tuple(SegmentState)), custom_metadata=rng.choice(CUSTOM))
 
 
 def _next(state: SegmentState | None, rng: Random) -> SegmentState | None:

@@ -19,15 +19,8 @@ from tests.faults.malformed.malformed_metadata_parsers import malformed_value
 from tests.oracle.fuzz_run import seeds_of
 from tests.oracle.oracles import Oracles
 from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
-from tierfold.compaction.brokers.events import (
-    Effect,
-    Event,
-    NoEvent,
-    SegmentAdded,
-    SegmentState,
-    decode,
-    encode,
-)
+from tierfold.compaction.brokers.event_bytes import decode, encode
+from tierfold.compaction.brokers.events import Effect, Event, NoEvent, SegmentAdded, SegmentState
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 from tierfold.compaction.brokers.partition_fold import PartitionFold

@@ -23,7 +23,8 @@ from tests.compaction.broker_events import (
 )
 from tests.compaction.builders import KEY, segment_id
 from tierfold.compaction.brokers.broker_view import Naming, ReadOnly, ReadOnlyCause
-from tierfold.compaction.brokers.events import Event, encode
+from tierfold.compaction.brokers.event_bytes import encode
+from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.brokers.metadata_fold import MetadataFold, MetadataRecord
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from tests.compaction.broker_events import GONE, KEY, STARTED, drawn_topic, records, uploaded
+from tests.compaction.broker_events import GONE, KEY, STARTED, drawn_event, records, uploaded
 from tests.faults.malformed.malformed_bytes import (
     VARINT_EXTREMES,
     Field,
@@ -18,7 +18,8 @@ from tests.faults.malformed.malformed_bytes import (
 )
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, must_equal
 from tests.faults.malformed.malformed_reference import Meaningless, must_mean
-from tierfold.compaction.brokers.events import Effect, NoEvent, SegmentAdded, decode, encode
+from tierfold.compaction.brokers.event_bytes import decode, encode
+from tierfold.compaction.brokers.events import Effect, NoEvent, SegmentAdded
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.storage.kafka.topic_names import is_topic
 
@@ -29,7 +30,7 @@ _ADDED_NUMBERS: Final = fields_of("qqiqq")
 
 def malformed_value(rng: Random) -> bytes:
     """The value of a record, with one to three fields changed; some are still right."""
-    value = encode(rng.choice(drawn_topic(rng)))
+    value = encode(drawn_event(rng))
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         value = rng.choice(_CHANGES)(value, rng)
     return value

@@ -1,6 +1,6 @@
-"""Run a million malformed inputs: one process per parser, kernels with checked bounds.
+"""Run 1.3 million malformed inputs: one process per parser, kernels with checked bounds.
 
-    python -m tests.faults.malformed.malformed_run --inputs 1000000 --seed 1
+    python -m tests.faults.malformed.malformed_run --inputs 1300000 --seed 1
     python -m tests.faults.malformed.malformed_run --parser 'batches' --seed 1 --replay 4711
 
 Exit code 1: a parser neither refused an input clearly nor read it correctly, or an input killed the
@@ -118,7 +118,7 @@ def _row(name: str, found: Findings) -> str:
 
 
 @click.command()
-@click.option("--inputs", default=1_000_000, show_default=True)
+@click.option("--inputs", default=1_300_000, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--parser", "names", type=click.Choice(list(PARSERS)), multiple=True)
 @click.option("--replay", type=int, help="Run only the input with this number, in this process.")

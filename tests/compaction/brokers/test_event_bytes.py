@@ -6,15 +6,8 @@ import pytest
 
 from tests.compaction.broker_events import FINISHED, LISTED, STARTED, added, updated
 from tests.compaction.builders import KEY
-from tierfold.compaction.brokers.events import (
-    Effect,
-    Event,
-    NoEvent,
-    SegmentAdded,
-    SegmentUpdated,
-    decode,
-    encode,
-)
+from tierfold.compaction.brokers.event_bytes import decode, encode
+from tierfold.compaction.brokers.events import Effect, Event, NoEvent, SegmentAdded, SegmentUpdated
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 
 GOLDEN_KEY = PartitionKey(topic="a-b", partition=7, topic_id="OEFGDTtqoeaNaCco9hD7HA")
