@@ -184,11 +184,13 @@ def _leader_epochs(value: bytes, at: int) -> tuple[tuple[LeaderEpoch, ...], int,
         tags, at = _tags(value, at + _EPOCH.size)
         unknown += tags
         starts[epoch] = start  # Of two entries of an epoch, brokers take the latter.
-    epochs = (LeaderEpoch(epoch=epoch, start_offset=starts[epoch]) for epoch in sorted(starts))
-    return tuple(epochs), at, unknown > 0
+    epochs = [LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in starts.items()]
+    return tuple(sorted(epochs)), at, unknown > 0
 
 
 def _custom_metadata(value: bytes, at: int) -> tuple[bytes | None, int]:
+    if value[at] == 0:
+        return None, at + 1
     size, at = _length(value, at)
     if size < 0:
         return None, at
@@ -217,6 +219,8 @@ def _tags(value: bytes, at: int) -> tuple[int, int]:
 
 def _added_tags(value: bytes, at: int) -> tuple[bool, int, int]:
     """Whether the transaction index is empty, the number of unknown fields, the position after."""
+    if value[at:] == _TRANSACTION_INDEX_EMPTY:
+        return True, 0, len(value)
     count, at = _tag_count(value, at)
     is_empty, unknown = False, 0
     for _ in range(count):
