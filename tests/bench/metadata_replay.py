@@ -13,6 +13,7 @@ import resource
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 import click
@@ -66,9 +67,8 @@ def _peak_mb() -> float:
 def _batches(records: int, existing: float) -> Iterator[list[MetadataRecord]]:
     batch: list[MetadataRecord] = []
     offsets = [0] * METADATA_PARTITIONS
-    for number, event in enumerate(_events(records, existing)):
-        at = metadata_partition(event.key, METADATA_PARTITIONS)
-        batch.append(MetadataRecord(at, offsets[at], number, encode(event), None))
+    for number, (at, value) in enumerate(_values(records, existing)):
+        batch.append(MetadataRecord(at, offsets[at], number, value, None))
         offsets[at] += 1
         if len(batch) == BATCH_RECORDS:
             yield batch
@@ -76,27 +76,33 @@ def _batches(records: int, existing: float) -> Iterator[list[MetadataRecord]]:
     yield batch
 
 
-def _events(records: int, existing: float) -> Iterator[SegmentAdded | SegmentUpdated]:
-    """Uploads by turns to all partitions; the oldest segments of each are deleted."""
+def _values(records: int, existing: float) -> Iterator[tuple[int, bytes]]:
+    """Uploads by turns to all partitions, and deletions of the oldest; each with where it goes."""
     segments = int(records / (2 + 2 * (1 - existing)))
     left = int(segments * existing)
     for number in range(segments):
-        event = _added(number)
-        yield event
-        yield _updated(event, SegmentState.COPY_FINISHED)
+        added = _added(number)
+        at = _metadata_partition(added.key)
+        yield at, encode(added)
+        yield at, encode(_finished(added))
         if number >= left:
             oldest = _added(number - left)
-            yield _updated(oldest, SegmentState.DELETE_STARTED)
-            yield _updated(oldest, SegmentState.DELETE_FINISHED)
+            at, finished = _metadata_partition(oldest.key), encode(_finished(oldest))
+            for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
+                yield at, finished[:-2] + bytes((state, 0))
+
+
+@cache
+def _metadata_partition(key: PartitionKey) -> int:
+    return metadata_partition(key, METADATA_PARTITIONS)
 
 
 def _added(number: int) -> SegmentAdded:
     """The segment with that number, of all partitions by turns."""
     place, user_partition = divmod(number, TOPICS * PARTITIONS)
-    topic, partition = divmod(user_partition, PARTITIONS)
     start = place * OFFSETS
     return SegmentAdded(
-        key=PartitionKey(topic=f"topic-{topic}", partition=partition, topic_id=_id(topic)),
+        key=_key(*divmod(user_partition, PARTITIONS)),
         segment_id=_id(TOPICS + number),
         start_offset=start,
         end_offset=start + OFFSETS - 1,
@@ -110,8 +116,15 @@ def _added(number: int) -> SegmentAdded:
     )
 
 
-def _updated(event: SegmentAdded, state: SegmentState) -> SegmentUpdated:
-    return SegmentUpdated(event.key, event.segment_id, 1, 1_700_000_000_000, None, state)
+@cache
+def _key(topic: int, partition: int) -> PartitionKey:
+    return PartitionKey(topic=f"topic-{topic}", partition=partition, topic_id=_id(topic))
+
+
+def _finished(event: SegmentAdded) -> SegmentUpdated:
+    return SegmentUpdated(
+        event.key, event.segment_id, 1, 1_700_000_000_000, None, SegmentState.COPY_FINISHED
+    )
 
 
 def _id(number: int) -> str:
