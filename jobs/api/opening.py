@@ -97,8 +97,8 @@ def opened(
     """Resolve the settings, then open the tier; log probable mistakes.
 
     `has_advice`: also those in the settings of the topics in scope. `writing`: a verb that checks
-    the clocks before it writes; a dry run only reads. `asks_brokers`: a verb that also asks brokers.
-    Raises BadSettings if a setting is wrong or there is no tier.
+    the clocks before it writes; a dry run only reads. `asks_brokers`: it asks brokers, if any are
+    named. Raises BadSettings if a setting is wrong or there is no tier.
     """
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.

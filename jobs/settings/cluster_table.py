@@ -8,17 +8,19 @@ secrets, and `command.config`, the path of a properties file. That file is Kafka
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.brokers.client_names import SECRETS, TAKEN, VARIABLES
 from tierfold.storage.brokers.client_settings import (
+    NOTHING,
     ClientSettings,
     Given,
     Source,
     client_settings,
+    source_of,
 )
 
 COMMAND_CONFIG: Final = "command.config"
@@ -29,7 +31,7 @@ _BYTES_MAX: Final = 1 << 20
 class GivenCluster:
     """The table `[cluster]`."""
 
-    source: Source = field(default_factory=lambda: Source({}, ""))
+    source: Source = NOTHING
     command_config: Path | None = None
 
 
@@ -44,7 +46,7 @@ def cluster_of_table(table: Mapping[str, object], where: str) -> GivenCluster:
         if TAKEN.get(name) in SECRETS:
             raise _secret(name, where)
     return GivenCluster(
-        source=Source(texts, where),
+        source=source_of(texts, where),
         command_config=None if command_config is None else Path(command_config),
     )
 
@@ -76,7 +78,7 @@ def read_command_config(path: Path) -> Source:
             where=where,
             remedy="Write it as Java's properties do, such as \\u00e9.",
         ) from None
-    return Source(values, where)
+    return source_of(values, where)
 
 
 def cluster_of(
@@ -120,7 +122,7 @@ def _text(name: str, value: object, where: str) -> str:
     raise BadSettings(
         f"{name if name in TAKEN else 'a setting'} has a value that is not allowed",
         where=where,
-        remedy='Give a string or a whole number, and quote names with dots: "sasl.mechanism" = "…".',
+        remedy='Give a string or a whole number. Quote names with dots: "sasl.mechanism" = "…".',
     )
 
 

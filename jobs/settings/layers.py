@@ -146,7 +146,8 @@ def config_of_toml(toml: str, *, where: str) -> Given:
     for name in document:
         if name not in {"broker", "cluster", "layout", "store", "topics"}:
             raise BadSettings(
-                f"{setting_name(name)} is outside of [broker], [topics], [store], [layout] and [cluster]",
+                f"{setting_name(name)} is outside of [broker], [topics], [store], [layout] and"
+                " [cluster]",
                 where=where,
                 remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"],'
                 " the options of an object store under [store], of a layout under [layout], of a"
@@ -302,7 +303,8 @@ def _table(value: object, where: str) -> Mapping[str, object]:
     raise BadSettings(
         f"this is {_TYPES.get(type(value), 'a value')}, not a table",
         where=where,
-        remedy='Write [broker], [store], [layout], [cluster] and [topics."NAME"], each on its own line.',
+        remedy='Write [broker], [store], [layout], [cluster] and [topics."NAME"], each on its own'
+        " line.",
     )
 
 

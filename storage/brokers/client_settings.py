@@ -84,29 +84,43 @@ class ClientSettings:
         return self.options.get("ssl.endpoint.identification.algorithm") != "none"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The settings of one source, by the names under which tierfold keeps them."""
+    """The settings of one source."""
 
-    def __init__(self, values: Mapping[str, str], where: str) -> None:
-        """Raises BadSettings for a name that is refused or unknown, or has two values."""
-        self.found: dict[str, Given] = {}
-        ignored = []
-        for name, text in values.items():
-            if use_of(name, where) is NameUse.IGNORED:
-                ignored.append(name)
-            elif name == JAAS:
-                for one, value in login_settings(_resolved(name, text, where), where).items():
-                    self._add(one, value, where)
-            else:
-                self._add(TAKEN[name], _resolved(name, text, where), where)
-        self.note = f"{where}: without effect here: {', '.join(ignored)}." if ignored else ""
+    found: Mapping[str, Given]
+    """By the name under which tierfold keeps a setting."""
+    note: str = ""
+    """What was ignored, as a sentence."""
 
-    def _add(self, name: str, text: str, where: str) -> None:
-        if name in self.found and self.found[name].text != text:
-            raise BadSettings(
-                f"{name} has two values, under two names", where=where, remedy="Write it once."
-            )
-        self.found[name] = Given(text=text, where=where)
+
+NOTHING: Final = Source(found={})
+
+
+def source_of(values: Mapping[str, str], where: str) -> Source:
+    """The settings, by a client's names for them.
+
+    Raises BadSettings for a name that is refused or unknown, or has two values.
+    """
+    found: dict[str, Given] = {}
+    ignored = []
+    for name, text in values.items():
+        if use_of(name, where) is NameUse.IGNORED:
+            ignored.append(name)
+            continue
+        resolved = _resolved(name, text, where)
+        named = login_settings(resolved, where) if name == JAAS else {TAKEN[name]: resolved}
+        for own_name, value in named.items():
+            if found.get(own_name, Given(text=value, where=where)).text != value:
+                raise BadSettings(
+                    f"{own_name} has two values, under two names",
+                    where=where,
+                    remedy="Write it once.",
+                )
+            found[own_name] = Given(text=value, where=where)
+    has, them = ("has", "it") if len(ignored) == 1 else ("have", "them")
+    effect = f"{has} no effect here: tierfold reads without {them}"
+    return Source(found=found, note=f"{where}: {', '.join(ignored)} {effect}" if ignored else "")
 
 
 def client_settings(
