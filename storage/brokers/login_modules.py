@@ -42,7 +42,6 @@ class _Word(NamedTuple):
 
 _EQUALS: Final = _Word("=", is_sign=True)
 _END: Final = _Word(";", is_sign=True)
-_WORDS_MIN: Final = 3
 
 
 def login_settings(text: str, where: str) -> dict[str, str]:
@@ -53,7 +52,8 @@ def login_settings(text: str, where: str) -> dict[str, str]:
     """
     words = _words(text)
     texts = [] if words is None else [word.text for word in words]
-    if not words or len(words) < _WORDS_MIN or words[-1] != _END or texts[1].lower() not in _FLAGS:
+    # Module, flag and end are three, and each option is three more.
+    if not words or len(words) % 3 or words[-1] != _END or texts[1].lower() not in _FLAGS:
         raise _unusable("sasl.jaas.config is not one login module with its options", where)
     if texts[0] not in _MODULES:
         if texts[0].endswith(".Krb5LoginModule"):
@@ -82,9 +82,9 @@ def _unusable(what: str, where: str) -> BadSettings:
     return BadSettings(
         what,
         where=where,
-        remedy=f'Write {_PACKAGE}scram.ScramLoginModule required username="…" password="…"; (or'
-        " plain.PlainLoginModule, oauthbearer.OAuthBearerLoginModule), or set sasl.username and"
-        " sasl.password instead.",
+        remedy=f"Write one of {', '.join(name.removeprefix(_PACKAGE) for name in _MODULES)} (with"
+        f" {_PACKAGE} before it), required, its options in quotes, and a semicolon; or set"
+        " sasl.username and sasl.password instead.",
     )
 
 

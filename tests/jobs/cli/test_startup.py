@@ -16,7 +16,10 @@ from tierfold.jobs.cli.commands import tierfold as verbs
 from tierfold.jobs.cli.without_mllib import start_spark_without_mllib
 
 HEAVY: Final = frozenset(
-    {"delta", "deltalake", "llvmlite", "numba", "numpy", "pandas", "py4j", "pyarrow", "pyspark"}
+    {
+        *("confluent_kafka", "delta", "deltalake", "llvmlite", "numba", "numpy", "pandas", "py4j"),
+        *("pyarrow", "pyspark"),
+    }
 )
 """Each takes at least a twentieth of a CPU second to import; all together take over one."""
 
@@ -92,6 +95,14 @@ def test_status_and_plan_import_what_reads_the_catalog_and_no_more(
     done, heavy = ran(verb, tier, *options)
     assert done.code == 0, done.stdout
     assert heavy == {"deltalake", "numpy", "pyarrow"}
+
+
+def test_status_imports_the_client_of_brokers_only_where_some_are_named(tier: Path) -> None:
+    nothing_there = ("--bootstrap-server", "127.0.0.1:1", "--command-config", tier / "c.properties")
+    (tier / "c.properties").write_text("request.timeout.ms=1000\n")
+    done, heavy = ran("status", tier, *nothing_there)
+    assert done.code == 3
+    assert "confluent_kafka" in heavy
 
 
 def test_arrow_goes_without_pandas_until_it_is_needed() -> None:
