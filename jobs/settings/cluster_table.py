@@ -122,7 +122,7 @@ def _text(name: str, value: object, where: str) -> str:
     raise BadSettings(
         f"{name if name in TAKEN else 'a setting'} has a value that is not allowed",
         where=where,
-        remedy='Give a string or a whole number. Quote names with dots: "security.protocol" = "SSL".',
+        remedy='Give a string or a number. Quote names with dots: "security.protocol" = "SSL".',
     )
 
 

@@ -1,0 +1,183 @@
+"""A broker with listeners for each way to connect, and with an authorizer; keys are made here."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.brokers.broker import Broker
+from tests.brokers.cluster import KafkaCluster
+from tests.storage.emulators import free_port
+
+USER: Final = "tierfold"
+PASSWORD: Final = "a-planted/password+of-Kafka"
+SCRAM_USER: Final = "scram"
+
+LISTENERS: Final = {
+    "SASL": "SASL_PLAINTEXT",
+    "ONLYPLAIN": "SASL_PLAINTEXT",
+    "TLS": "SSL",
+    "MTLS": "SSL",
+    "SASLTLS": "SASL_SSL",
+    "OTHERHOST": "SSL",
+    "EXPIRED": "SSL",
+}
+"""Beside PLAINTEXT, whose clients are super users; a name and its protocol."""
+
+_SECURITY: Final = "org.apache.kafka.common.security"
+_SCRAM: Final = ("scram-sha-256", "scram-sha-512")
+_CERTIFICATES: Final = {"OTHERHOST": "other", "EXPIRED": "expired"}
+
+
+class SecuredCluster(KafkaCluster):
+    """A cluster whose first broker has all these listeners."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys = folder / "keys"
+        self.keys.mkdir()
+        _make_keys(self.keys)
+        self.ports = {name: free_port() for name in LISTENERS}
+        super().__init__(
+            folder,
+            settings={
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+                "listener.security.protocol.map": ",".join(
+                    f"{name}:{protocol}"
+                    for name, protocol in (
+                        LISTENERS | {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+                    ).items()
+                ),
+                # A wrong password is answered at once.
+                "connection.failed.authentication.delay.ms": "0",
+                **self._listener_settings(),
+            },
+        )
+
+    def _new_broker(self) -> Broker:
+        broker = super()._new_broker()
+        more = "".join(f",{name}://127.0.0.1:{port}" for name, port in self.ports.items())
+        for name in ("listeners", "advertised.listeners"):
+            broker.settings[name] += more
+        return broker
+
+    def server(self, listener: str) -> str:
+        """`HOST:PORT` of a listener."""
+        return f"127.0.0.1:{self.ports[listener]}" if listener in self.ports else self.servers
+
+    def _listener_settings(self) -> dict[str, str]:
+        found = {"listener.name.mtls.ssl.client.auth": "required"}
+        plain = f'{_SECURITY}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        for name, protocol in LISTENERS.items():
+            prefix = f"listener.name.{name.lower()}."
+            if "SASL" in protocol:
+                mechanisms = ["plain", *(_SCRAM if name != "ONLYPLAIN" else ())]
+                found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(mechanisms).upper()
+                found[f"{prefix}plain.sasl.jaas.config"] = plain
+                for one in mechanisms[1:]:
+                    module = f"{_SECURITY}.scram.ScramLoginModule required;"
+                    found[f"{prefix}{one}.sasl.jaas.config"] = module
+            if "SSL" in protocol:
+                for store, file in (
+                    ("keystore", _CERTIFICATES.get(name, "server")),
+                    ("truststore", "ca"),
+                ):
+                    found[f"{prefix}ssl.{store}.type"] = "PEM"
+                    found[f"{prefix}ssl.{store}.location"] = str(self.keys / f"{file}.pem")
+        return found
+
+    def add_scram_user(self) -> None:
+        """Make `SCRAM_USER`, with the same password, for both hashes."""
+        admin = self.admin()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            hashed = ScramCredentialInfo(mechanism, 4096)
+            user = UserScramCredentialUpsertion(SCRAM_USER, hashed, PASSWORD.encode())
+            admin.alter_user_scram_credentials([user])[SCRAM_USER].result(30)
+
+    def grant(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        """Give `USER` a right."""
+        binding = AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{USER}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        admin = self.admin()
+        admin.create_acls([binding])[binding].result(30)
+
+
+def _make_keys(folder: Path) -> None:
+    """Write `ca.pem`, and for each of the others one file with key, certificate and CA."""
+    now = datetime.datetime.now(datetime.UTC)
+    past = now - datetime.timedelta(days=400)
+    year = datetime.timedelta(days=365)
+    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    authorities = {}
+    for name in ("ca", "foreign"):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _certificate(subject, subject, key, now - year, now + year)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        authorities[name] = (key, builder.sign(key, hashes.SHA256()))
+        (folder / f"{name}.pem").write_bytes(_pem(authorities[name][1]))
+    for name, alternative, begins, authority in (
+        ("server", loopback, now - year, "ca"),
+        ("other", x509.DNSName("other.example.com"), now - year, "ca"),
+        ("expired", loopback, past - year, "ca"),
+        ("client", x509.DNSName("client"), now - year, "ca"),
+        ("stranger", x509.DNSName("client"), now - year, "foreign"),
+    ):
+        ca_key, ca = authorities[authority]
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _certificate(subject, ca.subject, key, begins, begins + 2 * year - year / 2)
+        names = x509.SubjectAlternativeName([alternative])
+        signed = builder.add_extension(names, critical=False).sign(ca_key, hashes.SHA256())
+        private = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        (folder / f"{name}.pem").write_bytes(private + _pem(signed) + _pem(ca))
+
+
+def _certificate(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    begins: datetime.datetime,
+    ends: datetime.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

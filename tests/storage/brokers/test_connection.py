@@ -1,0 +1,186 @@
+"""A client connects in each way that brokers allow, and says in one sentence why it cannot."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.storage.brokers.secured import PASSWORD, SCRAM_USER, USER, SecuredCluster
+from tests.storage.emulators import free_port
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.storage.brokers.client_settings import ClientSettings, Given, client_settings, source_of
+from tierfold.storage.brokers.connection import connected
+
+pytestmark = pytest.mark.jvm
+
+TIMEOUT_MS = 1500
+TLS = {"security.protocol": "SSL", "ssl.ca.location": "{keys}/ca.pem"}
+PLAIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": USER,
+    "sasl.password": PASSWORD,
+}
+SCRAM = PLAIN | {"sasl.username": SCRAM_USER}
+SASL_TLS = PLAIN | TLS | {"security.protocol": "SASL_SSL"}
+PEM_STORES = {
+    "security.protocol": "SSL",
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": "{keys}/ca.pem",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "{keys}/client.pem",
+}
+
+
+def settings(kafka: SecuredCluster, server: str, given: dict[str, str]) -> ClientSettings:
+    values = {name: text.replace("{keys}", str(kafka.keys)) for name, text in given.items()}
+    source = source_of({"request.timeout.ms": str(TIMEOUT_MS)} | values, "f")
+    found = client_settings([source], {}, Given(text=server, where="--bootstrap-server"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("listener", "given"),
+    [
+        ("PLAINTEXT", {}),
+        ("SASL", PLAIN),
+        ("SASL", SCRAM | {"sasl.mechanism": "SCRAM-SHA-256"}),
+        ("SASL", SCRAM | {"sasl.mechanism": "SCRAM-SHA-512"}),
+        ("TLS", TLS),
+        ("SASLTLS", SASL_TLS),
+        ("MTLS", PEM_STORES),
+        ("OTHERHOST", TLS | {"ssl.endpoint.identification.algorithm": ""}),
+    ],
+)
+def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[str, str]) -> None:
+    with connected(settings(secured, secured.server(listener), given)) as connection:
+        assert connection.brokers == (1,)
+        assert len(connection.cluster_id) == 22
+
+
+@pytest.mark.parametrize(
+    ("listener", "given", "sentence"),
+    [
+        ("SASL", PLAIN | {"sasl.password": "wrong"}, "does not accept the user and the password"),
+        ("SASL", SCRAM | {"sasl.mechanism": "SCRAM-SHA-512", "sasl.password": "wrong"},
+         "does not accept the user and the password"),
+        ("ONLYPLAIN", SCRAM | {"sasl.mechanism": "SCRAM-SHA-512"},
+         "does not take this sasl.mechanism, only PLAIN."),
+        ("PLAINTEXT", PLAIN, "takes no login by SASL"),
+        ("SASL", {}, "without a login, as a SASL listener does"),
+        ("TLS", {}, "speaks TLS, and this connection does not"),
+        ("PLAINTEXT", TLS, "does not speak TLS"),
+        ("TLS", {"security.protocol": "SSL"}, "is from a CA that is not trusted here"),
+        ("TLS", TLS | {"ssl.ca.location": "{keys}/foreign.pem"}, "is from a CA that is not trusted"),
+        ("OTHERHOST", TLS, "is for another host name"),
+        ("EXPIRED", TLS, "has expired or is not valid yet"),
+        ("MTLS", TLS, "refuses this client's certificate, or asks for one"),
+        ("MTLS", PEM_STORES | {"ssl.keystore.location": "{keys}/stranger.pem"},
+         "refuses this client's certificate, or asks for one"),
+    ],
+)
+def test_a_client_that_cannot_connect_says_why(
+    secured: SecuredCluster, listener: str, given: dict[str, str], sentence: str
+) -> None:
+    server = secured.server(listener)
+    error = failure(settings(secured, server, given))
+    assert error.where == f"broker {server}"
+    assert sentence in str(error)
+    assert PASSWORD not in str(error)
+
+
+def test_a_controllers_port_is_named(secured: SecuredCluster) -> None:
+    listeners = secured.brokers[0].settings["listeners"]
+    server = listeners.partition("CONTROLLER://")[2].partition(",")[0]
+    assert "it is a controller" in str(failure(settings(secured, server, {})))
+
+
+def failure(given: ClientSettings) -> UnreadableObject:
+    """Why no connection comes about, within the timeout and what a probe takes."""
+    began = time.monotonic()
+    with pytest.raises(UnreadableObject) as caught, connected(given):
+        pass
+    assert time.monotonic() - began < TIMEOUT_MS / 1000 + 4
+    return caught.value
+
+
+@contextmanager
+def listening(answer: bytes | None) -> Iterator[str]:
+    """A port that is no broker's: it answers so and closes, or (None) never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            kept = []
+            while True:
+                try:
+                    taken, _ = server.accept()
+                except OSError:
+                    return
+                if answer is None:
+                    kept.append(taken)
+                else:
+                    taken.recv(1000)
+                    taken.sendall(answer)
+                    taken.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield "127.0.0.1:%d" % server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def named(server: str, **given: str) -> ClientSettings:
+    values = {name.replace("_", "."): text for name, text in given.items()}
+    source = source_of(values | {"request.timeout.ms": str(TIMEOUT_MS)}, "f")
+    found = client_settings([source], {}, Given(text=server, where="--bootstrap-server"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("answer", [None, b"HTTP/1.0 400 Bad Request\r\n\r\n", b""])
+def test_a_port_of_something_else_is_named(answer: bytes | None) -> None:
+    with listening(answer) as server:
+        assert "does not answer as a broker" in str(failure(named(server)))
+
+
+def test_a_host_without_a_broker_is_named() -> None:
+    down = f"127.0.0.1:{free_port()}"
+    assert str(failure(named(down))).startswith(f"broker {down}: nothing listens on this port.")
+    unknown = failure(named("no-such-host.invalid:9092"))
+    assert "its host name cannot be resolved" in str(unknown)
+
+
+def test_one_of_several_brokers_is_enough(secured: SecuredCluster) -> None:
+    server = f"127.0.0.1:{free_port()},{secured.servers}"
+    with connected(settings(secured, server, {})) as connection:
+        assert connection.brokers == (1,)
+
+
+def test_a_key_of_another_certificate_is_a_wrong_setting(secured: SecuredCluster) -> None:
+    keys = {
+        "ssl.certificate.location": "{keys}/client.pem",
+        "ssl.key.location": "{keys}/server.pem",
+    }
+    given = settings(secured, secured.server("TLS"), TLS | keys)
+    with pytest.raises(BadSettings, match=r"OpenSSL cannot use ssl\.key\.location"), connected(given):
+        pass
+
+
+def test_a_token_that_cannot_be_had_is_named(secured: SecuredCluster) -> None:
+    token = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.id": "i",
+        "sasl.oauthbearer.client.secret": PASSWORD,
+        "sasl.oauthbearer.token.endpoint.url": f"https://127.0.0.1:{free_port()}/token",
+    }
+    error = str(failure(settings(secured, secured.server("SASL"), token)))
+    assert "no OAUTHBEARER token could be had to log in" in error
+    assert PASSWORD not in error
