@@ -72,7 +72,7 @@ def _brokers_of(item: pytest.Item) -> set[str]:
     assert isinstance(item, pytest.Function)
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     asked = {parameters["broker_version"]} if "broker_version" in parameters else set()
-    return asked | ({NEWEST} if "kafka" in item.fixturenames else set())
+    return asked | ({NEWEST} if {"kafka", "secured"} & set(item.fixturenames) else set())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,16 +21,20 @@ MADE_ONCE: Final = {
     **dict.fromkeys(("archive", "unpacked"), "archive"),
     **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
     "kafka": "brokers",
+    "secured": "secured brokers",
 }
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
-STARTS_JVM: Final = frozenset({"spark", "archive", "unpacked", "lab", "leaders", "fuzzed", "kafka"})
+STARTS_JVM: Final = frozenset(
+    {"spark", "archive", "unpacked", "lab", "leaders", "fuzzed", "kafka", "secured"}
+)
 """Fixtures that start a Java process, or need one."""
 
 SLOW_FIRST: Final = (
     "tests/end_to_end/",
     "tests/oracle/",
     "tests/brokers/",
+    "tests/storage/brokers/",
     "tests/faults/",
     "tests/storage/tiers/",
     "tests/storage/catalog/",

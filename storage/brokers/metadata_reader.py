@@ -53,11 +53,15 @@ Listener: TypeAlias = Callable[[int, int], None]
 
 
 def read_metadata(
-    connection: Connection, first_offsets: Mapping[int, int], listener: Listener | None = None
+    connection: Connection,
+    first_offsets: Mapping[int, int],
+    listener: Listener | None = None,
+    *,
+    chunk_records: int = CHUNK_RECORDS,
 ) -> Iterator[list[MetadataRecord]]:
     """Yield all records from these offsets, by metadata partition, to the ends as of now.
 
-    In chunks of up to `CHUNK_RECORDS`; those of one metadata partition in offset order. Raises
+    In chunks of up to `chunk_records`; those of one metadata partition in offset order. Raises
     CorruptLog if a partition does not begin at 0, ends before its first offset or has a damaged
     batch; UnreadableObject if a right is missing, or nothing arrives for `request.timeout.ms`.
     """
@@ -71,7 +75,8 @@ def read_metadata(
             [TopicPartition(METADATA_TOPIC, number, first_offsets[number]) for number in wanted]
         )
         total = sum(end - first_offsets[number] for number, end in wanted.items())
-        yield from _Reading(connection, consumer, wanted).chunks(listener, total)
+        reading = _Reading(connection, consumer, wanted, chunk_records)
+        yield from reading.chunks(listener, total)
     finally:
         consumer.close()
 
@@ -108,9 +113,10 @@ class _Reading:
     """One reading: which metadata partitions are not yet at their ends."""
 
     def __init__(
-        self, connection: Connection, consumer: Consumer, ends: Mapping[int, int]
+        self, connection: Connection, consumer: Consumer, ends: Mapping[int, int], chunk: int
     ) -> None:
-        """`consumer`: assigned to the partitions of `ends`."""
+        """`consumer`: assigned to the partitions of `ends`; `chunk`: records at most."""
+        self._chunk = chunk
         self._connection, self._consumer = connection, consumer
         self._open = set(ends)
         self._ends: NDArray[np.int64] = np.zeros(max(ends) + 1, np.int64)
@@ -122,7 +128,7 @@ class _Reading:
     def chunks(self, listener: Listener | None, total: int) -> Iterator[list[MetadataRecord]]:
         """Yield until each partition is at its end."""
         while self._open:
-            messages = self._consumer.consume(CHUNK_RECORDS, _WAIT_S)
+            messages = self._consumer.consume(self._chunk, _WAIT_S)
             records = self._records(messages)
             if records:
                 self._heard_at_s, self._read = elapsed_s(), self._read + len(records)

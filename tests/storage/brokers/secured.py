@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,12 @@ from cryptography.x509.oid import NameOID
 from tests.brokers.broker import Broker
 from tests.brokers.cluster import KafkaCluster
 from tests.storage.emulators import free_port
+from tierfold.storage.brokers.client_settings import (
+    ClientSettings,
+    Given,
+    client_settings,
+    source_of,
+)
 
 USER: Final = "tierfold"
 PASSWORD: Final = "a-planted/password+of-Kafka"
@@ -126,19 +133,28 @@ class SecuredCluster(KafkaCluster):
         admin.create_acls([binding])[binding].result(30)
 
 
+def client(server: str, values: Mapping[str, str]) -> ClientSettings:
+    """The settings of a client with these properties."""
+    given = Given(text=server, where="--bootstrap-server")
+    found = client_settings([source_of(values, "f")], {}, given)
+    assert found is not None
+    return found
+
+
 def _make_keys(folder: Path) -> None:
     """Write `ca.pem`, and for each of the others one file with key, certificate and CA."""
-    now = datetime.datetime.now(datetime.UTC)
-    past = now - datetime.timedelta(days=400)
-    year = datetime.timedelta(days=365)
+    now = dt.datetime.now(dt.UTC)
+    past = now - dt.timedelta(days=400)
+    year = dt.timedelta(days=365)
     loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     authorities = {}
     for name in ("ca", "foreign"):
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _certificate(subject, subject, key, now - year, now + year)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        authorities[name] = (key, builder.sign(key, hashes.SHA256()))
+        is_ca = x509.BasicConstraints(ca=True, path_length=0)
+        signed = builder.add_extension(is_ca, critical=True).sign(key, hashes.SHA256())
+        authorities[name] = (key, signed)
         (folder / f"{name}.pem").write_bytes(_pem(authorities[name][1]))
     for name, alternative, begins, authority in (
         ("server", loopback, now - year, "ca"),
@@ -165,8 +181,8 @@ def _certificate(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
-    begins: datetime.datetime,
-    ends: datetime.datetime,
+    begins: dt.datetime,
+    ends: dt.datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.storage.brokers.secured import PASSWORD, SCRAM_USER, USER, SecuredCluster
+from tests.storage.brokers.secured import PASSWORD, SCRAM_USER, USER, SecuredCluster, client
 from tests.storage.emulators import free_port
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
-from tierfold.storage.brokers.client_settings import ClientSettings, Given, client_settings, source_of
+from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.brokers.connection import connected
 
 pytestmark = pytest.mark.jvm
@@ -39,10 +39,7 @@ PEM_STORES = {
 
 def settings(kafka: SecuredCluster, server: str, given: dict[str, str]) -> ClientSettings:
     values = {name: text.replace("{keys}", str(kafka.keys)) for name, text in given.items()}
-    source = source_of({"request.timeout.ms": str(TIMEOUT_MS)} | values, "f")
-    found = client_settings([source], {}, Given(text=server, where="--bootstrap-server"))
-    assert found is not None
-    return found
+    return client(server, {"request.timeout.ms": str(TIMEOUT_MS)} | values)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +74,7 @@ def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[s
         ("TLS", {}, "speaks TLS, and this connection does not"),
         ("PLAINTEXT", TLS, "does not speak TLS"),
         ("TLS", {"security.protocol": "SSL"}, "is from a CA that is not trusted here"),
-        ("TLS", TLS | {"ssl.ca.location": "{keys}/foreign.pem"}, "is from a CA that is not trusted"),
+        ("TLS", TLS | {"ssl.ca.location": "{keys}/foreign.pem"}, "from a CA that is not trusted"),
         ("OTHERHOST", TLS, "is for another host name"),
         ("EXPIRED", TLS, "has expired or is not valid yet"),
         ("MTLS", TLS, "refuses this client's certificate, or asks for one"),
@@ -131,17 +128,13 @@ def listening(answer: bytes | None) -> Iterator[str]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield "127.0.0.1:%d" % server.getsockname()[1]
+        yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
     thread.join()
 
 
-def named(server: str, **given: str) -> ClientSettings:
-    values = {name.replace("_", "."): text for name, text in given.items()}
-    source = source_of(values | {"request.timeout.ms": str(TIMEOUT_MS)}, "f")
-    found = client_settings([source], {}, Given(text=server, where="--bootstrap-server"))
-    assert found is not None
-    return found
+def named(server: str) -> ClientSettings:
+    return client(server, {"request.timeout.ms": str(TIMEOUT_MS)})
 
 
 @pytest.mark.parametrize("answer", [None, b"HTTP/1.0 400 Bad Request\r\n\r\n", b""])

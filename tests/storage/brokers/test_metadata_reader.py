@@ -1,0 +1,176 @@
+"""The metadata topic is read exactly to its end, as brokers read it, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.brokers.cluster import METADATA_PARTITIONS
+from tests.storage.brokers.secured import SecuredCluster, client
+from tierfold.compaction.brokers.events import METADATA_TOPIC
+from tierfold.compaction.brokers.metadata_fold import MetadataRecord
+from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
+from tierfold.storage.brokers.connection import Connection, connected
+from tierfold.storage.brokers.facts import (
+    PartitionOffsets,
+    broker_settings,
+    partition_offsets,
+    topic_facts,
+    topic_settings,
+)
+from tierfold.storage.brokers.metadata_reader import read_metadata
+from tierfold.storage.brokers.metadata_topic import check_settings, metadata_topic
+
+pytestmark = pytest.mark.jvm
+
+ALL = dict.fromkeys(range(METADATA_PARTITIONS), 0)
+TRUSTED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+MANAGER = "remote.log.metadata.manager.class.name"
+TIMEOUT = {"request.timeout.ms": "5000"}
+
+
+def all_of(connection: Connection, first: dict[int, int]) -> list[MetadataRecord]:
+    return [record for chunk in read_metadata(connection, first) for record in chunk]
+
+
+def test_each_record_is_read_once_and_the_next_reading_goes_on(secured: SecuredCluster) -> None:
+    topic = secured.create("read", partitions=7)
+    for value in (b"1", b"2", b"3"):
+        for partition in range(7):
+            topic.append([(b"key", value)], partition)
+    topic.wait_until_tiered()
+    heard: list[tuple[int, int]] = []
+    with connected(client(secured.servers, TIMEOUT)) as connection:
+        found = [
+            record
+            for chunk in read_metadata(connection, ALL, lambda *counts: heard.append(counts))
+            for record in chunk
+        ]
+        assert heard[-1] == (len(found), len(found))
+        for number in ALL:
+            records = secured.metadata.read(0, number)
+            ours = [record for record in found if record.metadata_partition == number]
+            assert [(one.offset, one.key, one.value) for one in ours] == records
+            assert all(record.timestamp_ms > 1_700_000_000_000 for record in ours)
+        assert len({record.metadata_partition for record in found}) > 1
+        nexts = ALL | {record.metadata_partition: record.offset + 1 for record in found}
+        assert all_of(connection, nexts) == []
+        number, *_ = (number for number in nexts if nexts[number] > 2)
+        rest = all_of(connection, nexts | {number: nexts[number] - 2})
+        assert [record.offset for record in rest] == [nexts[number] - 2, nexts[number] - 1]
+        assert metadata_topic(connection).partitions == METADATA_PARTITIONS
+
+
+def repeated(kafka: SecuredCluster, count: int, **settings: str) -> tuple[int, Producer, bytes]:
+    """A metadata partition, a producer, and an event in it, which brokers drop if repeated."""
+    event = kafka.metadata.read(0, 0)[0].value
+    assert event is not None
+    producer = Producer(kafka.client_settings(**settings))
+    if "transactional_id" not in settings:
+        for _ in range(count):
+            producer.produce(METADATA_TOPIC, event, partition=0)
+        assert producer.flush(30) == 0
+    return 0, producer, event
+
+
+def test_what_is_written_meanwhile_is_left_to_the_next_reading(secured: SecuredCluster) -> None:
+    number, producer, event = repeated(secured, 3)
+    with connected(client(secured.servers, TIMEOUT)) as connection:
+        first = {number: 0}
+        end = secured.metadata.offsets(number)[1]
+        chunks = read_metadata(connection, first, chunk_records=1)
+        found = next(chunks)
+        producer.produce(METADATA_TOPIC, event, partition=number)
+        assert producer.flush(30) == 0
+        found += [record for chunk in chunks for record in chunk]
+        assert [record.offset for record in found] == list(range(end))
+        assert [record.offset for record in all_of(connection, {number: end})] == [end]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_transactions_are_read_as_brokers_read_them(
+    secured: SecuredCluster, is_committed: bool
+) -> None:
+    number, producer, event = repeated(secured, 0, transactional_id="test")
+    producer.init_transactions(30)
+    end = secured.metadata.offsets(number)[1]
+    producer.begin_transaction()
+    producer.produce(METADATA_TOPIC, event, partition=number, key=b"key")
+    (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
+    with connected(client(secured.servers, TIMEOUT)) as connection:
+        # The marker behind it is the last record, and no consumer gets it.
+        assert secured.metadata.offsets(number)[1] == end + 2
+        found = all_of(connection, {number: end})
+    assert [(record.offset, record.key, record.value) for record in found] == [(end, b"key", event)]
+
+
+def test_facts_are_those_of_the_brokers(secured: SecuredCluster) -> None:
+    topic = secured.create("facts", partitions=2, retention_bytes="12345")
+    topic.append([(b"key", b"1")] * 3, 1)
+    producer = Producer(secured.client_settings(transactional_id="open"))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("facts", b"2", partition=1)
+    assert producer.flush(30) == 0
+    topic.delete_records(2, 1)
+    with connected(client(secured.servers, TIMEOUT)) as connection:
+        facts = topic_facts(connection, ["facts", "missing"])
+        assert set(facts) == {"facts"}
+        assert facts["facts"].partitions == 2
+        assert facts["facts"].topic_id in str(topic.folder(0))
+        known = topic_settings(connection, ["facts", "missing"])
+        assert {name: found["retention.bytes"] for name, found in known.items()} == {
+            "facts": "12345"
+        }
+        assert broker_settings(connection)[1]["remote.log.storage.system.enable"] == "true"
+        found = partition_offsets(connection, [("facts", 0), ("facts", 1), ("facts", 9)])
+    assert found["facts", 0] == PartitionOffsets(log_start=0, high_watermark=0, last_stable=0)
+    assert found["facts", 1] == PartitionOffsets(log_start=2, high_watermark=4, last_stable=3)
+    assert isinstance(found["facts", 9], UnreadableObject)
+    producer.abort_transaction(30)
+
+
+def test_a_topic_that_ends_before_what_was_read_is_refused(secured: SecuredCluster) -> None:
+    end = secured.metadata.offsets(0)[1]
+    message = f"ends at offset {end}, but was read to {end + 1}"
+    with (
+        connected(client(secured.servers, TIMEOUT)) as connection,
+        pytest.raises(CorruptLog, match=message),
+    ):
+        all_of(connection, {0: end + 1})
+
+
+def test_a_topic_that_lost_its_beginning_is_refused(secured: SecuredCluster) -> None:
+    secured.metadata.delete_records(1, 0)
+    with (
+        connected(client(secured.servers, TIMEOUT)) as connection,
+        pytest.raises(CorruptLog) as caught,
+    ):
+        all_of(connection, ALL)
+    assert caught.value.where == f"{METADATA_TOPIC}-0"
+    assert "begins at offset 1: earlier records are lost" in caught.value.what
+    assert "Do not restart a broker" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("cleanup.policy", ""),
+        ("retention.ms", "604800000"),
+        ("retention.bytes", "1073741824"),
+    ],
+)
+def test_a_topic_that_may_lose_records_is_refused(name: str, value: str) -> None:
+    check_settings(TRUSTED, {1: {}})
+    with pytest.raises(BadSettings, match=f"{name} is '{value}', but only") as caught:
+        check_settings(TRUSTED | {name: value}, {1: {}})
+    assert f"--topic {METADATA_TOPIC} --add-config {name}={TRUSTED[name]}`" in str(caught.value)
+
+
+def test_a_broker_with_another_manager_is_refused() -> None:
+    brokers = {1: {}, 2: {MANAGER: "com.example.Manager"}}
+    with pytest.raises(BadSettings, match=r"com\.example\.Manager") as caught:
+        check_settings(TRUSTED, brokers)
+    assert caught.value.where == "broker 2"
