@@ -43,7 +43,7 @@ def topic_facts(
                 name=name, topic_id=_url_safe(answer.topic_id), partitions=len(answer.partitions)
             )
         elif answer.code() not in _NO_TOPIC:
-            found[name] = connection.refusal(answer, describe_right(name))
+            raise connection.refusal(answer, _describe(name))
     return found
 
 
@@ -129,11 +129,21 @@ def _listed(
     for one, future in futures.items():
         answer = connection.answer(future)
         found[one.topic, one.partition] = (
-            connection.refusal(answer, describe_right(one.topic))
+            _refusal(connection, answer, one.topic)
             if isinstance(answer, KafkaError)
             else answer.offset
         )
     return found
+
+
+def _refusal(connection: Connection, error: KafkaError, topic: str) -> UnreadableObject:
+    """Why offsets are refused; librdkafka does not say it itself where the right is missing."""
+    if error.code() == KafkaError._NOENT:  # noqa: SLF001
+        try:
+            topic_facts(connection, [topic])
+        except UnreadableObject as reason:
+            return reason
+    return connection.refusal(error, _describe(topic))
 
 
 def _url_safe(topic_id: Uuid) -> str:
@@ -141,6 +151,6 @@ def _url_safe(topic_id: Uuid) -> str:
     return str(topic_id).translate(_URL_SAFE)
 
 
-def describe_right(topic: str) -> Right:
+def _describe(topic: str) -> Right:
     """What a client needs to see a topic's id and offsets."""
     return Right(operation="Describe", resource=Resource.TOPIC, name=topic)

@@ -162,7 +162,8 @@ def test_a_key_of_another_certificate_is_a_wrong_setting(secured: SecuredCluster
         "ssl.key.location": "{keys}/server.pem",
     }
     given = settings(secured, secured.server("TLS"), TLS | keys)
-    with pytest.raises(BadSettings, match=r"OpenSSL cannot use ssl\.key\.location"), connected(given):
+    message = r"OpenSSL cannot use ssl\.key\.location"
+    with pytest.raises(BadSettings, match=message), connected(given):
         pass
 
 

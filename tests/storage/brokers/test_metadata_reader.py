@@ -61,20 +61,17 @@ def test_each_record_is_read_once_and_the_next_reading_goes_on(secured: SecuredC
         assert metadata_topic(connection).partitions == METADATA_PARTITIONS
 
 
-def repeated(kafka: SecuredCluster, count: int, **settings: str) -> tuple[int, Producer, bytes]:
-    """A metadata partition, a producer, and an event in it, which brokers drop if repeated."""
-    event = kafka.metadata.read(0, 0)[0].value
+def an_event(kafka: SecuredCluster) -> tuple[int, bytes]:
+    """A metadata partition with records, and an event in it, which brokers drop if repeated."""
+    number = next(number for number in ALL if kafka.metadata.offsets(number)[1] > 1)
+    event = kafka.metadata.read(0, number)[0].value
     assert event is not None
-    producer = Producer(kafka.client_settings(**settings))
-    if "transactional_id" not in settings:
-        for _ in range(count):
-            producer.produce(METADATA_TOPIC, event, partition=0)
-        assert producer.flush(30) == 0
-    return 0, producer, event
+    return number, event
 
 
 def test_what_is_written_meanwhile_is_left_to_the_next_reading(secured: SecuredCluster) -> None:
-    number, producer, event = repeated(secured, 3)
+    number, event = an_event(secured)
+    producer = Producer(secured.client_settings())
     with connected(client(secured.servers, TIMEOUT)) as connection:
         first = {number: 0}
         end = secured.metadata.offsets(number)[1]
@@ -91,11 +88,13 @@ def test_what_is_written_meanwhile_is_left_to_the_next_reading(secured: SecuredC
 def test_transactions_are_read_as_brokers_read_them(
     secured: SecuredCluster, is_committed: bool
 ) -> None:
-    number, producer, event = repeated(secured, 0, transactional_id="test")
+    number, event = an_event(secured)
+    producer = Producer(secured.client_settings(transactional_id="test"))
     producer.init_transactions(30)
     end = secured.metadata.offsets(number)[1]
     producer.begin_transaction()
     producer.produce(METADATA_TOPIC, event, partition=number, key=b"key")
+    assert producer.flush(30) == 0  # An abort would drop it here.
     (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
     with connected(client(secured.servers, TIMEOUT)) as connection:
         # The marker behind it is the last record, and no consumer gets it.
@@ -141,13 +140,15 @@ def test_a_topic_that_ends_before_what_was_read_is_refused(secured: SecuredClust
 
 
 def test_a_topic_that_lost_its_beginning_is_refused(secured: SecuredCluster) -> None:
-    secured.metadata.delete_records(1, 0)
+    """The last test on this cluster: its broker tiers no more."""
+    number, _ = an_event(secured)
+    secured.metadata.delete_records(1, number)
     with (
         connected(client(secured.servers, TIMEOUT)) as connection,
         pytest.raises(CorruptLog) as caught,
     ):
         all_of(connection, ALL)
-    assert caught.value.where == f"{METADATA_TOPIC}-0"
+    assert caught.value.where == f"{METADATA_TOPIC}-{number}"
     assert "begins at offset 1: earlier records are lost" in caught.value.what
     assert "Do not restart a broker" in caught.value.remedy
 
