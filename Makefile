@@ -27,14 +27,18 @@ TESTING := $(VENV)/.tierfold-testing
 EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist emulators airflow test check lint pages bench soak clean jdk
+.PHONY: help demo demo-kafka dist emulators airflow test check lint pages bench soak clean jdk
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (build/demo)
 	@scripts/require-java
 	@PATH="$(abspath $(BIN)):$$PATH" scripts/demo build/demo
+
+demo-kafka: $(RUNTIME) ## let a real broker fill a tier, and show it (build/demo-kafka)
+	@scripts/require-java
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m scripts.demo_kafka build/demo-kafka
 
 dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 	@$(BIN)/python scripts/cluster_archive.py dist
@@ -49,6 +53,7 @@ airflow: jdk $(AIRFLOW)/.tierfold-airflow ## run the DAGs in a real Airflow (bui
 	@$(AIRFLOW)/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow
 
 test: jdk $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
+	@$(BIN)/python -m tests.brokers.versions || true
 	@$(BIN)/python -m pytest --numprocesses 3
 
 check: $(TESTING) ## the inner loop, without Java: linters, types, most tests that need no JVM
@@ -96,6 +101,8 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_METADATA_SEEDS=0:10000 $(BIN)/python -m pytest -q tests/oracle/test_same_metadata.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_MID_LOG_SEEDS=100:160 \
 		$(BIN)/python -m pytest -q tests/oracle/test_oracle_fuzz.py tests/oracle/test_mid_log.py
+	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m tests.brokers.versions
+	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q tests/brokers/test_broker_versions.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(EVICT) --random $(SEED) --signal INT

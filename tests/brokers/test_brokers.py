@@ -14,6 +14,7 @@ import pytest
 
 from tests.brokers.broker import BrokerFailed
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
+from tests.brokers.versions import NEWEST
 from tests.jobs.commands import ROOT
 
 MANAGER = "remote.log.metadata.manager.class.name"
@@ -21,7 +22,7 @@ STARTS_BROKER = """
 import sys
 from pathlib import Path
 from tests.brokers.cluster import KafkaCluster
-with KafkaCluster(Path(sys.argv[1])) as kafka:
+with KafkaCluster(Path(sys.argv[1]), sys.argv[2]) as kafka:
     print(kafka.brokers[0].pid, flush=True)
     sys.stdin.read()
 """
@@ -100,18 +101,22 @@ def test_a_second_broker_takes_over(kafka: KafkaCluster) -> None:
     assert len(newest.read_text().splitlines()) == 2 + 3  # A version, a count, three leaders.
 
 
-def test_an_error_shows_the_end_of_the_log(tmp_path: Path) -> None:
+@pytest.mark.jvm
+@pytest.mark.parametrize("broker_version", [NEWEST])
+def test_an_error_shows_the_end_of_the_log(tmp_path: Path, broker_version: str) -> None:
     with (
         pytest.raises(BrokerFailed, match=r"the broker ended(?s:.*)an.unheard.Class") as failed,
-        KafkaCluster(tmp_path, settings={MANAGER: "an.unheard.Class"}),
+        KafkaCluster(tmp_path, broker_version, settings={MANAGER: "an.unheard.Class"}),
     ):
         raise AssertionError("it runs")
     assert str(tmp_path / "broker-1" / "broker.log") in str(failed.value)
 
 
-def test_a_killed_test_run_leaves_no_broker(tmp_path: Path) -> None:
+@pytest.mark.jvm
+@pytest.mark.parametrize("broker_version", [NEWEST])
+def test_a_killed_test_run_leaves_no_broker(tmp_path: Path, broker_version: str) -> None:
     run = subprocess.Popen(
-        [sys.executable, "-c", STARTS_BROKER, str(tmp_path)],
+        [sys.executable, "-c", STARTS_BROKER, str(tmp_path), broker_version],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ from typing import Final
 IMPORTED_AS: Final = {
     "apache-airflow": "airflow",
     "apache-airflow-providers-apache-spark": "airflow",
+    "confluent-kafka": "confluent_kafka",
     "delta-spark": "delta",
     "google-crc32c": "google_crc32c",
     "import-linter": "importlinter",

@@ -1,0 +1,23 @@
+"""`make demo-kafka` fills a topic on a broker and shows its tier; the rest of it is `.ci/run`'s."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import demo_kafka
+from tests.brokers.cluster import KafkaCluster
+
+
+def test_the_demo_shows_the_tier_that_a_broker_filled(
+    kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    assert demo_kafka.shown(kafka) == 0
+    printed = capfd.readouterr().out
+    assert "20 000 records of 1 000 keys" in printed
+    assert f"$ tierfold status {kafka.tier}\n" in printed
+    assert "│ orders-0 " in printed
