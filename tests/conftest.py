@@ -12,6 +12,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
+from tests.brokers.access import ACCESS_LISTENERS, ACCESS_SETTINGS
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.versions import NEWEST, missing_brokers
 from tests.several_processes import STARTS_JVM, Together, slow_first
@@ -93,9 +94,11 @@ def pytest_runtest_makereport(
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """The one cluster of the test run, of the newest version, with one broker.
 
-    A second one is `kafka.broker(2)`; the first test that asks for it starts it.
+    A second one is `kafka.broker(2)`; the first test that asks for it starts it. Clients of the
+    listener `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`).
     """
-    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
+    folder = tmp_path_factory.mktemp("kafka")
+    with KafkaCluster(folder, settings=ACCESS_SETTINGS, listeners=ACCESS_LISTENERS) as cluster:
         yield cluster
 
 

@@ -35,7 +35,6 @@ _STORAGE: Final = "org.apache.kafka.server.log.remote"
 _SETTINGS: Final = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
@@ -72,10 +71,18 @@ _TOPIC_SETTINGS: Final = {
 
 
 class KafkaCluster:
-    """One broker, and others on demand. `settings` are lines of server.properties; they prevail."""
+    """One broker, and others on demand.
+
+    `settings` are lines of server.properties; they prevail. `listeners` are those that each broker
+    has beside `PLAINTEXT`: names and protocols, such as `SASL_SSL`.
+    """
 
     def __init__(
-        self, folder: Path, version: str = NEWEST, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        version: str = NEWEST,
+        settings: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
         self.tier = folder / "tier"
@@ -84,7 +91,8 @@ class KafkaCluster:
         self._settings = dict(settings or {})
         self._id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._controller = f"127.0.0.1:{free_port()}"
-        self._ports: list[int] = []
+        self._listeners = {"PLAINTEXT": "PLAINTEXT"} | dict(listeners or {})
+        self._addresses: list[dict[str, str]] = []
         self._topics: list[Topic] = []
 
     def __enter__(self) -> Self:
@@ -107,7 +115,11 @@ class KafkaCluster:
     @property
     def servers(self) -> str:
         """The addresses of all brokers, as `--bootstrap-server` takes them."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        return self.servers_of("PLAINTEXT")
+
+    def servers_of(self, listener: str) -> str:
+        """The addresses of all brokers at one of their listeners."""
+        return ",".join(addresses[listener] for addresses in self._addresses)
 
     def broker(self, node: int) -> Broker:
         """The broker with a node id, started if it does not run; ids count from 1."""
@@ -119,16 +131,19 @@ class KafkaCluster:
         return broker
 
     def _new_broker(self) -> Broker:
-        node, port = len(self.brokers) + 1, free_port()
-        self._ports.append(port)
-        listener = f"PLAINTEXT://127.0.0.1:{port}"
-        is_first = node == 1
+        node = len(self.brokers) + 1
+        addresses = {name: f"127.0.0.1:{free_port()}" for name in self._listeners}
+        self._addresses.append(addresses)
+        advertised = [f"{name}://{address}" for name, address in addresses.items()]
+        controller = [f"CONTROLLER://{self._controller}"] if node == 1 else []
+        protocols = {"CONTROLLER": "PLAINTEXT"} | self._listeners
         settings = {
             "node.id": str(node),
-            "process.roles": "broker,controller" if is_first else "broker",
+            "process.roles": "broker,controller" if controller else "broker",
             "controller.quorum.voters": f"1@{self._controller}",
-            "listeners": listener + (f",CONTROLLER://{self._controller}" if is_first else ""),
-            "advertised.listeners": listener,
+            "listeners": ",".join(advertised + controller),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
             "rsm.config.dir": str(self.tier),
         }
         folder = self._folder / f"broker-{node}"
