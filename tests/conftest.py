@@ -94,8 +94,8 @@ def pytest_runtest_makereport(
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """The one cluster of the test run, of the newest version, with one broker.
 
-    A second one is `kafka.broker(2)`; the first test that asks for it starts it. Clients of the
-    listener `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`).
+    A second one is `kafka.broker(2)`; the first test that asks for it starts it. Clients of
+    `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`).
     """
     folder = tmp_path_factory.mktemp("kafka")
     with KafkaCluster(folder, settings=ACCESS_SETTINGS, listeners=ACCESS_LISTENERS) as cluster:
