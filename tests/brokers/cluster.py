@@ -15,9 +15,8 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -104,12 +103,7 @@ class KafkaCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
@@ -175,23 +169,20 @@ class KafkaCluster:
         return AdminClient(self.client_settings())
 
     def create(
-        self, name: str, partitions: int = 1, replicas: list[int] | None = None, **settings: str
+        self, name: str, partitions: int = 1, replicas: Sequence[int] = (1,), **settings: str
     ) -> Topic:
         """Create a tiered topic; each setting `a_b` stands for `a.b`.
 
         `replicas`: the node ids of each partition's replicas, the preferred leader first.
         """
         config = _TOPIC_SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}
-        placement: dict[str, Any] = (
-            {"replication_factor": 1, "num_partitions": partitions}
-            if replicas is None
-            else {"replica_assignment": [replicas] * partitions, "num_partitions": partitions}
-        )
+        placement = [list(replicas)] * partitions
+        topic = NewTopic(name, partitions, config=config, replica_assignment=placement)
         admin = self.admin()
-        admin.create_topics([NewTopic(name, config=config, **placement)])[name].result(30)
-        topic = Topic(self, name, partitions)
-        self._topics.append(topic)
-        return topic
+        admin.create_topics([topic])[name].result(CALL_S)
+        created = Topic(self, name, partitions)
+        self._topics.append(created)
+        return created
 
     @property
     def metadata(self) -> Topic:
