@@ -108,8 +108,15 @@ class Topic:
         return list(self._records(offset, partition))
 
     def _records(self, offset: int, partition: int) -> Iterator[Record]:
-        own = {"group.id": "tests", "enable.partition.eof": True, "auto.offset.reset": "error"}
-        consumer = Consumer(self._kafka.client_settings(fetch_wait_max_ms=50) | own)
+        own = {
+            "group.id": "tests",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            # Its commit would wait for a broker that may have been stopped.
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+        }
+        consumer = Consumer(self._kafka.client_settings() | own)
         try:
             consumer.assign([TopicPartition(self.name, partition, offset)])
             deadline = time.monotonic() + CALL_S
