@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tierfold.compaction.brokers.cluster_facts import MetadataTopic
 from tierfold.compaction.brokers.events import METADATA_TOPIC
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import broker_settings, topic_facts, topic_settings
 
