@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pytest
 
 from tests.compaction.broker_events import drawn_topic, records
 from tests.faults.malformed.malformed_metadata_parsers import malformed_value
 from tests.oracle.fuzz_run import seeds_of
+from tests.oracle.metadata_views import Answer, added_answer, ids_answer, kafkas_views, views
 from tests.oracle.oracles import Oracles
-from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
 from tierfold.compaction.brokers.event_bytes import decode, encode
 from tierfold.compaction.brokers.events import Effect, Event, NoEvent, SegmentAdded, SegmentState
-from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
@@ -30,8 +29,6 @@ from tierfold.compaction.model.segments import PartitionKey
 SEEDS: Final = seeds_of("TIERFOLD_METADATA_SEEDS", "0:200")
 SEEDS_PER_CALL: Final = 250
 MALFORMED_PER_SEED: Final = 15
-Answer: TypeAlias = dict[str, Any]
-"""As MetadataMirror.java writes it."""
 
 each_version = pytest.mark.parametrize("version", KAFKA_VERSIONS)
 
@@ -66,68 +63,6 @@ def taken(values: Iterable[bytes]) -> list[str]:
     return found
 
 
-def views(values: Iterable[bytes]) -> Answer:
-    """What brokers then have of each partition, by tierfold."""
-    fold = MetadataFold(1)
-    fold.apply(records(*values))
-    seen = map(fold.view, fold.partitions())
-    return {f"{view.key.topic_id}:{view.key}": view_answer(view) for view in seen}
-
-
-def view_answer(view: BrokerView) -> Answer:
-    """A view, with a look-up at every offset where the answer can change."""
-    segments = [segment_answer(segment) for segment in view.segments.values()]
-    offsets: set[int] = set()
-    for segment in segments:
-        offsets.update((segment["start"], segment["end"], segment["end"] + 1))
-        offsets.update(offset for _, start in segment["epochs"] for offset in (start - 1, start))
-    epochs = {
-        str(epoch): {
-            "referenced": [reference.segment_id for reference in references],
-            "unreferenced": sorted(view.unreferenced[epoch]),
-            "look_ups": [[offset, found_id(view, epoch, offset)] for offset in sorted(offsets)],
-        }
-        for epoch, references in view.references.items()
-    }
-    return {"segments": sorted(segments, key=lambda segment: segment["id"]), "epochs": epochs}
-
-
-def found_id(view: BrokerView, epoch: int, offset: int) -> str | None:
-    """The id of the segment that a look-up finds."""
-    segment = view.find(epoch, offset)
-    return segment and segment.added.segment_id
-
-
-def segment_answer(segment: BrokerSegment) -> Answer:
-    """A segment that brokers have."""
-    custom = segment.custom_metadata
-    return {
-        **added_answer(segment.added),
-        "custom": None if custom is None else custom.hex(),
-        "state": segment.state,
-    }
-
-
-def added_answer(event: SegmentAdded) -> Answer:
-    """The event that adds a segment, without what only events say."""
-    return {
-        **ids_answer(event),
-        "start": event.start_offset,
-        "end": event.end_offset,
-        "max_ms": event.max_timestamp_ms,
-        "size": event.size_bytes,
-        "no_aborts": event.is_transaction_index_empty,
-        "epochs": [[entry.epoch, entry.start_offset] for entry in event.leader_epochs],
-    }
-
-
-def ids_answer(event: Event) -> Answer:
-    """The partition and the segment of an event."""
-    key = event.key
-    ids = {"topic": key.topic, "topic_id": key.topic_id, "partition": key.partition}
-    return {**ids, "id": event.segment_id}
-
-
 def event_answer(event: Event) -> Answer:
     """An event that has no unknown fields, and its bytes as Kafka writes them."""
     custom = event.custom_metadata
@@ -143,20 +78,6 @@ def event_answer(event: Event) -> Answer:
     }
 
 
-def ordered(answer: Mapping[str, Any]) -> Answer:
-    """Kafka's answer for all partitions, with its sets in order."""
-    return {
-        key: {
-            "segments": sorted(view["segments"], key=lambda segment: segment["id"]),
-            "epochs": {
-                epoch: {**entry, "unreferenced": sorted(entry["unreferenced"])}
-                for epoch, entry in view["epochs"].items()
-            },
-        }
-        for key, view in answer.items()
-    }
-
-
 @each_version
 def test_random_topics_are_folded_as_kafkas_cache_does(oracles: Oracles, version: str) -> None:
     outcomes: Counter[str] = Counter()
@@ -165,7 +86,7 @@ def test_random_topics_are_folded_as_kafkas_cache_does(oracles: Oracles, version
         answers = oracles.labs[version].metadata_topics(topics)
         for seed, values, answer in zip(seeds, topics, answers, strict=True):
             assert taken(values) == answer["taken"], f"seed {seed}"
-            assert views(values) == ordered(answer["views"]), f"seed {seed}"
+            assert views(records(*values)) == kafkas_views(answer), f"seed {seed}"
             outcomes.update(answer["taken"])
     # The topics reach every outcome.
     assert min(outcomes[name] for name in ("applied", "dropped", "stops brokers")) > 50
