@@ -1,4 +1,4 @@
-"""Starts a real Kafka broker, lets it tier a keyed topic, and shows the tier: `make demo-kafka`.
+"""Starts a real Kafka broker, lets it tier a keyed topic, and shows both: `make demo-kafka`.
 
     python -m scripts.demo_kafka build/demo-kafka
 
@@ -51,7 +51,7 @@ def shown(kafka: KafkaCluster) -> int:
     written, uploaded = spaced(_SEGMENTS * _RECORDS), len(topic.logs())
     _say(f"\nTopic orders: {written} records of {spaced(_KEYS)} keys, {uploaded} segments uploaded")
     _say(f"The tier is in {kafka.tier}")
-    return _run("status", str(kafka.tier))
+    return _run("status", str(kafka.tier), "--bootstrap-server", kafka.servers)
 
 
 def _run(*arguments: str) -> int:
