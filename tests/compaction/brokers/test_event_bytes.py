@@ -75,6 +75,10 @@ def test_events_are_read_and_written_as_kafka_writes_them(name: str) -> None:
     assert decode(bytes.fromhex(text)) == event
 
 
+def test_a_length_below_zero_is_null() -> None:
+    assert decode(spliced(UPDATED, -3, NEGATIVE)) == updated("a", FINISHED)
+
+
 @pytest.mark.parametrize("custom", [None, b"", b"x", bytes(300)])
 def test_a_plugins_bytes_are_kept(custom: bytes | None) -> None:
     for event in (added("a", 0, 9, custom_metadata=custom), updated("a", FINISHED)):
@@ -87,6 +91,8 @@ def test_an_empty_transaction_index_is_a_tagged_field(*, is_empty: bool) -> None
     event = added("a", 0, 9, is_transaction_index_empty=is_empty)
     assert decode(encode(event)) == event
     assert encode(event).endswith(b"\x01\x00\x01\x01") is is_empty
+    written = spliced(ADDED, -1, bytes([is_empty]))
+    assert decode(written) == event
 
 
 STOPPING = {
@@ -173,6 +179,12 @@ def test_unknown_fields_are_noticed_wherever_they_are(value: bytes, at: int) -> 
         encode(event)
 
 
+def test_unknown_fields_before_an_id_of_zeros_are_noticed() -> None:
+    event = updated("a", FINISHED, segment_id="A" * 22)
+    value = spliced(encode(event), IDS_END - 18, TAG)
+    assert decode(value) == event._replace(has_unknown_fields=True)
+
+
 def test_an_unknown_field_stands_beside_the_known_one() -> None:
     event = decode(spliced(ADDED, -4, b"\x02\x00\x01\x01\x07\x03abc", 4))
     assert event == added("a", 0, 9, has_unknown_fields=True)
@@ -191,6 +203,10 @@ def test_numbers_that_take_more_bytes_than_needed_are_read() -> None:
     value = b"\x81\x00\x81\x80\x00\x80\x00" + UPDATED[3:]
     assert decode(value) == updated("a", FINISHED)
     assert decode(b"\x81\x00\x80\x00\x00" + ADDED[3:]) == added("a", 0, 9)
+
+
+def test_versions_are_cut_to_their_lowest_16_bits() -> None:
+    assert decode(b"\x81\x80\xfc\xff\x0f" + UPDATED[1:]) == updated("a", FINISHED)
 
 
 def test_the_ranges_of_leader_epochs_follow_each_other() -> None:

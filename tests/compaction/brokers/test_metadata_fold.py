@@ -109,6 +109,7 @@ def test_only_wanted_partitions_are_kept() -> None:
         with pytest.raises(KeyError):
             refused()
     assert MetadataFold(3).metadata_partitions() == {0, 1, 2}
+    assert MetadataFold(3, [OTHER_KEY, KEY]).partitions() == (KEY, OTHER_KEY)
 
 
 def test_ids_that_were_asked_about_are_found_to_be_named_or_not() -> None:

@@ -102,6 +102,12 @@ def test_an_upload_to_the_highest_offset_takes_the_place_of_all_behind_its_start
     assert seen.referenced_ids == {segment_id("a"), segment_id("w")}
 
 
+def test_a_segment_of_the_same_range_takes_the_place_of_the_other() -> None:
+    seen = view(*uploaded("a", 0, 9), *uploaded("r", 0, 9))
+    assert found(seen, 0, 9) == ["r", "r"]
+    assert seen.unreferenced[0] == {segment_id("a")}
+
+
 def test_an_older_segment_of_the_same_start_hides_offsets_until_the_other_is_repeated() -> None:
     events = [*uploaded("w", 0, 19), *uploaded("r", 0, 9)]
     assert found(view(*events), 0, 9, 10, 19) == ["r", "r", "-", "-"]

@@ -26,6 +26,7 @@ from tierfold.storage.kafka.topic_names import is_topic
 _NUMBERS_AT: Final = 3 + 1 + len(KEY.topic) + 16 + 4 + 1 + 16 + 1
 """Where the numbers after both ids begin, for topics with names of that length."""
 _ADDED_NUMBERS: Final = fields_of("qqiqq")
+_VARINTS: Final = (*VARINT_EXTREMES, bytes.fromhex("8180fcff0f"))  # 1 in its lowest 16 bits
 
 
 def malformed_value(rng: Random) -> bytes:
@@ -74,7 +75,7 @@ def _tags_added(value: bytes, rng: Random) -> bytes:
 
 def _length_changed(value: bytes, rng: Random) -> bytes:
     at = rng.choice((0, 1, 2, 3, _NUMBERS_AT + 36, len(value) - 3))
-    return value[:at] + rng.choice(VARINT_EXTREMES) + value[at + 1 :]
+    return value[:at] + rng.choice(_VARINTS) + value[at + 1 :]
 
 
 _CHANGES: Final[tuple[Callable[[bytes, Random], bytes], ...]] = (
