@@ -45,9 +45,9 @@ class ReadOnlyCause(StrEnum):
 
 
 _MEANINGS: Final = {
-    ReadOnlyCause.STOPS_BROKERS: "Brokers stop reading metadata there, so they may never learn "
-    "what tierfold publishes. Nothing is published for this partition until the metadata topic "
-    "begins beyond that record.",
+    ReadOnlyCause.STOPS_BROKERS: "Brokers stop reading metadata there, and after a restart they "
+    "know nothing of what follows, so nothing is published for this partition. Find out what "
+    "wrote it, and do not restart a broker before that.",
     ReadOnlyCause.UNKNOWN_RECORD: "This tierfold does not know what it means, so it publishes "
     "nothing for this partition. Update tierfold.",
     ReadOnlyCause.UNKNOWN_FIELDS: "A newer broker wrote them, and what tierfold publishes would "

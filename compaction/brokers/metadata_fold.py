@@ -61,7 +61,7 @@ class MetadataFold:
         To be called before `apply`, if the answer is to hold for the whole topic. Raises KeyError
         if the partition was not wanted.
         """
-        named = self._of(key)
+        named = self._named[key] = self._of(key)
         for segment_id in segment_ids:
             named.asked.setdefault(segment_id, named.naming_of(segment_id))
 
@@ -99,7 +99,7 @@ class MetadataFold:
         return self._next_offsets.get(metadata_partition, 0)
 
     def partitions(self) -> tuple[PartitionKey, ...]:
-        """The partitions that were wanted, or else that the topic has named, in order."""
+        """The partitions that were wanted, or else named or asked about, in order."""
         return tuple(sorted(self._named))
 
     def view(self, key: PartitionKey) -> BrokerView:
@@ -121,8 +121,9 @@ class MetadataFold:
         return dict(self._of(key).asked)
 
     def _of(self, key: PartitionKey) -> _NamedPartition:
+        """What is known of a partition; of a new one, nothing yet."""
         if key not in self._named and self._folds_all:
-            self._named[key] = self._named_partition(key)
+            return self._named_partition(key)
         return self._named[key]
 
     def _named_partition(self, key: PartitionKey) -> _NamedPartition:
@@ -133,7 +134,7 @@ class MetadataFold:
         if named is None:
             if not self._folds_all:
                 return
-            named = self._of(event.key)
+            named = self._named[event.key] = self._named_partition(event.key)
         if record.metadata_partition != named.metadata_partition:
             why = f"belongs to metadata partition {named.metadata_partition}"
             _note_in(named.read_only, record, ReadOnlyCause.MISPLACED, why)

@@ -58,7 +58,10 @@ def test_a_topic_that_is_created_again_is_another_one() -> None:
 
 
 def test_a_partition_without_records_has_nothing() -> None:
-    empty = MetadataFold(1).view(KEY)
+    fold = MetadataFold(1)
+    empty = fold.view(KEY)
+    assert fold.naming(KEY) == {}
+    assert fold.partitions() == ()
     assert (empty.segments, empty.last_offset, empty.last_timestamp_ms) == ({}, None, None)
     assert empty.find(0, 0) is None
 
