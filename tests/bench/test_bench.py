@@ -12,6 +12,7 @@ import pytest
 from tests.bench import planning
 from tests.bench.contenders import plain_io_s, tierfold_pass
 from tests.bench.growth import axis_of, points, predicted
+from tests.bench.metadata_replay import replay
 from tests.bench.results import print_row
 from tests.bench.shapes import Log, logs
 from tests.bench.synthetic import Shape, fresh_folder, put_log
@@ -82,6 +83,16 @@ def test_no_file_gets_more_links_than_the_limit(
     logs = list((tmp_path / "tier").rglob("*.log"))
     assert len(logs) == 16
     assert max(log.stat().st_nlink for log in logs) == 4
+
+
+@pytest.mark.parametrize(
+    ("records", "existing", "segments"), [(14_000, 0.25, 1000), (4000, 1.0, 2000)]
+)
+def test_a_topic_of_metadata_leaves_the_segments_that_exist(
+    records: int, existing: float, segments: int
+) -> None:
+    took = replay(records, existing)
+    assert (took.records, took.segments) == (records, segments)
 
 
 def test_a_line_is_fitted_and_drawn() -> None:
