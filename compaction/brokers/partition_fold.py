@@ -26,10 +26,11 @@ class Taken(StrEnum):
     """Its metadata consumer ends with an error."""
 
 
+_STARTED, _FINISHED, _LISTED, _GONE = SegmentState
 _NEXT_STATES: Final[tuple[tuple[SegmentState, ...], ...]] = (
-    (SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED),
-    (SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED),
-    (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED),
+    (_FINISHED, _LISTED),
+    (_FINISHED, _LISTED),
+    (_LISTED, _GONE),
 )
 """By a segment's state, those that an update may give it."""
 
@@ -63,12 +64,12 @@ class PartitionFold:
     def _add(self, event: SegmentAdded, timestamp_ms: int) -> Taken:
         segment_id = event.segment_id
         known = self._segments.get(segment_id)
-        if known is not None and known.state != SegmentState.COPY_STARTED:
+        if known is not None and known.state != _STARTED:
             return Taken.DROPPED
         for entry in event.leader_epochs:
             self._epoch(entry).unreferenced.add(segment_id)
         self._segments[segment_id] = BrokerSegment(
-            event, SegmentState.COPY_STARTED, event.custom_metadata, timestamp_ms
+            event, _STARTED, event.custom_metadata, timestamp_ms
         )
         return Taken.APPLIED
 
@@ -77,15 +78,15 @@ class PartitionFold:
         known = self._segments.get(segment_id)
         if known is None:
             return Taken.DROPPED
-        if known.state == state == SegmentState.COPY_STARTED:
+        if known.state == state == _STARTED:
             return Taken.STOPS_BROKERS
         if state not in _NEXT_STATES[known.state]:
             return Taken.DROPPED
         added = known.added
-        if state == SegmentState.COPY_FINISHED:
+        if state == _FINISHED:
             for entry, end_offset in added.ranges():
                 self._epoch(entry).finish(entry.start_offset, segment_id, end_offset)
-        elif state == SegmentState.DELETE_STARTED:
+        elif state == _LISTED:
             for entry in added.leader_epochs:
                 self._epoch(entry).start_deletion(entry.start_offset, segment_id)
         else:
