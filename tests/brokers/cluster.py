@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers.broker import QUICK_START, Broker, BrokerFailed
-from tests.brokers.topics import CALL_S, METADATA_TOPIC, ROLL_MS, Topic
+from tests.brokers.topics import CALL_S, METADATA_TOPIC, ROLL_MS, Topic, wait_until_readable
 from tests.brokers.versions import NEWEST
 from tests.oracle.kafka_jars import broker_class_path, tool
 from tests.storage.emulators import free_port
@@ -92,7 +92,6 @@ class KafkaCluster:
         self._controller = f"127.0.0.1:{free_port()}"
         self._listeners = {"PLAINTEXT": "PLAINTEXT"} | dict(listeners or {})
         self._addresses: list[dict[str, str]] = []
-        self._topics: list[Topic] = []
 
     def __enter__(self) -> Self:
         self.tier.mkdir(parents=True, exist_ok=True)
@@ -144,15 +143,23 @@ class KafkaCluster:
         return Broker(self.version, folder, _SETTINGS | settings | self._settings)
 
     def restart(self, broker: Broker) -> None:
-        """Start a broker that was stopped or killed, or stop it first; wait until topics are read.
+        """Stop a broker, start it again, and wait until all topics can be read.
 
-        A broker that has just started answers UNKNOWN to readers of remote segments, until it has
-        read the metadata topic.
+        It answers UNKNOWN to readers of remote segments, until it has read the metadata topic.
         """
         broker.stop()
         broker.start(self._id)
-        for topic in self._topics:
-            topic.wait_until_readable()
+        running = {node for node, broker in enumerate(self.brokers, start=1) if broker.pid}
+        topics = self.admin().list_topics(timeout=CALL_S).topics
+        wait_until_readable(
+            self,
+            [
+                (name, number)
+                for name, topic in topics.items()
+                for number, partition in topic.partitions.items()
+                if running & set(partition.replicas)
+            ],
+        )
 
     def stop(self) -> None:
         """Stop all brokers, the controller last."""
@@ -180,9 +187,7 @@ class KafkaCluster:
         topic = NewTopic(name, partitions, config=config, replica_assignment=placement)
         admin = self.admin()
         admin.create_topics([topic])[name].result(CALL_S)
-        created = Topic(self, name, partitions)
-        self._topics.append(created)
-        return created
+        return Topic(self, name, partitions)
 
     @property
     def metadata(self) -> Topic:
@@ -200,7 +205,3 @@ class KafkaCluster:
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until `condition` holds; `BrokerFailed`: time is up, or the controller ended."""
         self.brokers[0].wait(condition, what)
-
-    def forget(self, topic: Topic) -> None:
-        """Let `restart` no longer wait for a topic, since it was deleted."""
-        self._topics.remove(topic)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.cluster import KafkaCluster
+from tests.brokers.topics import METADATA_TOPIC
 from tests.brokers.versions import smoke_versions
 
 pytestmark = pytest.mark.jvm
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.jvm
 @pytest.mark.parametrize("broker_version", smoke_versions())
 def test_a_broker_tiers_and_serves(tmp_path: Path, broker_version: str) -> None:
     with KafkaCluster(tmp_path, broker_version) as kafka:
+        assert METADATA_TOPIC in kafka.admin().list_topics(timeout=30).topics
         topic = kafka.create("tiered")
         for value in (b"1", b"2", b"3"):
             topic.append([(b"key", value)])

@@ -61,6 +61,8 @@ def test_a_tier_is_read_after_a_restart(kafka: KafkaCluster) -> None:
     old = kafka.brokers[0].pid
     kafka.restart(kafka.brokers[0])
     assert kafka.brokers[0].pid != old
+    since = kafka.brokers[0].log.read_text().rpartition("Kafka Server started")[2]
+    assert "Initialized for all the" in since  # It has read what its remote segments are.
     assert [record.value for record in topic.read()] == [b"1", b"2", b"3"]
 
 

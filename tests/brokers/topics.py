@@ -18,6 +18,7 @@ from confluent_kafka import (
     ElectionType,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -105,35 +106,12 @@ class Topic:
 
     def read(self, offset: int = OFFSET_BEGINNING, partition: int = 0) -> list[Record]:
         """The records from an offset to the end of the log, as a consumer gets them."""
-        return list(self._records(offset, partition))
-
-    def _records(self, offset: int, partition: int) -> Iterator[Record]:
-        own = {
-            "group.id": "tests",
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            # Its commit would wait for a broker that may have been stopped.
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 50,
-        }
-        consumer = Consumer(self._kafka.client_settings() | own)
-        try:
-            consumer.assign([TopicPartition(self.name, partition, offset)])
-            deadline = time.monotonic() + CALL_S
-            while time.monotonic() < deadline:
-                message = consumer.poll(0.5)
-                error = message and message.error()
-                if message is None or (error and error.code() in _PASSING):
-                    continue
-                if error and error.code() == KafkaError._PARTITION_EOF:
-                    return
-                if error:
-                    raise KafkaException(error)
-                deadline = time.monotonic() + CALL_S
-                yield Record(message.offset(), message.key(), message.value())
-            raise BrokerFailed(f"{self.name}-{partition}: nothing to read within {CALL_S:.0f} s")
-        finally:
-            consumer.close()
+        records = []
+        for message in _answers(self._kafka, [TopicPartition(self.name, partition, offset)]):
+            if message.error() is not None:
+                break  # The end.
+            records.append(Record(message.offset(), message.key(), message.value()))
+        return records
 
     def offsets(self, partition: int = 0) -> tuple[int, int]:
         """The log start offset and the high watermark."""
@@ -163,11 +141,6 @@ class Topic:
             folder = broker.data / f"{self.name}-{number}"
             if folder.is_dir():
                 broker.wait(lambda at=folder: len(list(at.glob("*.log"))) == 1, f"{folder}: upload")
-
-    def wait_until_readable(self) -> None:
-        """Wait until a consumer can read each partition from its start."""
-        for number in range(self.partitions):
-            next(self._records(OFFSET_BEGINNING, number), None)
 
     def leader(self, partition: int = 0) -> int:
         """The node id of a partition's leader; −1: it has none."""
@@ -199,7 +172,6 @@ class Topic:
         """Delete the topic, and wait until its objects are gone."""
         admin = self._kafka.admin()
         admin.delete_topics([self.name], request_timeout=CALL_S)[self.name].result(CALL_S)
-        self._kafka.forget(self)
         parts = range(self.partitions)
         self._kafka.wait(lambda: not any(map(self.logs, parts)), f"no objects of {self.name}")
 
@@ -214,3 +186,41 @@ class Topic:
                 if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+
+
+def wait_until_readable(kafka: KafkaCluster, partitions: Sequence[tuple[str, int]]) -> None:
+    """Wait until a consumer got the first record, or the end, of each partition."""
+    waiting = set(partitions)
+    asked = [TopicPartition(topic, number, OFFSET_BEGINNING) for topic, number in partitions]
+    for message in _answers(kafka, asked) if asked else ():
+        waiting.discard((message.topic(), message.partition()))
+        if not waiting:
+            break
+
+
+def _answers(kafka: KafkaCluster, asked: list[TopicPartition]) -> Iterator[Message]:
+    """Records and ends of partitions, as a consumer gets them."""
+    settings = {
+        "group.id": "tests",
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        # Its commit would wait for a broker that may have been stopped.
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 50,
+    }
+    consumer = Consumer(kafka.client_settings() | settings)
+    try:
+        consumer.assign(asked)
+        deadline = time.monotonic() + CALL_S
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            error = message and message.error()
+            if message is None or (error and error.code() in _PASSING):
+                continue
+            if error and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            deadline = time.monotonic() + CALL_S
+            yield message
+        raise BrokerFailed(f"{asked[0].topic}: nothing to read within {CALL_S:.0f} s")
+    finally:
+        consumer.close()
