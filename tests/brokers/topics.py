@@ -115,13 +115,13 @@ class Topic:
 
     def offsets(self, partition: int = 0) -> tuple[int, int]:
         """The log start offset and the high watermark."""
-        found = []
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
-            key = TopicPartition(self.name, partition)
-            admin = self._kafka.admin()
-            asked = admin.list_offsets({key: spec}, request_timeout=CALL_S)
-            found.append(asked[key].result(CALL_S).offset)
-        return found[0], found[1]
+        key = TopicPartition(self.name, partition)
+        admin = self._kafka.admin()
+        first, end = (
+            admin.list_offsets({key: spec}, request_timeout=CALL_S)[key]
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
+        return first.result(CALL_S).offset, end.result(CALL_S).offset
 
     def folder(self, partition: int = 0) -> Path:
         """Where LocalTieredStorage keeps a partition's objects."""
