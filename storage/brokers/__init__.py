@@ -6,7 +6,7 @@
     client_settings    settings of a client as librdkafka takes them
     broker_errors      says why a cluster does not answer, and which right is missing
     tls_probe          asks a port whether it speaks TLS, and why its certificate is not trusted
-    complaints         finds the cause in what librdkafka reports while it tries again
+    reported_failures  finds the cause in what librdkafka reports while it tries again
     connection         connects to a cluster, and waits for each answer only so long
     facts              asks for topics, settings and offsets
     metadata_topic     says whether the metadata topic is one that can be trusted

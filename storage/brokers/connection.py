@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.brokers.broker_errors import PERMANENT, Cause, Right, lacking, unanswered
 from tierfold.storage.brokers.client_settings import ClientSettings
-from tierfold.storage.brokers.complaints import Complaint, Complaints
+from tierfold.storage.brokers.reported_failures import ReportedFailure, ReportedFailures
 from tierfold.storage.brokers.tls_probe import cause_of_untrusted, listens, speaks_tls
 from tierfold.storage.clock import elapsed_s
 
@@ -56,10 +56,10 @@ class Connection:
     def __init__(self, settings: ClientSettings) -> None:
         """Connect; raises as `connected`."""
         self.settings = settings
-        self._complaints = Complaints()
+        self._reported = ReportedFailures()
         self._is_connected = False
         try:
-            self.admin = AdminClient(self._options({}), logger=self._complaints.logger)
+            self.admin = AdminClient(self._options({}), logger=self._reported.logger)
         except KafkaException as error:
             raise _refused_settings(error) from None
         answer = self.answer(self.admin.describe_cluster(request_timeout=self.timeout_s))
@@ -82,7 +82,7 @@ class Connection:
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
         """A consumer of this cluster; what it reports counts as the connection's."""
-        return Consumer(self._options(options), logger=self._complaints.logger)
+        return Consumer(self._options(options), logger=self._reported.logger)
 
     def _options(self, more: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -93,7 +93,7 @@ class Connection:
             "reconnect.backoff.max.ms": 1000,
             # Otherwise it sends the brokers statistics, and asks them which.
             "enable.metrics.push": False,
-            "error_cb": self._complaints.heard,
+            "error_cb": self._reported.note,
             **self.settings.options,
             **more,
         }
@@ -118,8 +118,8 @@ class Connection:
 
     def _is_hopeless(self, waited_s: float) -> bool:
         """Whether no broker to ask first can be used, for reasons that time does not mend."""
-        worst = self._complaints.worst()
-        if worst is None or not self._complaints.cover(self.settings.servers):
+        worst = self._reported.worst()
+        if worst is None or not self._reported.cover(self.settings.servers):
             return False
         return worst.cause in PERMANENT or waited_s * 1000 > _CONNECT_MS
 
@@ -135,10 +135,10 @@ class Connection:
 
     def silence(self) -> UnreadableObject:
         """Why no broker answers."""
-        worst = self._complaints.worst()
+        worst = self._reported.worst()
         if worst is None:
             is_there = self._is_connected or not listens(self.server, self._probe_ms)
-            worst = Complaint(Cause.TIMEOUT if is_there else Cause.NOT_KAFKA, "")
+            worst = ReportedFailure(Cause.TIMEOUT if is_there else Cause.NOT_KAFKA, "")
         server = worst.server or self.server
         return unanswered(self._cause(worst.cause, server), server, worst.more)
 

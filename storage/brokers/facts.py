@@ -1,4 +1,4 @@
-"""Asks a cluster for its topics, settings and offsets, each as of one moment."""
+"""Asks a cluster for its topics, settings and offsets, as they are now."""
 
 from __future__ import annotations
 

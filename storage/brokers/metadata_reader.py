@@ -122,7 +122,7 @@ class _Reading:
         self._ends: NDArray[np.int64] = np.zeros(max(ends) + 1, np.int64)
         self._ends[list(ends)] = list(ends.values())
         self._read = 0
-        self._heard_at_s = elapsed_s()
+        self._grew_at_s = elapsed_s()
         self._last_error: KafkaError | None = None
 
     def chunks(self, listener: Listener | None, total: int) -> Iterator[list[MetadataRecord]]:
@@ -131,9 +131,9 @@ class _Reading:
             messages = self._consumer.consume(self._chunk, _WAIT_S)
             records = self._records(messages)
             if records:
-                self._heard_at_s, self._read = elapsed_s(), self._read + len(records)
+                self._grew_at_s, self._read = elapsed_s(), self._read + len(records)
                 yield records
-            elif elapsed_s() - self._heard_at_s > self._connection.timeout_s:
+            elif elapsed_s() - self._grew_at_s > self._connection.timeout_s:
                 raise self._stalled()
             if listener is not None:
                 listener(self._read if self._open else total, total)

@@ -1,7 +1,7 @@
 """Asks a port whether it speaks TLS, and why its certificate is not trusted.
 
 librdkafka reports a certificate of an unknown CA, of another host and one that has expired by the
-same words, and a TLS listener that is spoken to without TLS as a closed connection.
+same words, and a TLS listener that is asked without TLS as a closed connection.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _make_keys(folder: Path) -> None:
         ("other", x509.DNSName("other.example.com"), now - year, "ca"),
         ("expired", loopback, past - year, "ca"),
         ("client", x509.DNSName("client"), now - year, "ca"),
-        ("stranger", x509.DNSName("client"), now - year, "foreign"),
+        ("unknown", x509.DNSName("client"), now - year, "foreign"),
     ):
         ca_key, ca = authorities[authority]
         key = ec.generate_private_key(ec.SECP256R1())

@@ -78,7 +78,7 @@ def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[s
         ("OTHERHOST", TLS, "is for another host name"),
         ("EXPIRED", TLS, "has expired or is not valid yet"),
         ("MTLS", TLS, "refuses this client's certificate, or asks for one"),
-        ("MTLS", PEM_STORES | {"ssl.keystore.location": "{keys}/stranger.pem"},
+        ("MTLS", PEM_STORES | {"ssl.keystore.location": "{keys}/unknown.pem"},
          "refuses this client's certificate, or asks for one"),
     ],
 )

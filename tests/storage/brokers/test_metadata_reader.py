@@ -39,14 +39,14 @@ def test_each_record_is_read_once_and_the_next_reading_goes_on(secured: SecuredC
         for partition in range(7):
             topic.append([(b"key", value)], partition)
     topic.wait_until_tiered()
-    heard: list[tuple[int, int]] = []
+    counts_seen: list[tuple[int, int]] = []
     with connected(client(secured.servers, TIMEOUT)) as connection:
         found = [
             record
-            for chunk in read_metadata(connection, ALL, lambda *counts: heard.append(counts))
+            for chunk in read_metadata(connection, ALL, lambda *counts: counts_seen.append(counts))
             for record in chunk
         ]
-        assert heard[-1] == (len(found), len(found))
+        assert counts_seen[-1] == (len(found), len(found))
         for number in ALL:
             records = secured.metadata.read(0, number)
             ours = [record for record in found if record.metadata_partition == number]

@@ -1,6 +1,6 @@
 """Finds the cause in what librdkafka reports while it tries again, for ever.
 
-librdkafka answers a call only with "timed out". What went wrong stands in its error callback and in
+librdkafka answers a call only with "timed out". What went wrong is in its error callback and in
 its log lines, of which these take the address and, by patterns, the cause.
 """
 
@@ -45,7 +45,7 @@ _MECHANISMS: Final = re.compile(r"supported mechanisms: ([A-Z0-9,-]{1,200})")
 _RANKS: Final = {cause: rank for rank, cause in enumerate(Cause)}
 
 
-class Complaint(NamedTuple):
+class ReportedFailure(NamedTuple):
     """Why one broker could not be used."""
 
     cause: Cause
@@ -55,7 +55,7 @@ class Complaint(NamedTuple):
     """What the broker takes instead."""
 
 
-class Complaints(logging.Handler):
+class ReportedFailures(logging.Handler):
     """What librdkafka has reported of each broker, the most telling of it."""
 
     def __init__(self) -> None:
@@ -64,13 +64,13 @@ class Complaints(logging.Handler):
         self.logger = logging.Logger("librdkafka")
         """Passed to a client; it has no parent, so nothing is printed."""
         self.logger.addHandler(self)
-        self._worst: dict[str, Complaint] = {}
+        self._worst: dict[str, ReportedFailure] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
         self._take(record.getMessage())
 
-    def heard(self, error: KafkaError) -> None:
+    def note(self, error: KafkaError) -> None:
         """The callback for errors."""
         self._take(error.str())
 
@@ -84,12 +84,12 @@ class Complaints(logging.Handler):
             return
         named, takes = _BROKER.search(text), _MECHANISMS.search(text)
         more = f", only {takes[1].replace(',', ', ')}" if takes and cause is Cause.MECHANISM else ""
-        found = Complaint(cause, "" if named is None else named[1], more)
+        found = ReportedFailure(cause, "" if named is None else named[1], more)
         known = self._worst.get(found.server)
         if known is None or _RANKS[found.cause] <= _RANKS[known.cause]:
             self._worst[found.server] = found
 
-    def worst(self) -> Complaint | None:
+    def worst(self) -> ReportedFailure | None:
         """The most telling one; None: librdkafka has reported nothing that is known."""
         return min(self._worst.values(), key=lambda one: _RANKS[one.cause], default=None)
 
