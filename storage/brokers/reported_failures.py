@@ -75,7 +75,7 @@ class ReportedFailures(logging.Handler):
         self._take(error.str())
 
     def clear(self) -> None:
-        """Forget all: a call succeeded."""
+        """Forget all."""
         self._worst.clear()
 
     def _take(self, text: str) -> None:

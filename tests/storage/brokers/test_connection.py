@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.storage.brokers.secured import PASSWORD, SCRAM_USER, USER, SecuredCluster, client
 from tests.storage.emulators import free_port
+from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.brokers.client_settings import ClientSettings
-from tierfold.storage.brokers.connection import connected
+from tierfold.storage.brokers.connection import Connection, connected
+from tierfold.storage.brokers.facts import broker_settings, partition_offsets, topic_facts
 
 pytestmark = pytest.mark.jvm
 
@@ -154,6 +158,38 @@ def test_one_of_several_brokers_is_enough(secured: SecuredCluster) -> None:
     server = f"127.0.0.1:{free_port()},{secured.servers}"
     with connected(settings(secured, server, {})) as connection:
         assert connection.brokers == (1,)
+
+
+@pytest.fixture
+def halted(secured: SecuredCluster) -> Iterator[Connection]:
+    """A connection to a broker that has answered, and no longer does."""
+    pid = secured.brokers[0].pid
+    assert pid is not None
+    with connected(settings(secured, secured.servers, {})) as connection:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield connection
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda connection: topic_facts(connection, [METADATA_TOPIC]),
+        broker_settings,
+        lambda connection: partition_offsets(connection, [(METADATA_TOPIC, 0)]),
+    ],
+    ids=["topics", "settings", "offsets"],
+)
+def test_each_question_ends_in_time(
+    halted: Connection, ask: Callable[[Connection], object]
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(UnreadableObject) as caught:
+        ask(halted)
+    assert time.monotonic() - began < TIMEOUT_MS / 1000 + 3
+    assert caught.value.where.startswith("broker 127.0.0.1:")
 
 
 def test_a_key_of_another_certificate_is_a_wrong_setting(secured: SecuredCluster) -> None:

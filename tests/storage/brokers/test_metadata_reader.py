@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from confluent_kafka import Producer
 
@@ -140,7 +143,7 @@ def test_a_topic_that_ends_before_what_was_read_is_refused(secured: SecuredClust
 
 
 def test_a_topic_that_lost_its_beginning_is_refused(secured: SecuredCluster) -> None:
-    """The last test on this cluster: its broker tiers no more."""
+    """One of the last tests on this cluster: its broker tiers no more."""
     number, _ = an_event(secured)
     secured.metadata.delete_records(1, number)
     with (
@@ -151,6 +154,27 @@ def test_a_topic_that_lost_its_beginning_is_refused(secured: SecuredCluster) -> 
     assert caught.value.where == f"{METADATA_TOPIC}-{number}"
     assert "begins at offset 1: earlier records are lost" in caught.value.what
     assert "Do not restart a broker" in caught.value.remedy
+
+
+def test_a_reading_ends_in_time_if_the_broker_falls_silent(secured: SecuredCluster) -> None:
+    """What the client has fetched ahead is read; these records are no events, so this is last."""
+    pid = secured.brokers[0].pid
+    assert pid is not None
+    number = next(number for number in ALL if secured.metadata.offsets(number)[0] == 0)
+    producer = Producer(secured.client_settings())
+    for _ in range(30):
+        producer.produce(METADATA_TOPIC, bytes(900_000), partition=number)
+    assert producer.flush(30) == 0
+    with connected(client(secured.servers, {"request.timeout.ms": "1000"})) as connection:
+        chunks = read_metadata(connection, {number: 0}, chunk_records=1)
+        next(chunks)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(UnreadableObject) as caught:
+                list(chunks)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert caught.value.where.startswith("broker 127.0.0.1:")
 
 
 @pytest.mark.parametrize(
