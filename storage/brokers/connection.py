@@ -66,7 +66,7 @@ class Connection:
         if isinstance(answer, KafkaError):
             raise self.refusal(answer)
         self._is_connected = True
-        self._reported.clear()  # Of those brokers that another one stood in for.
+        self._reported.clear()  # Of brokers whose place another took.
         self.cluster_id: str = answer.cluster_id or ""
         self.brokers: tuple[int, ...] = tuple(sorted(node.id for node in answer.nodes))
         """The ids of the brokers that run."""

@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets, TopicFacts
+from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.brokers.broker_errors import Resource, Right
 from tierfold.storage.brokers.connection import Connection
@@ -152,5 +153,6 @@ def _url_safe(topic_id: Uuid) -> str:
 
 
 def _describe(topic: str) -> Right:
-    """What a client needs to see a topic's id and offsets."""
-    return Right(operation="Describe", resource=Resource.TOPIC, name=topic)
+    """What a client needs to see a topic's id and offsets; the metadata topic is also read."""
+    operation = "Read" if topic == METADATA_TOPIC else "Describe"
+    return Right(operation=operation, resource=Resource.TOPIC, name=topic)

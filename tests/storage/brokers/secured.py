@@ -1,4 +1,4 @@
-"""A broker with listeners for each way to connect, and with an authorizer; keys are made here."""
+"""A broker with a listener for each way to connect; keys and certificates are made here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -23,9 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.brokers.broker import Broker
+from tests.brokers.access import PASSWORD, USER
 from tests.brokers.cluster import KafkaCluster
-from tests.storage.emulators import free_port
 from tierfold.storage.brokers.client_settings import (
     ClientSettings,
     Given,
@@ -33,8 +27,6 @@ from tierfold.storage.brokers.client_settings import (
     source_of,
 )
 
-USER: Final = "tierfold"
-PASSWORD: Final = "a-planted/password+of-Kafka"
 SCRAM_USER: Final = "scram"
 
 LISTENERS: Final = {
@@ -46,7 +38,7 @@ LISTENERS: Final = {
     "OTHERHOST": "SSL",
     "EXPIRED": "SSL",
 }
-"""Beside PLAINTEXT, whose clients are super users; a name and its protocol."""
+"""Beside PLAINTEXT: a name and its protocol."""
 
 _SECURITY: Final = "org.apache.kafka.common.security"
 _SCRAM: Final = ("scram-sha-256", "scram-sha-512")
@@ -60,37 +52,14 @@ class SecuredCluster(KafkaCluster):
         self.keys = folder / "keys"
         self.keys.mkdir()
         _make_keys(self.keys)
-        self.ports = {name: free_port() for name in LISTENERS}
-        super().__init__(
-            folder,
-            settings={
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:ANONYMOUS",
-                "listener.security.protocol.map": ",".join(
-                    f"{name}:{protocol}"
-                    for name, protocol in (
-                        LISTENERS | {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
-                    ).items()
-                ),
-                # A wrong password is answered at once.
-                "connection.failed.authentication.delay.ms": "0",
-                **self._listener_settings(),
-            },
-        )
-
-    def _new_broker(self) -> Broker:
-        broker = super()._new_broker()
-        more = "".join(f",{name}://127.0.0.1:{port}" for name, port in self.ports.items())
-        for name in ("listeners", "advertised.listeners"):
-            broker.settings[name] += more
-        return broker
-
-    def server(self, listener: str) -> str:
-        """`HOST:PORT` of a listener."""
-        return f"127.0.0.1:{self.ports[listener]}" if listener in self.ports else self.servers
+        super().__init__(folder, settings=self._listener_settings(), listeners=LISTENERS)
 
     def _listener_settings(self) -> dict[str, str]:
-        found = {"listener.name.mtls.ssl.client.auth": "required"}
+        found = {
+            "listener.name.mtls.ssl.client.auth": "required",
+            # A wrong password is answered at once.
+            "connection.failed.authentication.delay.ms": "0",
+        }
         plain = f'{_SECURITY}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         for name, protocol in LISTENERS.items():
             prefix = f"listener.name.{name.lower()}."
@@ -117,20 +86,6 @@ class SecuredCluster(KafkaCluster):
             hashed = ScramCredentialInfo(mechanism, 4096)
             user = UserScramCredentialUpsertion(SCRAM_USER, hashed, PASSWORD.encode())
             admin.alter_user_scram_credentials([user])[SCRAM_USER].result(30)
-
-    def grant(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
-        """Give `USER` a right."""
-        binding = AclBinding(
-            kind,
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{USER}",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
-        )
-        admin = self.admin()
-        admin.create_acls([binding])[binding].result(30)
 
 
 def client(server: str, values: Mapping[str, str]) -> ClientSettings:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.brokers.cluster import METADATA_PARTITIONS
-from tests.storage.brokers.secured import PASSWORD, USER, SecuredCluster, client
+from tests.brokers.access import PASSWORD, USER, Right, granted
+from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
+from tests.brokers.topics import Topic
+from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.brokers.connection import Connection, connected
-from tierfold.storage.brokers.facts import PartitionOffsets, partition_offsets, topic_facts
+from tierfold.storage.brokers.facts import partition_offsets, topic_facts
 from tierfold.storage.brokers.metadata_reader import read_metadata
 from tierfold.storage.brokers.metadata_topic import metadata_topic
 
@@ -27,72 +28,89 @@ LOGIN: Final = {
     "sasl.username": USER,
     "sasl.password": PASSWORD,
 }
-OPERATIONS: Final = {
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-    "Read": AclOperation.READ,
-}
 COMMAND: Final = re.compile(r"`kafka-acls\.sh --bootstrap-server (\S+) ([^`]+)`")
 ALL: Final = dict.fromkeys(range(METADATA_PARTITIONS), 0)
 
-
-def offsets_of(connection: Connection) -> PartitionOffsets:
-    found = partition_offsets(connection, [(TOPIC, 0)])[TOPIC, 0]
-    if isinstance(found, UnreadableObject):
-        raise found
-    return found
-
-
-STEPS: Final[tuple[tuple[Callable[[Connection], object], tuple[str, ...]], ...]] = (
-    (
-        metadata_topic,
-        (
-            f"Describe on topic {METADATA_TOPIC}",
-            f"DescribeConfigs on topic {METADATA_TOPIC}",
-            "DescribeConfigs on cluster",
-        ),
-    ),
-    (lambda connection: list(read_metadata(connection, ALL)), (f"Read on topic {METADATA_TOPIC}",)),
-    (offsets_of, (f"Describe on topic {TOPIC}",)),
+READ_METADATA: Final = Right(AclOperation.READ, METADATA_TOPIC)
+METADATA_SETTINGS: Final = Right(AclOperation.DESCRIBE_CONFIGS, METADATA_TOPIC)
+BROKER_SETTINGS: Final = Right(
+    AclOperation.DESCRIBE_CONFIGS, "kafka-cluster", ResourceType.BROKER
 )
-"""What a reader does, and the rights that it lacks one after the other."""
+TOPIC_OFFSETS: Final = Right(AclOperation.DESCRIBE, TOPIC)
+LEAST: Final = (READ_METADATA, METADATA_SETTINGS, BROKER_SETTINGS, TOPIC_OFFSETS)
+"""Those of docs/kafka.md."""
 
 
-def test_each_right_is_named_until_it_is_granted(secured: SecuredCluster) -> None:
-    topic = secured.create(TOPIC)
+@pytest.fixture(scope="module")
+def topic(kafka: KafkaCluster) -> Topic:
+    topic = kafka.create(TOPIC)
     for value in (b"1", b"2"):
         topic.append([(b"key", value)])
     topic.wait_until_tiered()
-    lacked = []
-    server = secured.server("SASL")
+    return topic
 
-    def done(step: Callable[[Connection], object]) -> None:
-        # By a new client: one keeps a refusal for a while.
+
+def everything(connection: Connection) -> None:
+    """Whatever a reader asks."""
+    assert metadata_topic(connection).partitions == METADATA_PARTITIONS
+    assert any(read_metadata(connection, ALL))
+    (offsets,) = partition_offsets(connection, [(TOPIC, 0)]).values()
+    if isinstance(offsets, UnreadableObject):
+        raise offsets
+    assert offsets.high_watermark == 2
+    assert topic_facts(connection, [TOPIC])[TOPIC].partitions == 1
+
+
+def lacks(kafka: KafkaCluster, rights: set[Right]) -> str:
+    """What a user with these rights has to grant, as the arguments of kafka-acls.sh."""
+    server = kafka.servers_of("SASL")
+    with (
+        granted(kafka, *rights),
+        connected(client(server, LOGIN)) as connection,
+        pytest.raises(UnreadableObject) as caught,
+    ):
+        everything(connection)
+    found = COMMAND.search(str(caught.value))
+    assert found is not None, str(caught.value)
+    assert str(caught.value).startswith(f"broker {server}: the right ")
+    assert found[1] == server
+    return found[2]
+
+
+def test_the_rights_of_the_guide_are_enough(kafka: KafkaCluster, topic: Topic) -> None:
+    server = kafka.servers_of("SASL")
+    with granted(kafka, *LEAST), connected(client(server, LOGIN)) as connection:
+        everything(connection)
+
+
+@pytest.mark.parametrize(
+    ("right", "arguments"),
+    [
+        (READ_METADATA, f"--operation Read --topic {METADATA_TOPIC}"),
+        (METADATA_SETTINGS, f"--operation DescribeConfigs --topic {METADATA_TOPIC}"),
+        (BROKER_SETTINGS, "--operation DescribeConfigs --cluster"),
+        (TOPIC_OFFSETS, f"--operation Describe --topic {TOPIC}"),
+    ],
+    ids=["read", "topic settings", "broker settings", "offsets"],
+)
+def test_a_right_that_is_missing_is_named(
+    kafka: KafkaCluster, topic: Topic, right: Right, arguments: str
+) -> None:
+    found = lacks(kafka, {*LEAST} - {right})
+    assert found == f"--add --allow-principal User:NAME {arguments}"
+
+
+def test_the_right_to_describe_is_not_enough_to_read(kafka: KafkaCluster, topic: Topic) -> None:
+    describe = Right(AclOperation.DESCRIBE, METADATA_TOPIC)
+    found = lacks(kafka, {*LEAST, describe} - {READ_METADATA})
+    assert found.endswith(f"--operation Read --topic {METADATA_TOPIC}")
+
+
+@pytest.mark.parametrize("right", [BROKER_SETTINGS, TOPIC_OFFSETS], ids=["cluster", "topic"])
+def test_the_command_grants_the_right(kafka: KafkaCluster, topic: Topic, right: Right) -> None:
+    arguments = lacks(kafka, {*LEAST} - {right}).replace("User:NAME", f"User:{USER}")
+    server = kafka.servers_of("SASL")
+    with granted(kafka, *({*LEAST} - {right})):
+        kafka.run_tool("org.apache.kafka.tools.AclCommand", *arguments.split())
         with connected(client(server, LOGIN)) as connection:
-            step(connection)
-
-    for step, rights in STEPS:
-        for right in rights:
-            with pytest.raises(UnreadableObject) as caught:
-                done(step)
-            sentence = str(caught.value)
-            assert f"broker {server}: the right {right} is missing. Grant it with" in sentence
-            grant(secured, sentence, is_by_tool=right.endswith("cluster"))
-            lacked.append(right)
-        done(step)
-    done(lambda connection: topic_facts(connection, [TOPIC])[TOPIC])
-    assert len(lacked) == 5
-
-
-def grant(kafka: SecuredCluster, sentence: str, *, is_by_tool: bool) -> None:
-    """Grant what the command in the sentence grants: by Kafka's own tool, or as it would."""
-    found = COMMAND.search(sentence)
-    assert found is not None
-    arguments = found[2].replace("User:NAME", f"User:{USER}").split()
-    if is_by_tool:
-        kafka.run_tool("org.apache.kafka.tools.AclCommand", *arguments)
-        return
-    adds, principal, operation, topic = arguments[:1], arguments[1:3], arguments[3:5], arguments[5:]
-    assert (adds, principal) == (["--add"], ["--allow-principal", f"User:{USER}"])
-    assert (operation[0], topic[0]) == ("--operation", "--topic")
-    kafka.grant(ResourceType.TOPIC, topic[1], OPERATIONS[operation[1]])
+            everything(connection)

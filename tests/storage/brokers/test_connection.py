@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.storage.brokers.secured import PASSWORD, SCRAM_USER, USER, SecuredCluster, client
+from tests.brokers.access import PASSWORD, USER
+from tests.storage.brokers.secured import SCRAM_USER, SecuredCluster, client
 from tests.storage.emulators import free_port
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
@@ -22,7 +23,7 @@ from tierfold.storage.brokers.facts import broker_settings, partition_offsets, t
 
 pytestmark = pytest.mark.jvm
 
-TIMEOUT_MS = 1500
+TIMEOUT_MS = 1000
 TLS = {"security.protocol": "SSL", "ssl.ca.location": "{keys}/ca.pem"}
 PLAIN = {
     "security.protocol": "SASL_PLAINTEXT",
@@ -60,7 +61,7 @@ def settings(kafka: SecuredCluster, server: str, given: dict[str, str]) -> Clien
     ],
 )
 def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[str, str]) -> None:
-    with connected(settings(secured, secured.server(listener), given)) as connection:
+    with connected(settings(secured, secured.servers_of(listener), given)) as connection:
         assert connection.brokers == (1,)
         assert len(connection.cluster_id) == 22
 
@@ -89,7 +90,7 @@ def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[s
 def test_a_client_that_cannot_connect_says_why(
     secured: SecuredCluster, listener: str, given: dict[str, str], sentence: str
 ) -> None:
-    server = secured.server(listener)
+    server = secured.servers_of(listener)
     error = failure(settings(secured, server, given))
     assert error.where == f"broker {server}"
     assert sentence in str(error)
@@ -197,7 +198,7 @@ def test_a_key_of_another_certificate_is_a_wrong_setting(secured: SecuredCluster
         "ssl.certificate.location": "{keys}/client.pem",
         "ssl.key.location": "{keys}/server.pem",
     }
-    given = settings(secured, secured.server("TLS"), TLS | keys)
+    given = settings(secured, secured.servers_of("TLS"), TLS | keys)
     message = r"OpenSSL cannot use ssl\.key\.location"
     with pytest.raises(BadSettings, match=message), connected(given):
         pass
@@ -211,6 +212,6 @@ def test_a_token_that_cannot_be_had_is_named(secured: SecuredCluster) -> None:
         "sasl.oauthbearer.client.secret": PASSWORD,
         "sasl.oauthbearer.token.endpoint.url": f"https://127.0.0.1:{free_port()}/token",
     }
-    error = str(failure(settings(secured, secured.server("SASL"), token)))
+    error = str(failure(settings(secured, secured.servers_of("SASL"), token)))
     assert "no OAUTHBEARER token could be had to log in" in error
     assert PASSWORD not in error
