@@ -44,7 +44,7 @@ def topic_facts(
                 name=name, topic_id=_url_safe(answer.topic_id), partitions=len(answer.partitions)
             )
         elif answer.code() not in _NO_TOPIC:
-            raise connection.refusal(answer, _describe(name))
+            found[name] = connection.refusal(answer, _describe(name))
     return found
 
 
@@ -140,10 +140,9 @@ def _listed(
 def _refusal(connection: Connection, error: KafkaError, topic: str) -> UnreadableObject:
     """Why offsets are refused; librdkafka does not say it itself where the right is missing."""
     if error.code() == KafkaError._NOENT:  # noqa: SLF001
-        try:
-            topic_facts(connection, [topic])
-        except UnreadableObject as reason:
-            return reason
+        facts = topic_facts(connection, [topic]).get(topic)
+        if isinstance(facts, UnreadableObject):
+            return facts
     return connection.refusal(error, _describe(topic))
 
 

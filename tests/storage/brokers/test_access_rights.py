@@ -12,6 +12,7 @@ from tests.brokers.access import PASSWORD, USER, Right, granted
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.topics import Topic
 from tests.storage.brokers.secured import client
+from tierfold.compaction.brokers.cluster_facts import TopicFacts
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.brokers.connection import Connection, connected
@@ -58,7 +59,9 @@ def everything(connection: Connection) -> None:
     if isinstance(offsets, UnreadableObject):
         raise offsets
     assert offsets.high_watermark == 2
-    assert topic_facts(connection, [TOPIC])[TOPIC].partitions == 1
+    facts = topic_facts(connection, [TOPIC])[TOPIC]
+    assert isinstance(facts, TopicFacts)
+    assert facts.partitions == 1
 
 
 def lacks(kafka: KafkaCluster, rights: set[Right]) -> str:

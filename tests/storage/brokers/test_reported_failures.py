@@ -51,7 +51,7 @@ LOGGED = f"FAIL [rdkafka#consumer-7] [thrd:{SERVER}/bootstrap]: {SERVER}/bootstr
         ),
         (f"{LOGGED}Connect to ipv4#10.0.0.1:9092 failed: Connection refused (a", Cause.REFUSED),
         (f"{LOGGED}Connect to ipv4#10.0.0.1:9092 failed: No route to host (aft", Cause.UNREACHABLE),
-        (f"{LOGGED}Connection setup timed out in state CONNECT (after 1000ms in", Cause.UNREACHABLE),
+        (f"{LOGGED}Connection setup timed out in state CONNECT (after 1000ms", Cause.UNREACHABLE),
         (f"{LOGGED}Failed to resolve '{SERVER}': Name or service not known (aft", Cause.UNRESOLVED),
         (f"{LOGGED}Disconnected: connection closed by peer: receive 0 after POLLIN (after 0ms in"
          " state UP)", Cause.NEEDS_LOGIN),
