@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import versions
 from tests.brokers.versions import NEWEST, SMOKE, SOAK, missing_brokers
 from tests.jobs.commands import ROOT
 from tests.oracle.kafka_jars import CACHE_VARIABLE
@@ -76,3 +77,13 @@ def test_soak_has_all_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.delenv("TIERFOLD_REQUIRE_BROKERS", raising=False)
     monkeypatch.setenv("TIERFOLD_BROKER_VERSIONS", "all")
     assert missing_brokers() == (NEWEST, *SMOKE, *SOAK)
+
+
+def test_each_version_without_jars_has_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert versions.main() == 1
+    assert len(capsys.readouterr().err.splitlines()) == len(SMOKE) + 1
