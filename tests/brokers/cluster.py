@@ -3,7 +3,7 @@
     with KafkaCluster(folder) as kafka:
         topic = kafka.create("orders")
         topic.append([(b"a", b"1"), (b"b", b"1")])  # a segment for each call
-        topic.append([(b"a", b"2")])                # the last one stays local
+        topic.append([(b"a", b"2")])
         topic.wait_until_tiered()
         kafka.tier                                  # what `tierfold` takes
 

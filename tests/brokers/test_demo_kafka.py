@@ -18,6 +18,6 @@ def test_the_demo_shows_the_tier_that_a_broker_filled(
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     assert demo_kafka.shown(kafka) == 0
     printed = capfd.readouterr().out
-    assert "20 000 records of 1 000 keys" in printed
+    assert "20 000 records of 1 000 keys, 5 segments uploaded" in printed
     assert f"$ tierfold status {kafka.tier}\n" in printed
     assert "│ orders-0 " in printed

@@ -80,7 +80,7 @@ class Topic:
         """As Kafka prints a `Uuid`."""
 
     def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
-        """Write records as one segment, which ends and is uploaded after the next call.
+        """Write records as one segment.
 
         They are an hour later than those of the call before, and `segment.ms` is a minute, so the
         broker rolls. More than `segment.bytes` become several segments.
@@ -133,14 +133,16 @@ class Topic:
         return sorted(self.folder(partition).glob("*.log"))
 
     def wait_until_tiered(self) -> None:
-        """Wait until each partition's only local segment is its newest one.
+        """Wait until everything is uploaded: each partition's only local segment is empty.
 
-        Brokers delete the others once the event that finishes their upload is written.
+        Brokers delete the others once the event that finishes their upload is written, and roll the
+        newest one, since its records are older than the local retention.
         """
-        for number, broker in itertools.product(range(self.partitions), self._kafka.brokers):
+        running = [broker for broker in self._kafka.brokers if broker.pid]
+        for number, broker in itertools.product(range(self.partitions), running):
             folder = broker.data / f"{self.name}-{number}"
             if folder.is_dir():
-                broker.wait(lambda at=folder: len(list(at.glob("*.log"))) == 1, f"{folder}: upload")
+                broker.wait(lambda at=folder: _is_empty(at), f"the uploads of {folder}")
 
     def leader(self, partition: int = 0) -> int:
         """The node id of a partition's leader; −1: it has none."""
@@ -186,6 +188,11 @@ class Topic:
                 if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+
+
+def _is_empty(partition: Path) -> bool:
+    logs = list(partition.glob("*.log"))
+    return len(logs) == 1 and logs[0].stat().st_size == 0
 
 
 def wait_until_readable(kafka: KafkaCluster, partitions: Sequence[tuple[str, int]]) -> None:
