@@ -74,7 +74,7 @@ class Broker:
         self.wait(lambda: self._is_ready(before), "the broker to start", _STARTED_WITHIN_S)
 
     def _format(self, java: list[str], cluster_id: str) -> None:
-        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._file)]
+        arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(self._file)]
         done = subprocess.run(
             [*java, *_LOGGED, "kafka.tools.StorageTool", *arguments],
             capture_output=True,

@@ -107,12 +107,13 @@ class KafkaCluster:
 
     @property
     def servers(self) -> str:
-        """The addresses of all brokers, as `--bootstrap-server` takes them."""
+        """The addresses of all running brokers, as `--bootstrap-server` takes them."""
         return self.servers_of("PLAINTEXT")
 
     def servers_of(self, listener: str) -> str:
-        """The addresses of all brokers at one of their listeners."""
-        return ",".join(addresses[listener] for addresses in self._addresses)
+        """The addresses of all running brokers at one of their listeners."""
+        brokers = zip(self.brokers, self._addresses, strict=True)
+        return ",".join(addresses[listener] for broker, addresses in brokers if broker.pid)
 
     def broker(self, node: int) -> Broker:
         """The broker with a node id, started if it does not run; ids count from 1."""

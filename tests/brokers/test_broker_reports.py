@@ -30,7 +30,7 @@ def cluster(tmp_path):
     return made
 
 def test_that_fails(cluster):
-    assert cluster.servers
+    assert not cluster.brokers
 """
 
 
