@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import Topic
 from tests.jobs.commands import ALWAYS, Ran, told
@@ -86,11 +84,6 @@ def test_the_offsets_of_a_topic_that_is_no_more_are_unknown(kafka: KafkaCluster)
     new.delete()
     ran = tierfold(kafka, "status", "--topic", "replaced")
     assert "The cluster has no topic replaced." in ran.stdout
-
-
-@pytest.mark.parametrize("arguments", [("status",), ("status", "--json")])
-def test_without_tier_and_brokers_there_is_nothing_to_ask(arguments: tuple[str, ...]) -> None:
-    command(*arguments).refuses("neither a tier nor brokers are named", "--bootstrap-server")
 
 
 def test_a_topic_that_brokers_do_not_have_is_refused_as_mistyped(kafka: KafkaCluster) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from rich.console import Console
 
+from tests.jobs.commands import tierfold
 from tests.jobs.result_schema import faults
 from tests.jobs.tiers import key_of
 from tierfold.compaction.brokers.beside_catalog import beside_catalog
@@ -151,3 +152,8 @@ def test_what_is_the_same_is_not_mentioned() -> None:
     assert "see below; brokers have tiered nothing of it" in text
     assert Naming.NEVER_NAMED not in brokers.naming.values()
     assert beside == replace(beside, not_served=(), never_named=())
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("status", "--json")])
+def test_without_tier_and_brokers_there_is_nothing_to_ask(arguments: tuple[str, ...]) -> None:
+    tierfold(*arguments).refuses("neither a tier nor brokers are named", "--bootstrap-server")
