@@ -6,4 +6,7 @@
     broker_view           what brokers have of one partition, and which segment a look-up finds
     partition_fold        events of one partition, folded as a broker does
     metadata_fold         records of the topic, folded to a view of each partition
+    cluster_facts         what a cluster answers when it is asked
+    cluster_view          one look at a cluster: its brokers' views, and their offsets
+    beside_catalog        how what brokers have differs from what a catalog has
 """

@@ -1,4 +1,4 @@
-"""What a cluster answers when it is asked, as of one moment."""
+"""What a cluster answers when it is asked."""
 
 from __future__ import annotations
 

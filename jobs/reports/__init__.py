@@ -5,6 +5,7 @@
     plan_report      the result of `plan` and `compact`
     explained_plan   the result of `plan --explain`, as a picture
     status_report    the result of `status` and `config`
+    broker_report    what `status` shows of brokers
     verify_report    the result of `verify`
     vacuum_report    the result of `vacuum`
     history_report   the result of `history`

@@ -127,7 +127,7 @@ def _looked(
     listed: Mapping[PartitionKey, Sequence[str]] | None = None,
 ) -> ClusterView:
     # Imported here: the client is loaded only where brokers are named.
-    from tierfold.jobs.pipeline.broker_views import cluster_view
+    from tierfold.jobs.verbs.broker_views import cluster_view
     from tierfold.storage.brokers.connection import connected
 
     with connected(cluster) as connection:

@@ -2,8 +2,8 @@
 
     metadata topic → which of its partitions are needed → replay from 0 → topics → offsets
 
-The offsets are asked for last, after the replay: in any other order an upload or an expiry in
-between looks like a contradiction. Nothing is written.
+The offsets are asked for last, after the replay: in any other order, what an upload or an expiry
+changes in between looks wrong. Nothing is written.
 """
 
 from __future__ import annotations
