@@ -66,16 +66,15 @@ def read_metadata(
     batch; UnreadableObject if a right is missing, or nothing arrives for `request.timeout.ms`.
     """
     ends = _ends(connection, first_offsets)
-    wanted = {number: end for number, end in ends.items() if first_offsets[number] < end}
-    if not wanted:
+    if not ends:
         return
     consumer = connection.consumer(_OPTIONS)
     try:
         consumer.assign(
-            [TopicPartition(METADATA_TOPIC, number, first_offsets[number]) for number in wanted]
+            [TopicPartition(METADATA_TOPIC, number, first_offsets[number]) for number in ends]
         )
-        total = sum(end - first_offsets[number] for number, end in wanted.items())
-        reading = _Reading(connection, consumer, wanted, chunk_records)
+        total = sum(end - first_offsets[number] for number, end in ends.items())
+        reading = _Reading(connection, consumer, ends, chunk_records)
         yield from reading.chunks(listener, total)
     finally:
         consumer.close()
@@ -151,8 +150,6 @@ class _Reading:
         count = len(messages)
         partitions = np.fromiter(map(Message.partition, messages), np.int64, count)
         offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
-        ends = self._ends[partitions]
-        self._open.difference_update(partitions[offsets >= ends - 1].tolist())
         rows = zip(
             partitions.tolist(),
             offsets.tolist(),
@@ -161,7 +158,7 @@ class _Reading:
             map(Message.key, messages),
             strict=True,
         )
-        is_wanted = offsets < ends
+        is_wanted = offsets < self._ends[partitions]
         if not is_wanted.all():
             return list(map(MetadataRecord._make, compress(rows, is_wanted)))
         return list(map(MetadataRecord._make, rows))
@@ -170,7 +167,8 @@ class _Reading:
         """What an event that is no record means."""
         code, number = error.code(), message.partition()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            # Beyond the end: the last record before it may be a transaction marker.
+            # At the end or beyond. The last record may be a transaction marker, which no consumer
+            # gets, so the offsets of records would not show it.
             self._open.discard(-1 if number is None else number)
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise self._connection.refusal(error, _READ)

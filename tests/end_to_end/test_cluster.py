@@ -30,7 +30,14 @@ from tests.faults.kills.killed_logs import LARGE, large_newest, put_large
 from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold
 from tests.jobs.sources.planned_reads import planned_read
 from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
-from tests.storage.emulators import IDENTITY, moto, s3_client, s3_environment, uploaded
+from tests.storage.emulators import (
+    IDENTITY,
+    free_port,
+    moto,
+    s3_client,
+    s3_environment,
+    uploaded,
+)
 from tierfold.jobs.sources.segment_source import KafkaSegments
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
@@ -196,10 +203,15 @@ def test_a_bucket_needs_no_shared_folder(compacted: Compacted) -> None:
 def test_planted_secrets_appear_nowhere(
     cluster: Cluster, compacted: Compacted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On Spark they are in the environment; without it in a profile, a settings file and a URI."""
+    """On Spark they are in the environment; without it in a profile, files of settings, a URI."""
     tier = compacted.uri
     bucket = tier.removeprefix("s3://").partition("/")[0]
     profile, config = tmp_path / "credentials", tmp_path / "tierfold.toml"
+    client = tmp_path / "client.properties"
+    client.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nrequest.timeout.ms=1000\n"
+        f"sasl.username=u\nsasl.password={PLANTED_SECRET}\n"
+    )
     profile.write_text(
         f"[planted]\naws_access_key_id = {PLANTED_KEY_ID}\n"
         f"aws_secret_access_key = {PLANTED_SECRET}"
@@ -213,7 +225,11 @@ def test_planted_secrets_appear_nowhere(
     options = ("--engine", "local", "--json", *ALWAYS, *LATER)
     with command_lines() as commands:
         local = in_own_process(*command, tier, *options)
+        brokers = ("--bootstrap-server", f"127.0.0.1:{free_port()}", "--command-config", client)
+        asked = in_own_process(*command[:-1], "status", tier, "--json", *brokers)
     assert (local.code, set(local.outcomes.values())) == (0, {"nothing_to_do"})
+    assert asked.code == 3
+    assert "nothing listens on this port" in asked.stdout
     refused = tierfold("compact", tier, *options, "--config", config)
     refused.refuses("there is no option")
     with_secret = f"s3://{PLANTED_KEY_ID}:{PLANTED_SECRET}@{bucket}/tier"
@@ -226,10 +242,10 @@ def test_planted_secrets_appear_nowhere(
         "a planned read": compacted.planned,
         "command lines": "\n".join(compacted.commands | commands).encode(),
     }
-    runs = (compacted.in_folder, compacted.in_bucket, local, refused, in_uri)
+    runs = (compacted.in_folder, compacted.in_bucket, local, asked, refused, in_uri)
     for number, ran in enumerate(runs):
         found[f"output {number}"] = f"{ran.stdout}{ran.stderr}".encode()
-    assert len(holding(files_below(tmp_path, "*"), (PLANTED_SECRET,))) == 2
+    assert len(holding(files_below(tmp_path, "*"), (PLANTED_SECRET,))) == 3
     for where, text in SEARCHED.items():
         assert any(text in found[name] for name in found if where in name), where
     keys = (value for name, value in IDENTITY.items() if name != "AWS_REGION")

@@ -277,6 +277,12 @@ def test_brokers_are_host_and_port(servers: str) -> None:
         read(servers=servers)
 
 
+def test_no_value_is_in_a_repr() -> None:
+    source = source_of(LOGIN, "f")
+    assert source.found["sasl.password"].text == CANARY
+    assert CANARY not in repr(source)
+
+
 def test_several_brokers_are_read() -> None:
     found = read(servers="broker-1.example.com:9092, 10.0.0.1:1,[::1]:65535")
     assert found is not None

@@ -1,0 +1,16 @@
+"""Topic ids are in Kafka's own alphabet, as in the names of a tier's folders."""
+
+from __future__ import annotations
+
+import uuid
+
+from confluent_kafka import Uuid
+
+from tierfold.storage.brokers.facts import topic_id_text
+from tierfold.storage.kafka.kafka_uuid import is_kafka_uuid
+
+
+def test_an_id_is_printed_as_kafka_prints_it() -> None:
+    assert topic_id_text(Uuid(-1, -1)) == "_____________________w"
+    assert topic_id_text(Uuid(-0x0410410410410411, 0)) == "----------8AAAAAAAAAAA"
+    assert is_kafka_uuid(topic_id_text(Uuid(uuid.uuid4().int >> 65, -2)))
