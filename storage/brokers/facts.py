@@ -41,7 +41,9 @@ def topic_facts(
         answer = connection.answer(future)
         if not isinstance(answer, KafkaError):
             found[name] = TopicFacts(
-                name=name, topic_id=topic_id_text(answer.topic_id), partitions=len(answer.partitions)
+                name=name,
+                topic_id=topic_id_text(answer.topic_id),
+                partitions=len(answer.partitions),
             )
         elif answer.code() not in _NO_TOPIC:
             found[name] = connection.refusal(answer, _describe(name))
@@ -147,7 +149,7 @@ def _refusal(connection: Connection, error: KafkaError, topic: str) -> Unreadabl
 
 
 def topic_id_text(topic_id: Uuid) -> str:
-    """The id as Kafka prints it; librdkafka prints it in the other alphabet, with `+` and `/`."""
+    """The id as Kafka prints it; librdkafka prints it with `+` and `/`."""
     return str(topic_id).translate(_URL_SAFE)
 
 
