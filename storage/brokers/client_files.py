@@ -20,6 +20,8 @@ _HEAD_BYTES: Final = 1 << 20
 def check_file(name: str, path: str, where: str, *, is_pem: bool = True) -> None:
     """Raise BadSettings if the file cannot be read, or, with `is_pem`, has no PEM."""
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise OSError(0, "it is not a regular file")  # librdkafka opens it again.
         with Path(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except (OSError, ValueError) as error:

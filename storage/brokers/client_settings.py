@@ -195,7 +195,8 @@ def _options(found: Mapping[str, Given]) -> dict[str, str]:
     protocol = _one_of("security.protocol", found, _PROTOCOLS, "PLAINTEXT")
     options = {"security.protocol": protocol}
     if "broker.address.family" in found:
-        options["broker.address.family"] = found["broker.address.family"].text
+        family = _one_of("broker.address.family", found, ("ANY", "V4", "V6"), "")
+        options["broker.address.family"] = family.lower()
     if protocol.startswith("SASL_"):
         options |= _login(found)
     if protocol.endswith("SSL"):

@@ -31,7 +31,7 @@ _PROBE_MS: Final = 3_000
 _LATE_S: Final = 2.0
 """How much later than its own timeout librdkafka may answer."""
 
-_FILES: Final = (
+_OF_OPENSSL: Final = (
     *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem"),
     *("ssl.key.location", "ssl.key.pem", "ssl.keystore.location", "ssl.crl.location"),
     "ssl.cipher.suites",
@@ -163,7 +163,7 @@ class Connection:
 def _refused_settings(error: KafkaException) -> BadSettings:
     """The refusal of a client that cannot be made; OpenSSL has looked at the files by now."""
     text = str(error.args[0].str())
-    name = next((name for name in _FILES if f"{name} failed" in text), "")
+    name = next((name for name in _OF_OPENSSL if name in text), "")
     what = f"OpenSSL cannot use {name}" if name else "librdkafka cannot use these settings"
     return BadSettings(
         what,

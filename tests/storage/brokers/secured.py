@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from tests.brokers.access import PASSWORD, USER
@@ -97,7 +98,7 @@ def client(server: str, values: Mapping[str, str]) -> ClientSettings:
 
 
 def _make_keys(folder: Path) -> None:
-    """Write `ca.pem`, and for each of the others one file with key, certificate and CA."""
+    """Write `ca.pem`, and for each of the others files with key, certificate and CA."""
     now = dt.datetime.now(dt.UTC)
     past = now - dt.timedelta(days=400)
     year = dt.timedelta(days=365)
@@ -124,12 +125,21 @@ def _make_keys(folder: Path) -> None:
         builder = _certificate(subject, ca.subject, key, begins, begins + 2 * year - year / 2)
         names = x509.SubjectAlternativeName([alternative])
         signed = builder.add_extension(names, critical=False).sign(ca_key, hashes.SHA256())
-        private = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        (folder / f"{name}.pem").write_bytes(private + _pem(signed) + _pem(ca))
+        chain = _pem(signed) + _pem(ca)
+        (folder / f"{name}.pem").write_bytes(_pem_of_key(key, None) + chain)
+        (folder / f"{name}.locked.pem").write_bytes(_pem_of_key(key, PASSWORD) + chain)
+        locked = serialization.BestAvailableEncryption(PASSWORD.encode())
+        store = pkcs12.serialize_key_and_certificates(None, key, signed, [ca], locked)
+        (folder / f"{name}.p12").write_bytes(store)
+
+
+def _pem_of_key(key: ec.EllipticCurvePrivateKey, password: str | None) -> bytes:
+    form = serialization.PrivateFormat.PKCS8
+    if password is None:
+        plain = serialization.NoEncryption()
+        return key.private_bytes(serialization.Encoding.PEM, form, plain)
+    locked = serialization.BestAvailableEncryption(password.encode())
+    return key.private_bytes(serialization.Encoding.PEM, form, locked)
 
 
 def _certificate(

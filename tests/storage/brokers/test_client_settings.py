@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -231,6 +232,7 @@ def test_no_name_of_login_or_tls_is_dropped_silently() -> None:
         (TOKEN | {"sasl.oauthbearer.token.endpoint.url": "http://h/t"}, "begin with https://"),
         (TOKEN | {"sasl.oauthbearer.token.endpoint.url": "file:/t"}, "begin with https://"),
         (TOKEN | {"sasl.oauthbearer.method": "default"}, "Known are OIDC"),
+        ({"broker.address.family": CANARY}, "Known are ANY, V4, V6"),
         ({"request.timeout.ms": "999"}, "Give milliseconds from 1000 to 300000"),
         ({"request.timeout.ms": CANARY}, "Give milliseconds from 1000 to 300000"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, "cannot be read: No such file"),
@@ -263,6 +265,9 @@ def test_a_java_keystore_is_known_by_its_first_bytes(tmp_path: Path) -> None:
     with refused("is a truststore of Java"):
         read({"security.protocol": "SSL", "ssl.truststore.type": "PEM",
               "ssl.truststore.location": str(store)})
+    os.mkfifo(tmp_path / "fifo")
+    with refused("cannot be read: it is not a regular file"):
+        read({"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "fifo")})
     store.write_text("no certificate")
     with refused("holds no PEM"):
         read({"security.protocol": "SSL", "ssl.ca.location": str(store)})

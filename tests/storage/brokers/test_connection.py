@@ -47,6 +47,17 @@ def settings(kafka: SecuredCluster, server: str, given: dict[str, str]) -> Clien
     return client(server, {"request.timeout.ms": str(TIMEOUT_MS)} | values)
 
 
+LOCKED = PEM_STORES | {
+    "ssl.keystore.location": "{keys}/client.locked.pem",
+    "ssl.key.password": PASSWORD,
+}
+PKCS12 = TLS | {
+    "ssl.keystore.type": "PKCS12",
+    "ssl.keystore.location": "{keys}/client.p12",
+    "ssl.keystore.password": PASSWORD,
+}
+
+
 @pytest.mark.parametrize(
     ("listener", "given"),
     [
@@ -57,6 +68,8 @@ def settings(kafka: SecuredCluster, server: str, given: dict[str, str]) -> Clien
         ("TLS", TLS),
         ("SASLTLS", SASL_TLS),
         ("MTLS", PEM_STORES),
+        ("MTLS", LOCKED),
+        ("MTLS", PKCS12),
         ("OTHERHOST", TLS | {"ssl.endpoint.identification.algorithm": ""}),
     ],
 )
@@ -193,15 +206,35 @@ def test_each_question_ends_in_time(
     assert caught.value.where.startswith("broker 127.0.0.1:")
 
 
-def test_a_key_of_another_certificate_is_a_wrong_setting(secured: SecuredCluster) -> None:
-    keys = {
-        "ssl.certificate.location": "{keys}/client.pem",
-        "ssl.key.location": "{keys}/server.pem",
-    }
-    given = settings(secured, secured.servers_of("TLS"), TLS | keys)
-    message = r"OpenSSL cannot use ssl\.key\.location"
-    with pytest.raises(BadSettings, match=message), connected(given):
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (
+            TLS
+            | {
+                "ssl.certificate.location": "{keys}/client.pem",
+                "ssl.key.location": "{keys}/server.pem",
+            },
+            "ssl.key.location",
+        ),
+        (LOCKED | {"ssl.key.password": "wrong"}, "ssl.key.location"),
+        (
+            {name: text for name, text in LOCKED.items() if name != "ssl.key.password"},
+            "ssl.key.location",
+        ),
+        (PKCS12 | {"ssl.keystore.password": "wrong"}, "ssl.keystore.location"),
+        (PKCS12 | {"ssl.keystore.location": "{keys}/ca.pem"}, "ssl.keystore.location"),
+        (TLS | {"ssl.cipher.suites": "NONE-SUCH"}, "ssl.cipher.suites"),
+    ],
+)
+def test_what_openssl_refuses_is_a_wrong_setting(
+    secured: SecuredCluster, given: dict[str, str], name: str
+) -> None:
+    found = settings(secured, secured.servers_of("MTLS"), given)
+    with pytest.raises(BadSettings, match=f"OpenSSL cannot use {name}") as caught, connected(found):
         pass
+    assert "--command-config" in caught.value.where
+    assert PASSWORD not in str(caught.value)
 
 
 def test_a_token_that_cannot_be_had_is_named(secured: SecuredCluster) -> None:
