@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from tests.brokers.access import PASSWORD, USER, Right, granted
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.topics import Topic
+from tests.jobs.commands import tierfold
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.cluster_facts import TopicFacts
 from tierfold.compaction.brokers.events import METADATA_TOPIC
@@ -80,10 +82,18 @@ def lacks(kafka: KafkaCluster, rights: set[Right]) -> str:
     return found[2]
 
 
-def test_the_rights_of_the_guide_are_enough(kafka: KafkaCluster, topic: Topic) -> None:
+def test_the_rights_of_the_guide_are_enough(
+    kafka: KafkaCluster, topic: Topic, tmp_path: Path
+) -> None:
     server = kafka.servers_of("SASL")
+    properties = tmp_path / "client.properties"
+    properties.write_text("".join(f"{name}={text}\n" for name, text in LOGIN.items()))
+    status = ("status", kafka.tier, "--topic", TOPIC, "--bootstrap-server", server)
     with granted(kafka, *LEAST), connected(client(server, LOGIN)) as connection:
         everything(connection)
+        assert tierfold(*status, "--command-config", properties).code == 0
+    refused = tierfold(*status, "--command-config", properties)
+    assert (refused.code, COMMAND.search(refused.stderr) is not None) == (3, True)
 
 
 @pytest.mark.parametrize(
