@@ -1,4 +1,4 @@
-"""500 scenarios violate no invariant, and reach every fault and every outcome."""
+"""400 scenarios violate no invariant, and reach every fault and every outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.simulation.scenario import played
 from tests.faults.simulation.simulation_run import NOTHING, Summary, main, summaries
 from tests.faults.simulation.simulation_scheduler import Fault
 
-SEEDS = 500
+SEEDS = 400
 
 
 @pytest.fixture(scope="module")
