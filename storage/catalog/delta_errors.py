@@ -57,6 +57,9 @@ _GONE: Final = "File not found"
 _NUMBER: Final = re.compile(r"\(os error (\d+)\)")
 """How Rust writes the number of a system's error."""
 
+_LOST_FILE: Final = re.compile(r"Object at location (\S.*?) not found: ")
+"""What delta-rs reports of a file in a folder that it did not find, the file in the group."""
+
 _PLAIN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """Errors whose own words say all; those around them are of no use."""
 
@@ -104,6 +107,12 @@ def plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
         return _of_bucket(Failure(Cause.MISSING), uri)
     if _OF_BUCKET in text:
         return _of_bucket(_failure_in(text), uri)
+    if (lost := _LOST_FILE.search(text)) is not None:
+        return UnreadableObject(
+            "a file of the table is not there, or no longer",
+            where=lost[1],
+            remedy=f"Run again: another run may have replaced it meanwhile. {REPAIR}",
+        )
     if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
         number = _NUMBER.search(text)
         is_plain = number is not None and int(number[1]) in _PLAIN
