@@ -164,7 +164,7 @@ def test_an_offset_beyond_the_log_is_replaced_by_one_of_those_that_are_named(tie
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(2)
 
 
-# 3. What stands in the way of `forget`.
+# 3. What is in the way of `forget`.
 
 
 def test_orphans_in_the_way_of_forget_are_vacuumed(tmp_path: Path) -> None:
@@ -172,8 +172,7 @@ def test_orphans_in_the_way_of_forget_are_vacuumed(tmp_path: Path) -> None:
     orphan = history_upload(tier, 0, 3)
     later = (CLOCK, str(row_of(tier).committed_at_ms + 10 * DAY_MS))
     reason = forget(tier, *later).ends(3, "refused", orphan.segment_id)["reason"]
-    said = "`tierfold vacuum` with tier.binding=detached: it deletes orphans older than --orphan-age"
-    assert said in reason
+    assert "it deletes orphans older than --orphan-age." in reason
     assert "Then run `tierfold forget` again." in reason
     for path in tier.rglob(f"*-{orphan.segment_id}.*"):
         path.touch()
