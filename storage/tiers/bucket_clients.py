@@ -122,7 +122,7 @@ class _Opened:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.clients: dict[tuple[str, str, StoreOptions], BucketClients] = {}
+        self.clients: dict[tuple[str, str, StoreOptions, int], BucketClients] = {}
         self.counters: dict[str, RequestCounter] = {}
         self.memories: dict[str, MemoryStore] = {}
         self.loop: _Loop | None = None
@@ -143,11 +143,23 @@ def clients_of(scheme: str, bucket: str, options: StoreOptions) -> BucketClients
                 where=f"{scheme}://{bucket}",
                 remedy="Start workers before the store is used, or without fork; please report it.",
             )
-        key = (scheme, bucket, options)
+        key = (scheme, bucket, options, environment_number())
         found = _OPENED.clients.get(key)
         if found is None:
             found = _OPENED.clients[key] = _clients(scheme, bucket, options)
     return found
+
+
+_NAMED: Final = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
+"""How the variables begin in which clients find credentials and files of certificates."""
+
+
+def environment_number() -> int:
+    """A number for what clients read of the environment, which shows none of it.
+
+    In a notebook, a person who changes a variable as an error says gets clients that know it.
+    """
+    return hash(frozenset(found for found in os.environ.items() if found[0].startswith(_NAMED)))
 
 
 def counter_of(root: str) -> RequestCounter:

@@ -69,7 +69,7 @@ class Cause(Enum):
     )
     TLS = (
         "the endpoint's certificate is not trusted",
-        "Name the file of its CA in AWS_CA_BUNDLE (S3), SSL_CERT_FILE or the settings.",
+        "Name the file of its CA in SSL_CERT_FILE, and for S3 in AWS_CA_BUNDLE, too.",
     )
     TIMEOUT = (
         "the store did not answer in time",

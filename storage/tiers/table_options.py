@@ -9,7 +9,12 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from tierfold.storage.tiers.bucket_clients import S3Endpoint, s3_endpoint, s3_session
+from tierfold.storage.tiers.bucket_clients import (
+    S3Endpoint,
+    environment_number,
+    s3_endpoint,
+    s3_session,
+)
 from tierfold.storage.tiers.store_errors import translated
 from tierfold.storage.tiers.store_options import StoreOptions
 
@@ -61,7 +66,7 @@ def s3a_conf(bucket: str, options: StoreOptions) -> dict[str, str]:
 
 def _s3_options(where: str, options: StoreOptions) -> dict[str, str | None]:
     bucket = where.removeprefix("s3://").partition("/")[0]
-    endpoint, refreshed = _resolved(bucket, options)
+    endpoint, refreshed = _resolved(bucket, options, environment_number())
     with translated(where, "open"):
         credentials = refreshed.get_frozen_credentials()
     return {
@@ -80,7 +85,9 @@ def _s3_options(where: str, options: StoreOptions) -> dict[str, str | None]:
 
 
 @functools.cache
-def _resolved(bucket: str, options: StoreOptions) -> tuple[S3Endpoint, Credentials]:
+def _resolved(
+    bucket: str, options: StoreOptions, _environment: int
+) -> tuple[S3Endpoint, Credentials]:
     """The endpoint, and credentials that boto3 refreshes; finding them takes 120 ms of CPU."""
     endpoint = s3_endpoint(bucket, options)
     with translated(f"s3://{bucket}", "open"):

@@ -6,6 +6,7 @@ Signatures cover the host, so the proxy forwards the header with its own, for wh
 from __future__ import annotations
 
 import http.client
+import ssl
 import threading
 import time
 from collections import Counter
@@ -115,15 +116,17 @@ class Proxy:
 
 
 @contextmanager
-def proxied(target: str) -> Iterator[tuple[Proxy, str]]:
-    """A proxy and its endpoint."""
+def proxied(target: str, tls: ssl.SSLContext | None = None) -> Iterator[tuple[Proxy, str]]:
+    """A proxy and its endpoint, with TLS if there is a context for it."""
     proxy = Proxy(target)
-    with served(lambda handler: _handle(proxy, handler)) as endpoint:
+    with served(lambda handler: _handle(proxy, handler), tls) as endpoint:
         yield proxy, endpoint
 
 
 @contextmanager
-def served(handle: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+def served(
+    handle: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """The endpoint of a server that answers each request by `handle`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -140,9 +143,17 @@ def served(handle: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        # A client that trusts no certificate ends the handshake, which is no error of the server.
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        # Without a handshake in the thread that accepts, which a client could block.
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        scheme = "http" if tls is None else "https"
+        yield f"{scheme}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

@@ -200,6 +200,16 @@ def test_delta_rs_takes_the_options(identity: None) -> None:
     assert names == [f"_delta_log/{number:020d}.json" for number in range(2)]
 
 
+def test_delta_rs_takes_credentials_that_were_replaced(
+    identity: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = location_of("s3://bucket/catalog", of="catalog")
+    for key in ("AKIAFIRST", "AKIASECOND"):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+        given = delta_options(location, StoreOptions(endpoint="http://127.0.0.1:1"))
+        assert given["aws_access_key_id"] == key
+
+
 def test_spark_takes_the_options_without_credentials(identity: None) -> None:
     location = location_of("s3://bucket/catalog", of="catalog")
     found = s3a_options(location, StoreOptions(endpoint="http://host:1", requester_pays=True))
