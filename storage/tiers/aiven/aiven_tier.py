@@ -318,7 +318,8 @@ class AivenTier(RemoteTier):
                     "the segment is encrypted, and encryption.enabled is false: its records would"
                     " be written without encryption",
                     where=self.store.uri(self.names.object_key(source, Suffix.MANIFEST)),
-                    remedy="Leave encryption.enabled out, or set it to true.",
+                    remedy="Name the properties of the brokers that wrote it, in which it is true,"
+                    " or leave --rsm-config out.",
                 )
             return True
         return bool(is_wanted)
