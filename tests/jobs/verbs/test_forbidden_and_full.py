@@ -133,6 +133,7 @@ def test_a_tier_that_may_not_be_entered_is_one_clear_sentence(tmp_path: Path) ->
         assert ran.code == 3, ran.stderr
         assert not told(ran.stderr, "tierfold", str(closed), "ermission"), ran.stderr
         assert "Traceback" not in ran.stderr
+        assert confined("plan", tier).code == 0
 
 
 def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> None:
@@ -147,6 +148,8 @@ def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> N
     for done, word in ((ran, "Permission denied"), (full, "File too large")):
         said = " ".join(done.stdout.replace("│", " ").split())
         assert (done.code, word in said, "panicked" in done.stderr) == (3, True, False), done
+        assert "Check that the folder is there, its permissions, and the free space." in said
+    assert tierfold(*command).code == 0
 
 
 def claimed(tier: Path, key: PartitionKey) -> None:
@@ -199,3 +202,4 @@ def test_a_catalog_that_may_not_be_written_is_one_clear_sentence(tmp_path: Path)
     assert not told(said, "_tierfold", "ermission")
     assert "Traceback" not in said
     assert files_below(tier) == before
+    assert confined("compact", tier, *ALWAYS).code == 0
