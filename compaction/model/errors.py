@@ -59,6 +59,14 @@ def from_backup(what: str) -> str:
     )
 
 
+def of_unknown_version(what: str) -> str:
+    """The remedy for an object of a version that Kafka does not have, or did not have so far."""
+    return (
+        f"If the brokers' Kafka writes this version, update tierfold. Otherwise {what} is damaged:"
+        f" restore it from a copy. Until then, {LEAVE_OUT}. {UNCHANGED}"
+    )
+
+
 class CorruptLog(TierfoldError):
     """Bytes violate Kafka's format: wrong CRC, torn tail, unknown magic or codec, …."""
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tierfold.compaction.model.errors import CorruptLog, from_backup
+from tierfold.compaction.model.errors import CorruptLog, from_backup, of_unknown_version
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.model.units import LEADER_EPOCH_MAX, OFFSET_MAX
 from tierfold.storage.tiers.object_store import Bytes
@@ -25,6 +25,13 @@ def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, 
     """The epochs in a whole checkpoint; raises CorruptLog."""
     # As in Java: Python's `splitlines` would also split at other control characters.
     lines = _LINE_END.split(bytes(data).decode("ascii", errors="replace"))
+    if lines[0] != _VERSION and _NUMBER.fullmatch(lines[0]):
+        raise CorruptLog(
+            f"the leader epoch checkpoint has version {lines[0]}, and tierfold knows only"
+            f" {_VERSION}",
+            where=where,
+            remedy=of_unknown_version("it"),
+        )
     if len(lines) < 2 or lines[0] != _VERSION or not _NUMBER.fullmatch(lines[1]):
         raise _corrupt(f"it begins with {lines[:2]}, not with version 0 and a count", where)
     rows = [line for line in lines[2:] if line.strip(" \t")]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import google_crc32c
 
-from tierfold.compaction.model.errors import LEAVE_OUT, CorruptLog, from_backup
+from tierfold.compaction.model.errors import CorruptLog, from_backup, of_unknown_version
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.storage.tiers.object_store import Bytes
 
@@ -49,9 +49,7 @@ def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]
         raise CorruptLog(
             f"the producer snapshot has version {version}, and tierfold knows only {_VERSION}",
             where=where,
-            remedy="If the brokers' Kafka writes this version, update tierfold. Otherwise the"
-            f" snapshot is damaged: restore it from a copy. Until then, {LEAVE_OUT}. The partition"
-            " is left unchanged.",
+            remedy=of_unknown_version("the snapshot"),
         )
     found = int(google_crc32c.value(raw[_HEAD.size :]))
     if found != crc:

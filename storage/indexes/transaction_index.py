@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.errors import CorruptLog, from_backup
+from tierfold.compaction.model.errors import CorruptLog, from_backup, of_unknown_version
 from tierfold.storage.tiers.object_store import Bytes, as_view
 
 ABORTED_ENTRY_BYTES: Final = 34
@@ -48,8 +48,13 @@ def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction,
         before = found[-1].last_offset if found else -1
         corruption = None
         if version != _VERSION:
-            corruption = f"has version {version}, and only {_VERSION} is known"
-        elif min(producer_id, first_offset, last_stable_offset) < 0 or last_offset < first_offset:
+            raise CorruptLog(
+                f"entry {entry} of the transaction index has version {version}, and tierfold knows"
+                f" only {_VERSION}",
+                where=where,
+                remedy=of_unknown_version("the index"),
+            )
+        if min(producer_id, first_offset, last_stable_offset) < 0 or last_offset < first_offset:
             corruption = f"has offsets {first_offset} to {last_offset} of producer {producer_id}"
         elif last_offset <= before:
             corruption = (

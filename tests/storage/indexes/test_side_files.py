@@ -321,7 +321,7 @@ MALFORMED: dict[str, list[tuple[bytes, str]]] = {
     "leader_epoch_checkpoint": [
         (b"", "begins with"),
         (b"0\n", "begins with"),
-        (b"1\n0\n", "begins with"),
+        (b"1\n0\n", "has version 1, and tierfold knows only 0"),
         (b"0\nmany\n", "begins with"),
         (b"0\n-1\n", "begins with"),
         (b"0\n2\n0 0\n", "announces 2 entries and holds 1"),
