@@ -112,6 +112,8 @@ def test_late_records_that_may_outlast_a_tombstone_are_a_warning(
     shown = json.loads(tierfold("config", "users", "--config", config, *unused, "--json").stdout)
     assert shown["warnings"] == [f"topic users: {sentence}"]
     assert shown["notes"] == ["--set: num.io.threads has no effect here: only brokers use it"]
+    lower = ("--set", "max.compaction.lag.ms=3600000", "--set", "segment.ms=3600000")
+    assert tierfold("config", "users", "--config", config, *lower).stderr == ""
 
 
 def test_topics_beyond_a_few_are_counted(tmp_path: Path, config: Path) -> None:

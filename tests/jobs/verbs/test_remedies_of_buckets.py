@@ -93,6 +93,9 @@ ANSWERS: Final[dict[str, tuple[Answer, str]]] = {
     "a KMS key": (error(400, "KMS.DisabledException"), "Check the key, and allow this identity"),
     "an unknown error": (error(418, "Teapot"), "Check the endpoint, the region and the"),
     "no answer": (RESET, "Check the network"),
+    "changed on the way": (error(400, "BadDigest"), "Run again; if it persists, check the network"),
+    "a conflict": (error(409, "OperationAborted"), "Run again: every attempt takes new names."),
+    "a name that is taken": (error(412, "PreconditionFailed"), "Run again: every attempt takes"),
 }
 
 

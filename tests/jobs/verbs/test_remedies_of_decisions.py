@@ -36,10 +36,12 @@ from tests.jobs.tiers import (
     segment_parts,
 )
 from tests.jobs.vacuum_tiers import THEN_MS
-from tests.storage.live_segments import data
+from tests.storage.live_segments import an_abort, data, marker
 from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments import segment_writer
 from tierfold.storage.tiers.local_store import LocalStore
-from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, PART_BYTES_MAX, Part
 
 DAY_MS: Final = 86_400_000
 DETACHED: Final = ("--set", "tier.binding=detached")
@@ -162,6 +164,28 @@ def test_an_offset_beyond_the_log_is_replaced_by_one_of_those_that_are_named(tie
     assert compacted(tier, "--first-dirty", last).code == 0
     compacted(tier, "--first-dirty", first).ends(0, "compacted")
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(2)
+
+
+def test_an_index_of_too_many_aborts_needs_smaller_segments(
+    tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = bytes(700_000)  # So that two segments are larger than the smallest segment.bytes.
+    for number in range(3):
+        at, producer_id = 3 * number, 7 + number
+        batches = [
+            data(at, (b"own %d" % number, large)),
+            data(at + 1, (b"k", b"aborted"), producer_id=producer_id),
+            marker(at + 2, producer_id, ControlType.ABORT),
+        ]
+        listed = [an_abort(producer_id, at + 1, at + 2)]
+        put_segment(tier, ORDERS, batches, start_offset=at, aborted=listed)
+    most = {**PART_BYTES_MAX, Part.TRANSACTION_INDEX: 40}
+    monkeypatch.setattr(segment_writer, "PART_BYTES_MAX", most)
+    said = "Set a smaller segment.bytes, so that fewer segments become one."
+    compacted(tier).ends(3, "failed", "the .txnindex of the new segment would have 102", said)
+    compacted(tier, "--set", "segment.bytes=1048576").ends(0, "compacted")
+    assert set(live_values(status_of(tier)["orders", 0])) == {b"own 0", b"own 1", b"own 2"}
+    is_sound(tier)
 
 
 # 3. What is in the way of `forget`.
