@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.jobs.claims import ORDERS, row_of
+from tests.jobs.claims import ORDERS, released, row_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, status_of, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
@@ -37,6 +37,7 @@ from tests.jobs.tiers import (
 )
 from tests.jobs.vacuum_tiers import THEN_MS
 from tests.storage.live_segments import an_abort, data, marker
+from tierfold.compaction.commits.commit import StartDeletion
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments import segment_writer
@@ -302,6 +303,31 @@ def test_objects_of_a_state_are_copied_back_or_another_state_is_chosen(
         newest = tierfold("history", tier, "orders-0", "--json").entries[0]["history"][0]
         restore(tier, str(newest["committed_at"])).ends(0, "nothing_to_do")
     assert row_of(tier).next_offset == 22
+    is_sound(tier)
+
+
+@pytest.mark.parametrize("is_of_state", [False, True])
+def test_a_later_state_is_chosen_where_an_upload_is_being_deleted(
+    restorable: tuple[Path, str], is_of_state: bool
+) -> None:
+    tier, found = restorable
+    after_first = str(row_of(tier).committed_at_ms)
+    put_updates(tier, ORDERS, 2)
+    compacted(tier).ends(0, "compacted")
+    starts = {entry.segment.start_offset: entry.segment for entry in row_of(tier).whole_retired}
+    deleted_id = starts[11 if is_of_state else 22].segment_id
+    row = claimed(tier, at_ms=row_of(tier).committed_at_ms)
+    start = StartDeletion(ids=(deleted_id,), at_ms=row.committed_at_ms)
+    released(tier, row, start, at_ms=row.committed_at_ms)
+    if is_of_state:
+        said = "being deleted or forgotten", "Choose a later state; `tierfold history` shows which"
+    else:
+        said = "from offset 22 on no longer exist", "with this one, a deleted key could come back."
+    restore(tier, found if is_of_state else after_first).ends(3, "refused", *said)
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    later = next(line for line in lines if line["is_restorable"])
+    assert restore(tier, str(later["committed_at_ms"])).code == 0
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
     is_sound(tier)
 
 
