@@ -135,6 +135,7 @@ _OPENED: Final = _Opened()
 
 def clients_of(scheme: str, bucket: str, options: StoreOptions) -> BucketClients:
     """The clients of the bucket; raises BadSettings, and UnreadableObject without credentials."""
+    key = (scheme, bucket, options, environment_number())
     with _OPENED.lock:
         _OPENED.pid = _OPENED.pid or os.getpid()
         if _OPENED.pid != os.getpid():
@@ -143,7 +144,6 @@ def clients_of(scheme: str, bucket: str, options: StoreOptions) -> BucketClients
                 where=f"{scheme}://{bucket}",
                 remedy="Start workers before the store is used, or without fork; please report it.",
             )
-        key = (scheme, bucket, options, environment_number())
         found = _OPENED.clients.get(key)
         if found is None:
             found = _OPENED.clients[key] = _clients(scheme, bucket, options)
