@@ -137,7 +137,7 @@ class TestFailures:
         claim(Catalog(uri), fresh(), "a")
         for file in Path(uri).rglob("*.parquet"):
             file.unlink()
-        with pytest.raises(UnreadableObject, match="not found"):
+        with pytest.raises(UnreadableObject, match="is not there, or no longer"):
             Catalog(uri).read()
 
     def test_rows_of_a_newer_tierfold_are_refused(self, uri: str) -> None:
