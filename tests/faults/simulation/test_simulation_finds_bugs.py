@@ -195,7 +195,7 @@ def overlapping_uploads_are_ignored(patch: pytest.MonkeyPatch) -> None:
 def effective_starts_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A segment is read from its own start, so offsets that another one gives are read twice."""
     def from_its_own_start(
-        tier: RemoteTier, key: PartitionKey, segment: Segment, _: int = 0
+        tier: RemoteTier, key: PartitionKey, segment: Segment, *_: Any
     ) -> StoredObject:
         return whole_log(tier, key, segment)
 
