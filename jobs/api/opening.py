@@ -42,6 +42,10 @@ _LAYOUT_KEYWORDS: Final = {
 """The keyword of each option of the layout that has one value."""
 
 
+_OF_A_TIER: Final = ("catalog", *_LAYOUT_KEYWORDS.values(), "encryption_keys", "holes_are_holes")
+"""Keywords that mean nothing without a tier."""
+
+
 class About(TypedDict):
     """The fields that every `Result` has, apart from its partitions."""
 
@@ -158,8 +162,17 @@ class AskedCluster:
 
 
 def cluster_alone(given: Mapping[str, Any]) -> AskedCluster:
-    """Resolve the settings of a verb on a cluster; raises BadSettings if no brokers are named."""
+    """Resolve the settings of a verb on a cluster.
+
+    Raises BadSettings if no brokers are named, or a keyword says something of a tier.
+    """
     began_ms, began_s = now_ms(), elapsed_s()
+    if about_tier := [name for name in _OF_A_TIER if given.get(name)]:
+        raise BadSettings(
+            "it says something of a tier, and none is named",
+            where=f"--{about_tier[0].replace('_', '-')}",
+            remedy="Name the tier's folder or URI, too, or leave it out.",
+        )
     cluster = cluster_of(given, settings_of(given).cluster, os.environ)
     if cluster is None:
         raise BadSettings(

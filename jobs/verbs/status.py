@@ -50,7 +50,7 @@ class PartitionStatus:
     brokers: BrokerPartition | None = None
     """What brokers have of it; None: none were asked."""
     beside: BesideCatalog | None = None
-    """How that differs; None: no brokers were asked, or there is no tier."""
+    """How that differs; None: no brokers were asked, or there is no listing."""
 
     @property
     def outcome(self) -> str:
@@ -107,7 +107,12 @@ def status(
         return None, found
     listed = {one.key: [segment.segment_id for segment in one.listed] for one in known}
     looked = _looked(cluster, context.progress, listed)
-    return looked, [_with_brokers(one, looked.partitions[one.key]) for one in found]
+    # A listing that failed is empty, and says nothing of what is missing.
+    compared = {one.key for one in known if one.listed or one.refusal is None}
+    return looked, [
+        _with_brokers(one, looked.partitions[one.key], is_compared=one.key in compared)
+        for one in found
+    ]
 
 
 def status_of_cluster(
@@ -134,7 +139,11 @@ def _looked(
         return cluster_view(connection, progress, listed)
 
 
-def _with_brokers(status: PartitionStatus, brokers: BrokerPartition) -> PartitionStatus:
+def _with_brokers(
+    status: PartitionStatus, brokers: BrokerPartition, *, is_compared: bool
+) -> PartitionStatus:
+    if not is_compared:
+        return replace(status, brokers=brokers)
     retired = () if status.row is None else status.row.retired
     beside = beside_catalog(
         brokers.view,

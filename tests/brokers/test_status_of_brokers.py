@@ -9,8 +9,12 @@ from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import Topic
 from tests.jobs.commands import ALWAYS, Ran, told
 from tests.jobs.commands import tierfold as command
+from tests.jobs.scripted_runs import scripted
+from tests.storage.call_scripts import fails
+from tierfold.compaction.model.errors import UnreadableObject
 
 ENDS = ("not_served", "retired_but_served", "not_in_catalog", "not_listed", "never_named")
+UNREADABLE = UnreadableObject("it broke", where="the folder", remedy="Mend it.")
 RECORDS = [(b"key-%d" % n, b"value") for n in range(4)]
 
 
@@ -89,3 +93,13 @@ def test_the_offsets_of_a_topic_that_is_no_more_are_unknown(kafka: KafkaCluster)
 def test_a_topic_that_brokers_do_not_have_is_refused_as_mistyped(kafka: KafkaCluster) -> None:
     topic_of(kafka, "present")
     tierfold(kafka, "status", "--topic", "presemt").refuses("topic presemt", "present")
+
+
+def test_a_partition_that_cannot_be_listed_is_not_compared(kafka: KafkaCluster) -> None:
+    topic_of(kafka, "unlisted")
+    with scripted(fails("list", UNREADABLE).where(lambda key: "/unlisted-0-" in key)):
+        ran = tierfold(kafka, "status", kafka.tier, "--topic", "unlisted", "--json")
+    brokers = brokers_of(ran, "unlisted")
+    assert ran.code == 3
+    assert brokers["states"]["COPY_FINISHED"]["segments"] == 3
+    assert brokers["beside_catalog"] is None

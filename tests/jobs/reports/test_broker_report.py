@@ -157,3 +157,8 @@ def test_what_is_the_same_is_not_mentioned() -> None:
 @pytest.mark.parametrize("arguments", [("status",), ("status", "--json")])
 def test_without_tier_and_brokers_there_is_nothing_to_ask(arguments: tuple[str, ...]) -> None:
     tierfold(*arguments).refuses("neither a tier nor brokers are named", "--bootstrap-server")
+
+
+def test_without_a_tier_nothing_may_be_said_of_one() -> None:
+    ran = tierfold("status", "--bootstrap-server", "127.0.0.1:9", "--catalog", "/catalog")
+    ran.refuses("--catalog: it says something of a tier, and none is named")
