@@ -24,19 +24,6 @@ class BesideCatalog:
     never_named: tuple[str, ...]
     """The tier has objects of them, and brokers never had them."""
 
-    @property
-    def is_same(self) -> bool:
-        """Whether brokers have just what the catalog and the tier have."""
-        return not any(
-            (
-                self.not_served,
-                self.retired_but_served,
-                self.not_in_catalog,
-                self.not_listed,
-                self.never_named,
-            )
-        )
-
 
 def beside_catalog(
     view: BrokerView,

@@ -42,14 +42,16 @@ def cluster_entry(cluster: ClusterView) -> dict[str, Any]:
 
 def broker_entry(brokers: BrokerPartition, beside: BesideCatalog | None) -> dict[str, Any]:
     """Return what a document says of one partition's brokers."""
-    view = brokers.view
+    view, referenced = brokers.view, brokers.view.referenced_ids
     return {
         "offsets": None if brokers.offsets is None else asdict(brokers.offsets),
         "offsets_unknown": brokers.why_unknown,
         "states": {state.name: _sums(view.in_state(state)) for state in _STATES},
         "unreferenced": _sums(_unreferenced(view)),
         "segments": [
-            _segment(segment, view) for state in _STATES for segment in view.in_state(state)
+            _segment(segment, segment.added.segment_id in referenced)
+            for state in _STATES
+            for segment in view.in_state(state)
         ],
         "last_record_offset": view.last_offset,
         "last_record_timestamp_ms": view.last_timestamp_ms,
@@ -94,13 +96,13 @@ def _sums(segments: Sequence[BrokerSegment]) -> dict[str, int]:
     }
 
 
-def _segment(segment: BrokerSegment, view: BrokerView) -> dict[str, Any]:
+def _segment(segment: BrokerSegment, is_referenced: bool) -> dict[str, Any]:  # noqa: FBT001
     added = segment.added
     return {
         "id": added.segment_id,
         "state": segment.state.name,
         "since_ms": segment.since_ms,
-        "is_referenced": added.segment_id in view.referenced_ids,
+        "is_referenced": is_referenced,
         **fields(added, "start_offset", "end_offset", "size_bytes", "max_timestamp_ms"),
         **fields(added, "broker_id"),
         "leader_epochs": [asdict(epoch) for epoch in added.leader_epochs],

@@ -16,6 +16,7 @@ from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
+from tierfold.jobs.context.scope import EVERYTHING, Scope
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import partition_offsets, topic_facts
 from tierfold.storage.brokers.metadata_reader import read_metadata
@@ -26,11 +27,13 @@ def cluster_view(
     connection: Connection,
     progress: RunProgress,
     listed: Mapping[PartitionKey, Collection[str]] | None = None,
+    scope: Scope = EVERYTHING,
 ) -> ClusterView:
     """Look at these partitions; `listed`: the ids in the complete listing of each, None: at all.
 
-    Raises BadSettings if the cluster has no metadata topic that can be trusted, CorruptLog if that
-    lost records, UnreadableObject if no broker answers or a right is missing.
+    Only those in scope are in the view. Raises as `Scope.chosen`; BadSettings if the cluster has no
+    metadata topic that can be trusted, CorruptLog if that lost records, UnreadableObject if no
+    broker answers or a right is missing.
     """
     topic = metadata_topic(connection)
     fold = MetadataFold(topic.partitions, listed)
@@ -42,7 +45,7 @@ def cluster_view(
         for chunk in read_metadata(connection, first_offsets, replayed):
             fold.apply(chunk)
             records += len(chunk)
-    keys = fold.partitions()
+    keys = scope.chosen(fold.partitions())
     offsets = _offsets(connection, keys)
     return ClusterView(
         cluster_id=connection.cluster_id,

@@ -18,7 +18,7 @@ from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
 from tierfold.compaction.planning.regions import regions_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.run_progress import RunProgress
-from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.scope import EVERYTHING, Scope
 from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
 from tierfold.jobs.pipeline.survey import (
@@ -119,10 +119,10 @@ def status_of_cluster(
     cluster: ClientSettings, scope: Scope, progress: RunProgress
 ) -> tuple[ClusterView, list[PartitionStatus]]:
     """Return what brokers have of the partitions in scope; raises as `cluster_view`."""
-    looked = _looked(cluster, progress)
-    found = looked.partitions
+    looked = _looked(cluster, progress, scope=scope)
     return looked, [
-        PartitionStatus(key=key, row=None, brokers=found[key]) for key in scope.chosen(found)
+        PartitionStatus(key=key, row=None, brokers=brokers)
+        for key, brokers in looked.partitions.items()
     ]
 
 
@@ -130,13 +130,14 @@ def _looked(
     cluster: ClientSettings,
     progress: RunProgress,
     listed: Mapping[PartitionKey, Sequence[str]] | None = None,
+    scope: Scope = EVERYTHING,
 ) -> ClusterView:
     # Imported here: the client is loaded only where brokers are named.
     from tierfold.jobs.verbs.broker_views import cluster_view
     from tierfold.storage.brokers.connection import connected
 
     with connected(cluster) as connection:
-        return cluster_view(connection, progress, listed)
+        return cluster_view(connection, progress, listed, scope)
 
 
 def _with_brokers(

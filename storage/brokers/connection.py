@@ -118,7 +118,7 @@ class Connection:
             return refused
 
     def _is_hopeless(self, waited_s: float) -> bool:
-        """Whether no broker to ask first can be used, for reasons that time does not mend."""
+        """Whether no broker to ask first can be used, for reasons that waiting does not change."""
         worst = self._reported.worst()
         if worst is None or not self._reported.cover(self.settings.servers):
             return False

@@ -14,7 +14,7 @@ from tests.storage.call_scripts import fails
 from tierfold.compaction.model.errors import UnreadableObject
 
 ENDS = ("not_served", "retired_but_served", "not_in_catalog", "not_listed", "never_named")
-UNREADABLE = UnreadableObject("it broke", where="the folder", remedy="Mend it.")
+UNREADABLE = UnreadableObject("no answer", where="the folder", remedy="Mount it.")
 RECORDS = [(b"key-%d" % n, b"value") for n in range(4)]
 
 

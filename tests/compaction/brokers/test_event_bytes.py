@@ -1,4 +1,4 @@
-"""Records of brokers' metadata are read and written byte by byte; bad ones are told apart."""
+"""Records of brokers' metadata are read and written byte by byte; what Kafka refuses is refused."""
 
 from __future__ import annotations
 
