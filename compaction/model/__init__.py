@@ -2,6 +2,7 @@
 
     units                  offset spans and sizes
     hash_key               the secret with which a run hashes record keys
+    segment_ids            Kafka's ids as text, and the marks in those that tierfold made
     segments               partition, segment, and the catalog's row of a partition
     origins                who wrote a segment, whose bytes it has, who names it
     bindings               who serves the tier, as a run knows it

@@ -15,12 +15,13 @@ from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.discovery.listing import ListedSegment, corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.segment_ids import SegmentMark
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.wording import spaced
 from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import check, finishing
-from tierfold.storage.kafka.kafka_uuid import SegmentMark, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_copy import CopiedSegment, copied_segment
 

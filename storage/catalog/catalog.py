@@ -27,6 +27,7 @@ from tierfold.compaction.model.errors import (
     UnreadableObject,
 )
 from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
+from tierfold.compaction.model.segment_ids import FINGERPRINT_BITS
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog.attempts import (
     Attempt,
@@ -49,7 +50,6 @@ from tierfold.storage.catalog.rows import (
     table_of,
 )
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
-from tierfold.storage.kafka.kafka_uuid import FINGERPRINT_BITS
 from tierfold.storage.tiers.locations import Location
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.serving import ConsentKind
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import NO_TOPICS, TOPIC_PATTERN
 
 

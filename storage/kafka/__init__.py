@@ -9,7 +9,7 @@
     native_codecs      lz4 and zstd for all batches of a window at once
     native_calls       C functions of packages, for kernels
     memory_copy        `memcpy` for kernels
-    kafka_uuid         Kafka's ids as text
+    kafka_uuid         draws new ids
     topic_names        the names that Kafka allows for topics
     batch_layout       the layout of batch headers, and one header read by it
     batch_lengths      a log from batch to batch, by their lengths

@@ -1,97 +1,20 @@
-"""Kafka's ids as text: 16 bytes as 22 characters of url-safe base64 without padding.
-
-Rule: Kafka `org.apache.kafka.common.Uuid`. An id may hold `-` and `_`, so a name that contains an
-id cannot be split at its dashes.
-
-The id of a segment that tierfold made bears a mark: it is a UUID of version 8 (RFC 9562) with the
-fingerprint of its catalog, and a bit that says whether a restore made it. Brokers draw UUIDs of
-version 4. So an unfinished upload of a run that died is known as such, although nothing recorded
-it, and so is what another catalog's runs wrote. Releases before these marks made ids of which half
-is random and the rest a hash of that half.
-"""
+"""Draws new ids at random, of topics and of segments (`compaction.model.segment_ids`)."""
 
 from __future__ import annotations
 
-import base64
-import re
 import uuid
-from hashlib import blake2b
-from typing import Final, NamedTuple
 
-KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
-"""22 characters hold 132 bits. The last four are zero, so only four last characters occur."""
-
-_KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
+from tierfold.compaction.model.segment_ids import SegmentMark, id_text, marked
 
 
 def new_kafka_uuid() -> str:
     """A new id as a broker draws it: of version 4, and it does not begin with a dash."""
     while True:
-        text = _text(uuid.uuid4().bytes)
+        text = id_text(uuid.uuid4().bytes)
         if not text.startswith("-"):
             return text
 
 
-FINGERPRINT_BITS: Final = 40
-_FINGERPRINTS: Final = (1 << FINGERPRINT_BITS) - 1
-
-_FINGERPRINT_AT: Final = 22
-_VERSION_AT: Final = 76
-_RESTORED_AT: Final = 75
-"""Where these bits begin, counted from the lowest; the 48 highest stay as they were drawn."""
-
-
-class SegmentMark(NamedTuple):
-    """What the id of a segment says that tierfold made."""
-
-    fingerprint: int
-    """The catalog's, `FINGERPRINT_BITS` bits."""
-    is_restored: bool
-    """Whether a restore made it."""
-
-
 def new_segment_id(mark: SegmentMark) -> str:
     """A new id that bears the mark; like Kafka's, it does not begin with a dash."""
-    # Of version 4: its variant, the two bits above the fingerprint, is that of version 8, too.
-    number = _number(new_kafka_uuid())
-    number &= ~(0xF << _VERSION_AT | 1 << _RESTORED_AT | _FINGERPRINTS << _FINGERPRINT_AT)
-    number |= 8 << _VERSION_AT | int(mark.is_restored) << _RESTORED_AT
-    number |= mark.fingerprint << _FINGERPRINT_AT
-    return _text(number.to_bytes(16, "big"))
-
-
-def mark_of(text: str) -> SegmentMark | None:
-    """The mark that the id of a segment bears; None: a broker made it, or an older tierfold."""
-    if not is_kafka_uuid(text):
-        return None
-    number = _number(text)
-    if uuid.UUID(int=number).version != 8:
-        return None
-    fingerprint = number >> _FINGERPRINT_AT & _FINGERPRINTS
-    return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))
-
-
-def is_own_id(text: str) -> bool:
-    """Whether tierfold made the id of a segment, under whichever catalog."""
-    if not is_kafka_uuid(text):
-        return False
-    id_bytes = _number(text).to_bytes(16, "big")
-    return mark_of(text) is not None or id_bytes == _unmarked(id_bytes[:8])
-
-
-def _unmarked(drawn: bytes) -> bytes:
-    """The id that releases before marks made of 8 random bytes."""
-    return drawn + blake2b(drawn, digest_size=8, person=b"tierfold").digest()
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(base64.urlsafe_b64decode(f"{text}=="), "big")
-
-
-def _text(id_bytes: bytes) -> str:
-    return base64.urlsafe_b64encode(id_bytes).decode("ascii").rstrip("=")
-
-
-def is_kafka_uuid(text: str) -> bool:
-    """Whether `text` is an id as Kafka prints it; 16 bytes have only one such spelling."""
-    return _KAFKA_UUID.fullmatch(text) is not None
+    return marked(new_kafka_uuid(), mark)

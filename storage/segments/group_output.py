@@ -25,8 +25,9 @@ from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt, WrittenSegment, result_of
 from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segment_ids import SegmentMark
 from tierfold.storage.kafka.batch_headers import BatchHeads
-from tierfold.storage.kafka.kafka_uuid import SegmentMark, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
 from tierfold.storage.segments.key_indexing import IndexedWindow, KeyIndexing
 from tierfold.storage.segments.producer_replay import ProducerReplay

@@ -17,8 +17,8 @@ from tierfold.compaction.discovery.candidates import Candidate, EndFrom, EpochSt
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.ownership import Ownership, doubtful
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
+from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
-from tierfold.storage.kafka.kafka_uuid import is_own_id
 from tierfold.storage.segments.segment_metadata import (
     last_offset_seen,
     listed_checkpoint,

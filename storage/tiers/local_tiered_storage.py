@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership
+from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.object_store import (
     Bytes,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN, is_own_id
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_own_id
 from tierfold.storage.tiers.object_store import ObjectEntry
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
 

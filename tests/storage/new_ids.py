@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.compaction.hash_keys import FINGERPRINT
+from tierfold.compaction.model.segment_ids import SegmentMark
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import SegmentMark, new_kafka_uuid, new_segment_id
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid, new_segment_id
 from tierfold.storage.tiers.remote_tier import SegmentAddress
 
 

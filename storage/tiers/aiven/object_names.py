@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN, is_kafka_uuid
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN, is_kafka_uuid
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, SegmentAddress, leaves
 from tierfold.storage.tiers.segment_names import SegmentNames, object_name

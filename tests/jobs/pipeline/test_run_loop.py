@@ -35,6 +35,7 @@ from tests.storage.call_scripts import Script, at, fails
 from tests.storage.live_segments import NOW_MS
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.model.segment_ids import SegmentMark, mark_of
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.plan import propose
 from tierfold.compaction.planning.regions import Regions, regions_of
@@ -51,7 +52,6 @@ from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.kafka.kafka_uuid import SegmentMark, mark_of
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 ON_THREADS: Final = (*ALWAYS, "--engine", "local")

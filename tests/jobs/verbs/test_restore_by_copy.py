@@ -20,9 +20,9 @@ from tests.jobs.restores import (
 )
 from tests.jobs.tiers import copied, files_below, latest_updates, put_updates, sample_copy
 from tierfold.compaction.model.origins import Copied
+from tierfold.compaction.model.segment_ids import SegmentMark, mark_of
 from tierfold.jobs.api.changing import restore as restored
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.kafka.kafka_uuid import SegmentMark, mark_of
 
 tier = copied(compacted_once)
 

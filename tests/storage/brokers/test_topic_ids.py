@@ -6,8 +6,8 @@ import uuid
 
 from confluent_kafka import Uuid
 
+from tierfold.compaction.model.segment_ids import is_kafka_uuid
 from tierfold.storage.brokers.facts import topic_id_text
-from tierfold.storage.kafka.kafka_uuid import is_kafka_uuid
 
 
 def test_an_id_is_printed_as_kafka_prints_it() -> None:

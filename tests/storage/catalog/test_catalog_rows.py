@@ -14,6 +14,7 @@ from tests.compaction.builders import KEY, a_chain, a_state, cleaned_to, retired
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -47,7 +48,6 @@ from tierfold.storage.catalog.schema import (
     SERVING_CLUSTER,
     RunRow,
 )
-from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 
 LONG = st.integers(-(2**63), 2**63 - 1)

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierfold.storage.kafka.kafka_uuid import (
+from tierfold.compaction.model.segment_ids import (
     FINGERPRINT_BITS,
     SegmentMark,
     is_kafka_uuid,
     is_own_id,
     mark_of,
-    new_kafka_uuid,
-    new_segment_id,
 )
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid, new_segment_id
 
 
 def test_new_ids_differ_and_look_like_kafkas() -> None:

@@ -16,8 +16,8 @@ from tests.storage.scripted_store import ScriptedStore
 from tests.storage.tiers.aiven.rsa_keys import key_file
 from tests.storage.tiers.remote_tier_contract import KEY, content, described
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import Segment
-from tierfold.storage.kafka.kafka_uuid import is_own_id
 from tierfold.storage.tiers.aiven.aiven_tier import AivenTier
 from tierfold.storage.tiers.aiven.object_names import Suffix
 from tierfold.storage.tiers.layout_options import Layout, LayoutOptions

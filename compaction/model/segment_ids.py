@@ -1,0 +1,91 @@
+"""Kafka's ids as text, and the marks in the ids of segments that tierfold made.
+
+An id is 16 bytes as 22 characters of url-safe base64 without padding. It may hold `-` and `_`, so
+a name that contains an id cannot be split at its dashes.
+
+The id of a segment that tierfold made bears a mark: it is a UUID of version 8 (RFC 9562) with the
+fingerprint of its catalog, and a bit that says whether a restore made it. Brokers draw UUIDs of
+version 4. So an unfinished upload of a run that died is known as such, although nothing recorded
+it, and so is what another catalog's runs wrote. Releases before these marks made ids of which half
+is random and the rest a hash of that half.
+
+Rule: Kafka `org.apache.kafka.common.Uuid`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
+"""22 characters hold 132 bits. The last four are zero, so only four last characters occur."""
+
+_KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
+
+FINGERPRINT_BITS: Final = 40
+_FINGERPRINTS: Final = (1 << FINGERPRINT_BITS) - 1
+
+_FINGERPRINT_AT: Final = 22
+_VERSION_AT: Final = 76
+_RESTORED_AT: Final = 75
+"""Where these bits begin, counted from the lowest; the 48 highest stay as they were drawn."""
+
+
+class SegmentMark(NamedTuple):
+    """What the id of a segment says that tierfold made."""
+
+    fingerprint: int
+    """The catalog's, `FINGERPRINT_BITS` bits."""
+    is_restored: bool
+    """Whether a restore made it."""
+
+
+def is_kafka_uuid(text: str) -> bool:
+    """Whether `text` is an id as Kafka prints it; 16 bytes have only one such spelling."""
+    return _KAFKA_UUID.fullmatch(text) is not None
+
+
+def id_text(id_bytes: bytes) -> str:
+    """An id as Kafka prints it, from its 16 bytes."""
+    return base64.urlsafe_b64encode(id_bytes).decode("ascii").rstrip("=")
+
+
+def marked(drawn: str, mark: SegmentMark) -> str:
+    """The id with that mark, from one of version 4 as it was drawn at random."""
+    # Its variant, the two bits above the fingerprint, is that of version 8, too.
+    number = _number(drawn)
+    number &= ~(0xF << _VERSION_AT | 1 << _RESTORED_AT | _FINGERPRINTS << _FINGERPRINT_AT)
+    number |= 8 << _VERSION_AT | int(mark.is_restored) << _RESTORED_AT
+    number |= mark.fingerprint << _FINGERPRINT_AT
+    return id_text(number.to_bytes(16, "big"))
+
+
+def mark_of(text: str) -> SegmentMark | None:
+    """The mark that the id of a segment bears; None: a broker made it, or an older tierfold."""
+    if not is_kafka_uuid(text):
+        return None
+    number = _number(text)
+    if uuid.UUID(int=number).version != 8:
+        return None
+    fingerprint = number >> _FINGERPRINT_AT & _FINGERPRINTS
+    return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))
+
+
+def is_own_id(text: str) -> bool:
+    """Whether tierfold made the id of a segment, under whichever catalog."""
+    if not is_kafka_uuid(text):
+        return False
+    id_bytes = _number(text).to_bytes(16, "big")
+    return mark_of(text) is not None or id_bytes == _unmarked(id_bytes[:8])
+
+
+def _unmarked(drawn: bytes) -> bytes:
+    """The id that releases before marks made of 8 random bytes."""
+    return drawn + blake2b(drawn, digest_size=8, person=b"tierfold").digest()
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(base64.urlsafe_b64decode(f"{text}=="), "big")
