@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,24 @@ class PartitionOffsets:
     """One more than the last offset that all replicas in sync have."""
     last_stable: int
     """Below it no transaction is open (Kafka's last stable offset)."""
+
+
+class Absence(StrEnum):
+    """Why a cluster does not say the offsets of a partition."""
+
+    NO_TOPIC = "no topic"
+    """It has no topic of this id, perhaps one of this name."""
+    NO_PARTITION = "no partition"
+    NO_ANSWER = "no answer"
+    """Such as without a leader, or without the right to ask."""
+
+
+class UnknownOffsets(NamedTuple):
+    """The offsets of a partition are not known."""
+
+    absence: Absence
+    why: str
+    """A sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tierfold.compaction.brokers.broker_view import BrokerView, Naming
-from tierfold.compaction.brokers.cluster_facts import MetadataTopic, PartitionOffsets
+from tierfold.compaction.brokers.cluster_facts import (
+    Absence,
+    MetadataTopic,
+    PartitionOffsets,
+    UnknownOffsets,
+)
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segments import PartitionKey
 
 
@@ -17,10 +23,38 @@ class BrokerPartition:
     view: BrokerView
     naming: Mapping[str, Naming]
     """By id, of the tier's segments: whether the metadata topic has named them."""
-    offsets: PartitionOffsets | None
-    """None: `why_unknown` says why."""
-    why_unknown: str = ""
-    """Why the cluster does not say the offsets, a sentence."""
+    offsets: PartitionOffsets | UnknownOffsets
+    asked_by: int | None = None
+    """The fingerprint of the catalog that asks, which the ids of its segments bear; None: there is
+    no catalog yet."""
+
+    @property
+    def known_offsets(self) -> PartitionOffsets | None:
+        """The offsets; None: the cluster does not say them."""
+        return self.offsets if isinstance(self.offsets, PartitionOffsets) else None
+
+    @property
+    def why_unknown(self) -> str:
+        """Why the cluster does not say the offsets, a sentence; empty: it does."""
+        return self.offsets.why if isinstance(self.offsets, UnknownOffsets) else ""
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether the cluster has the topic of this id, as far as it is known."""
+        return not (
+            isinstance(self.offsets, UnknownOffsets) and self.offsets.absence is Absence.NO_TOPIC
+        )
+
+    @property
+    def log_start(self) -> int:
+        """The first offset that consumers can read; 0 if the cluster does not say it."""
+        return 0 if self.known_offsets is None else self.known_offsets.log_start
+
+    @property
+    def remote_end(self) -> int:
+        """The last offset that brokers have in the tier; -1: none."""
+        finished = self.view.in_state(SegmentState.COPY_FINISHED)
+        return max((segment.added.end_offset for segment in finished), default=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

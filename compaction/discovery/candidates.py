@@ -42,6 +42,7 @@ class EpochStretch:
 class EndFrom(StrEnum):
     """What says where a segment ends; the first that does counts (`discovery.holes`)."""
 
+    BROKERS = "brokers' metadata"
     MANIFEST = "its manifest"
     LAST_BATCH = "its last batch"
     """Kafka's cleaner may have removed records behind it."""

@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.refusals import (
     refused_by_listing,
     refused_without_row,
 )
+from tierfold.compaction.discovery.refused_by_brokers import refused_by_brokers
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 
 
@@ -33,6 +34,8 @@ class PartitionDraft:
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     """Decide which candidates belong to the log and continue the live segments."""
     row = facts.row
+    if (refusal := refused_by_brokers(facts)) is not None:
+        return refusal
     if (refusal := refused_by_listing(facts)) is not None:
         return refusal
     history = facts.history()

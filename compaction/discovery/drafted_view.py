@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.holes import with_end
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.notes import hole_notes, notes_of
 from tierfold.compaction.discovery.overlaps import OverlapProof, chain_of, with_proof
+from tierfold.compaction.discovery.standing import standing_notes
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
     PartitionView,
@@ -24,7 +25,7 @@ from tierfold.compaction.discovery.view import (
     RefusalReason,
 )
 from tierfold.compaction.model.leader_epochs import is_within_lineage
-from tierfold.compaction.model.segments import Hole, PartitionState
+from tierfold.compaction.model.segments import Hole, PartitionState, Segment
 
 _OTHER_BATCHES: Final = (
     "One of them is not an upload of this log: find out which (`tierfold dump` shows their batches)"
@@ -49,10 +50,10 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         holes = tuple(sorted({beyond, *holes}))
         live = with_end(live, facts.holes(history), draft.chain.live_end)
     segments = live + taken
-    first = segments[0].start_offset if segments else 0
-    log_start_offset = first if row is None else row.log_start_offset
+    log_start_offset = _log_start(facts, segments)
     end_offset = segments[-1].end_offset if segments else log_start_offset - 1
     orphans = tuple(found.listed for found in facts.candidates if is_orphan(found, row))
+    orphans += tuple(unnamed.listed for unnamed in facts.left_alone if unnamed.is_ours)
     waiting = tuple(_waiting(draft, orphans))
     return PartitionView(
         key=facts.key,
@@ -72,8 +73,21 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         lineage=tuple(epoch for epoch in history.lineage if epoch.start_offset <= end_offset),
         log_start_offset=log_start_offset,
         holes=holes,
-        notes=(*hole_notes(holes), *notes_of(draft, waiting)),
+        notes=(
+            *hole_notes(holes),
+            *notes_of(draft, waiting),
+            *standing_notes(facts.left_alone),
+        ),
+        brokers=facts.brokers,
     )
+
+
+def _log_start(facts: PartitionFacts, segments: Sequence[Segment]) -> int:
+    """The first offset that consumers may read, as far as it is known."""
+    if facts.row is not None:
+        return facts.row.log_start_offset
+    brokers = 0 if facts.brokers is None else facts.brokers.log_start
+    return max(brokers, segments[0].start_offset) if segments else brokers
 
 
 def _waiting(draft: PartitionDraft, orphans: Sequence[ListedSegment]) -> Iterator[Candidate]:

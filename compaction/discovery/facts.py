@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.histories import History, decided_history
 from tierfold.compaction.discovery.holes import HoleRule
 from tierfold.compaction.discovery.listing import Classified
+from tierfold.compaction.discovery.standing import UnnamedSegment
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 
 
@@ -20,16 +22,27 @@ class PartitionFacts:
     """The catalog's row; None: there is none yet."""
     classified: Classified
     candidates: tuple[Candidate, ...]
-    """Every segment of `classified.unknown`, and what is known of it."""
+    """Every segment of `classified.unknown` that may be part of the log, and what is known of it;
+    without brokers, every one."""
     are_holes_declared: bool = False
     """Whether a person said that no segment is missing where the segments leave a gap."""
     live_end: int | None = None
-    """The last live segment's end as its objects say it; None: they do not, or were not asked."""
+    """The last live segment's end as its objects or brokers say it; None: they do not, or were not
+    asked."""
+    brokers: BrokerPartition | None = None
+    """What brokers have of it; None: none were asked."""
+    left_alone: tuple[UnnamedSegment, ...] = ()
+    """The rest of `classified.unknown`: what brokers have of it keeps it out of the log."""
 
     @property
     def row(self) -> PartitionState | None:
-        """The row; None: there is none, or `tierfold forget` emptied it."""
-        return None if self.state is None or self.state.is_forgotten else self.state
+        """The row; None: there is none, or `tierfold forget` emptied it.
+
+        If brokers were asked, it begins at their log start.
+        """
+        if self.state is None or self.state.is_forgotten:
+            return None
+        return from_log_start(self.state, self.brokers)
 
     def holes(self, history: History) -> HoleRule:
         """Which gaps are holes, in the log of that history."""
@@ -46,3 +59,12 @@ class PartitionFacts:
         """The history, from the leader epochs of all candidates with a `.log`."""
         with_log = [found for found in self.candidates if found.listed.has_log]
         return decided_history(with_log, self.row)
+
+
+def from_log_start(row: PartitionState, brokers: BrokerPartition | None) -> PartitionState:
+    """The row without live segments that end below the brokers' log start."""
+    log_start = 0 if brokers is None else brokers.log_start
+    if log_start <= row.log_start_offset:
+        return row
+    live = tuple(segment for segment in row.segments if segment.end_offset >= log_start)
+    return replace(row, segments=live, log_start_offset=log_start).with_live_notes()

@@ -8,7 +8,7 @@ objects of an unknown one, a candidate, decide what it is (`compaction.discovery
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -96,6 +96,12 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
         unknown=tuple(s for s in in_order if s.segment_id not in live_ids | retired_ids),
         corruptions=corrupted_parts(live, known, kind="live segment"),
     )
+
+
+def without_expired(classified: Classified, live: Sequence[Segment]) -> Classified:
+    """As if only these live segments had to be there: brokers delete what has expired."""
+    corruptions = corrupted_parts(live, classified.known, kind="live segment")
+    return replace(classified, corruptions=corruptions)
 
 
 def corrupted_parts(

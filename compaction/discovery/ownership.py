@@ -29,6 +29,8 @@ class Ownership:
     whose: Whose
     why: str = ""
     """A sentence; empty unless it is in doubt."""
+    is_silent: bool = False
+    """Whether it is in doubt only because the objects do not say it: brokers' metadata may."""
 
 
 def beside_each_other(owners: Sequence[Ownership]) -> tuple[Ownership, ...]:
@@ -46,9 +48,9 @@ OF_PARTITION: Final = Ownership(whose=Whose.PARTITION)
 UNSAID: Final = Ownership(whose=Whose.UNSAID)
 
 
-def doubtful(why: str) -> Ownership:
+def doubtful(why: str, *, is_silent: bool = False) -> Ownership:
     """The ownership of what may be another cluster's."""
-    return Ownership(whose=Whose.DOUBTFUL, why=why)
+    return Ownership(whose=Whose.DOUBTFUL, why=why, is_silent=is_silent)
 
 
 _BESIDE_DOUBT: Final = doubtful(

@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.segments import (
     Hole,
@@ -43,6 +44,18 @@ class RefusalReason(StrEnum):
     NOT_RESTORABLE = "not restorable"
     SERVED = "served"
     """The catalog names a cluster that serves it, which the run does not know."""
+    NEVER_NAMED = "never named"
+    """The tier or the catalog has uploads that brokers never had."""
+    ANOTHER_CATALOG = "another catalog"
+    """Brokers have segments that a run of another catalog wrote."""
+    CATALOG_SET_BACK = "catalog set back"
+    """Brokers have segments of this catalog's runs that it no longer names."""
+    DELETED_BY_BROKERS = "deleted by brokers"
+    """Brokers deleted live segments that consumers may still read."""
+    NOT_IN_TIER = "not in tier"
+    """Brokers have segments whose objects are not in the tier."""
+    LOG_START_UNPROVEN = "log start unproven"
+    """Brokers' log start is higher than the catalog's, and they have deleted nothing."""
     UNREADABLE = "unreadable"
     """An object is missing, forbidden or corrupt."""
 
@@ -103,6 +116,8 @@ class PartitionView:
     """Gaps that were taken for holes, in offset order; the row does not name them yet."""
     needed: tuple[str, ...] = ()
     """Ids of segments in `set_apart` whose head is part of the log, and in no other segment."""
+    brokers: BrokerPartition | None = None
+    """What brokers have of it; None: none were asked."""
 
     @property
     def next_offset(self) -> int:

@@ -63,6 +63,11 @@ class Rules:
     decompressed_batch_max_bytes: int | None = None
     """What a compressed batch may expand to in any case (tierfold's own setting); None: 128 MiB, or
     256 times its size if that is more."""
+    tail_margin_segments: int = 1
+    """How many of the newest segments that readers find a round leaves alone (tierfold's own
+    setting); only if brokers are asked."""
+    upload_wait_ms: int = 3_600_000
+    """How old an upload that brokers began must be to be given up (tierfold's own setting)."""
     min_rewrite_gain: Fraction = Fraction(0)
     """The share of a clean segment's bytes that a rewrite must save at least (tierfold's own
     setting)."""

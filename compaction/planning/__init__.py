@@ -1,5 +1,6 @@
 """planning: what should be done with a partition, and why.
 
+    holds            what holds a round back, besides open transactions
     regions          where a log is clean, dirty, and held back
     eligibility      how dirty a partition is, how long it has waited, what is due
     grouping         which neighbouring segments become one segment

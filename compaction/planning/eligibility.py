@@ -19,7 +19,8 @@ from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 from tierfold.compaction.model.wording import spaced
-from tierfold.compaction.planning.regions import Regions, is_overdue
+from tierfold.compaction.planning.holds import is_overdue
+from tierfold.compaction.planning.regions import Regions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def due_segments(
     """
     if regions.is_forced or not _is_settled(view, regions, rules):
         return ()
-    clean_until = min(regions.first_dirty, regions.unstable_from)
+    clean_until = regions.settled_until
     return tuple(
         segment
         for segment in view.segments

@@ -22,7 +22,8 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import duration
 from tierfold.compaction.planning.eligibility import dirty_ratio
 from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, Rest
-from tierfold.compaction.planning.regions import Regions, is_overdue
+from tierfold.compaction.planning.holds import is_overdue
+from tierfold.compaction.planning.regions import Regions
 
 
 class Region(StrEnum):
@@ -209,8 +210,8 @@ def _why(case: _Case, segment: Segment, region: Region, action: SegmentAction) -
             return f"the first chunk ends at offset {choice.next_offset - 1}: a later one takes it"
         ratio = dirty_ratio(case.view, regions, case.rules, case.now_ms)
         return ratio.compared_with(case.rules.min_cleanable_dirty_ratio)
-    is_young = region is Region.UNCLEANABLE
-    why = regions.why_too_young(case.rules) if is_young else regions.why_unstable
+    is_held = region is Region.UNCLEANABLE
+    why = regions.why_uncleanable if is_held else regions.why_unstable
     return f"{why}; only its transactions are read" if case.reads_all_transactions else why
 
 
@@ -240,6 +241,8 @@ def _why_left(case: _Case, segment: Segment) -> str:
         return "clean; with --first-dirty no delete horizon counts"
     if segment.next_offset > regions.unstable_from:
         return "clean; above the last stable offset no delete horizon counts"
+    if segment.next_offset > regions.settled_until:
+        return f"clean; {regions.why_uncleanable}"
     return (
         f"clean; under compaction.strategy={case.rules.compaction_strategy} a delete horizon counts"
         " only once the whole log is clean, and was cleaned under this strategy"

@@ -17,6 +17,7 @@ from tierfold.compaction.planning.eligibility import (
     dirty_ratio,
     should_have_rolled_at_ms,
 )
+from tierfold.compaction.planning.holds import dead_uploads
 from tierfold.compaction.planning.plan import Choice, Compact, propose
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 
@@ -84,6 +85,8 @@ def partition_plan(
     `producers`: the newest snapshot in view, if `needs_producers`. `first_dirty`: `--first-dirty`;
     None: the row's cleaner offset counts.
     """
+    if dead := dead_uploads(view, rules, now_ms):
+        view = replace(view, notes=(*view.notes, dead))
     regions = regions_of(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
     )

@@ -32,11 +32,15 @@ class RestReason(StrEnum):
     """Why a partition is left alone."""
 
     NO_POLICY = "no policy"
+    NOT_OF_CLUSTER = "not of the cluster"
+    """The brokers that were asked do not have the topic."""
     POLICY_NOT_COMPACT = "policy is not compact"
     EMPTY = "empty"
     NOTHING_DIRTY = "nothing dirty"
     ALL_UNSTABLE = "all unstable"
     TOO_YOUNG = "too young"
+    HELD_BY_BROKERS = "held by brokers"
+    """Brokers may yet upload segments over what is dirty."""
     RATIO_TOO_LOW = "dirty ratio too low"
 
 
@@ -179,7 +183,7 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         ratio=ratio,
         bytes_in=bytes_in,
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
-        held_back=regions.held_back(rules),
+        held_back=regions.held_back,
     )
 
 
@@ -201,17 +205,19 @@ def _rest(
         if regions.is_forced or ratio.must_clean or ratio.exceeds(threshold):
             return None
         return Rest(reason=RestReason.RATIO_TOO_LOW, detail=ratio.compared_with(threshold))
-    held_back = regions.held_back(rules)
+    held_back = regions.held_back
     if held_back and regions.first_dirty < regions.next_offset:
-        is_young = not regions.uncleanable.is_empty
-        return Rest(
-            reason=RestReason.TOO_YOUNG if is_young else RestReason.ALL_UNSTABLE,
-            detail="; ".join(held_back),
-        )
+        return Rest(reason=_why_held(regions), detail="; ".join(held_back))
     return Rest(
         reason=RestReason.NOTHING_DIRTY,
         detail=f"everything below offset {regions.next_offset} is clean",
     )
+
+
+def _why_held(regions: Regions) -> RestReason:
+    if regions.uncleanable.is_empty or regions.hold is None:
+        return RestReason.ALL_UNSTABLE
+    return RestReason.TOO_YOUNG if regions.hold.is_young else RestReason.HELD_BY_BROKERS
 
 
 def _reason(rules: Rules, regions: Regions, ratio: DirtyRatio) -> tuple[CompactReason, str]:

@@ -3,15 +3,16 @@
     log start     first_dirty     first_uncleanable   unstable_from       next_offset
         |  cleaned     |      dirty      |  uncleanable   |   unstable     |  active: local only
 
-Uncleanable records are too young (`min.compaction.lag.ms`); unstable ones are at or above the last
-stable offset. `first_dirty` may lie inside a segment; `first_uncleanable` and `unstable_from` are
-always the start of one, or the end of the log.
+Uncleanable records are too young (`min.compaction.lag.ms`), or brokers may yet upload segments over
+their offsets (`planning.holds`); unstable ones are at or above the last stable offset.
+`first_dirty` may lie inside a segment; `first_uncleanable` and `unstable_from` are always the start
+of one, or the end of the log.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
@@ -19,6 +20,7 @@ from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import OffsetSpan
+from tierfold.compaction.planning.holds import Hold, broker_holds, is_overdue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,9 @@ class LastStable:
     offset: int
     """The first offset of the oldest transaction without a marker in the tier."""
     producer_id: int | None = None
-    """The transaction's producer; None: only batch headers show the offset."""
+    """The transaction's producer; None: only batch headers or brokers show the offset."""
+    is_by_brokers: bool = False
+    """Whether the brokers say so, whose log goes on beyond the tier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class Regions:
     """The first offset after the remote range."""
     last_stable: LastStable | None
     """The transaction that holds back the segments from `unstable_from` on; None: none does."""
+    hold: Hold | None = None
+    """What makes records uncleanable from `first_uncleanable` on; None: nothing does."""
     earliest_dirty_ms: int | None = None
     """The earliest timestamp of the uncompacted segments; None: none of them has one (KIP-354)."""
     reset: str | None = None
@@ -64,7 +70,7 @@ class Regions:
 
     @property
     def uncleanable(self) -> OffsetSpan:
-        """Dirty offsets that `min.compaction.lag.ms` holds back."""
+        """Dirty offsets that `hold` holds back."""
         return OffsetSpan(start=self.dirty.end, end=max(self.dirty.end, self.unstable_from))
 
     @property
@@ -72,17 +78,23 @@ class Regions:
         """Dirty offsets that an open transaction holds back."""
         return OffsetSpan(start=self.uncleanable.end, end=self.next_offset)
 
-    def held_back(self, rules: Rules) -> tuple[str, ...]:
+    @property
+    def held_back(self) -> tuple[str, ...]:
         """Why a round does not reach the end of the remote range, a sentence each."""
-        young = () if self.uncleanable.is_empty else (self.why_too_young(rules),)
-        return young if self.last_stable is None else (*young, self.why_unstable)
+        held = () if self.uncleanable.is_empty else (self.why_uncleanable,)
+        return held if self.last_stable is None else (*held, self.why_unstable)
 
-    def why_too_young(self, rules: Rules) -> str:
-        """Why `uncleanable` is held back, a clause."""
-        return (
-            f"held back from offset {self.first_uncleanable} on: the segment there holds records"
-            f" younger than min.compaction.lag.ms ({rules.min_compaction_lag_ms})"
-        )
+    @property
+    def why_uncleanable(self) -> str:
+        """Why `uncleanable` is held back, a clause; empty: nothing is."""
+        return "" if self.hold is None else self.hold.why
+
+    @property
+    def settled_until(self) -> int:
+        """The end of the clean range that neither a transaction nor brokers hold back."""
+        until = min(self.first_dirty, self.unstable_from)
+        is_by_brokers = self.hold is not None and not self.hold.is_young
+        return min(until, self.first_uncleanable) if is_by_brokers else until
 
     @property
     def why_unstable(self) -> str:
@@ -91,10 +103,11 @@ class Regions:
             return ""
         offset, producer = self.last_stable.offset, self.last_stable.producer_id
         whose = "" if producer is None else f" of producer {producer}"
-        return (
-            f"held back from offset {self.unstable_from} on: the transaction{whose} that begins at"
-            f" offset {offset} has no marker in the tier"
-        )
+        held = f"held back from offset {self.unstable_from} on"
+        if self.last_stable.is_by_brokers:
+            return f"{held}: by the brokers, a transaction is open from offset {offset} on"
+        begins = f"the transaction{whose} that begins at offset {offset}"
+        return f"{held}: {begins} has no marker in the tier"
 
 
 def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
@@ -139,31 +152,33 @@ def regions_of(
     if forced_first_dirty is not None:
         first_dirty, reset = max(forced_first_dirty, view.log_start_offset), None
     uncompacted = [segment for segment in view.segments if segment.next_offset > first_dirty]
+    last_stable = _with_brokers(view, last_stable)
     unstable_from = _unstable_from(view, last_stable)
+    holds = [*_young(uncompacted, rules, now_ms, end), *broker_holds(view, rules, now_ms)]
+    hold = min(holds, key=lambda hold: hold.offset, default=None)
     first_timestamps_ms = [
         segment.first_timestamp_ms for segment in uncompacted if segment.first_timestamp_ms > 0
     ]
     return Regions(
         log_start=view.log_start_offset,
         first_dirty=first_dirty,
-        first_uncleanable=min(unstable_from, _lag_bound(uncompacted, rules, now_ms, end)),
+        first_uncleanable=unstable_from if hold is None else min(unstable_from, hold.offset),
         unstable_from=unstable_from,
         next_offset=end,
         last_stable=last_stable if unstable_from < end else None,
+        hold=hold,
         earliest_dirty_ms=min(first_timestamps_ms, default=None),
         reset=reset,
         is_forced=is_forced,
     )
 
 
-def is_overdue(segment: Segment, rules: Rules, now_ms: int) -> bool:
-    """Whether the segment has waited longer than `max.compaction.lag.ms` (KIP-354).
-
-    Its age is that of its first batch. A segment whose first batch has no timestamp above 0 is
-    never overdue, as in Kafka `LogCleanerManager.maxCompactionDelay`.
-    """
-    age_ms = now_ms - segment.first_timestamp_ms
-    return segment.first_timestamp_ms > 0 and age_ms > rules.max_compaction_lag_ms
+def _with_brokers(view: PartitionView, last_stable: LastStable | None) -> LastStable | None:
+    """The lower of what the tier and what the brokers show; a marker must be in the tier, too."""
+    offsets = None if view.brokers is None else view.brokers.known_offsets
+    if offsets is None or (last_stable and last_stable.offset <= offsets.last_stable):
+        return last_stable
+    return LastStable(offset=offsets.last_stable, is_by_brokers=True)
 
 
 def _stored_first_dirty(view: PartitionView) -> tuple[int, str | None]:
@@ -190,17 +205,26 @@ def _unstable_from(view: PartitionView, last_stable: LastStable | None) -> int:
     return starts[max(bisect_right(starts, last_stable.offset) - 1, 0)]
 
 
-def _lag_bound(uncompacted: Sequence[Segment], rules: Rules, now_ms: int, end: int) -> int:
+def _young(
+    uncompacted: Sequence[Segment], rules: Rules, now_ms: int, end: int
+) -> Iterator[Hold]:
     """Where `min.compaction.lag.ms` stops a round, but not below the end of an overdue segment.
 
     The minimum is Kafka's `findFirstUncleanableSegment`. The maximum overrides it, as KIP-354 says;
     in Kafka's code it overrides only the ratio.
     """
     if rules.min_compaction_lag_ms == 0:
-        return end
+        return
     youngest_ms = now_ms - rules.min_compaction_lag_ms
     young = (
         segment.start_offset for segment in uncompacted if segment.max_timestamp_ms > youngest_ms
     )
     overdue = [segment.next_offset for segment in uncompacted if is_overdue(segment, rules, now_ms)]
-    return max([next(young, end), *overdue])
+    offset = max([next(young, end), *overdue])
+    if offset < end:
+        yield Hold(
+            offset=offset,
+            why=f"held back from offset {offset} on: the segment there holds records younger than"
+            f" min.compaction.lag.ms ({rules.min_compaction_lag_ms})",
+            is_young=True,
+        )

@@ -11,6 +11,7 @@ from typing import Unpack
 
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.deletion.short_ages import short_ages
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
     CompactKeywords,
@@ -39,7 +40,20 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
     >>> tierfold.compact("s3://bucket/tier", topics=["orders.*"], config="tierfold.toml")
     """
     is_dry_run, budget = given.get("dry_run", False), budget_of(given)
-    tools = opened(tier, given, has_advice=is_dry_run, writing=WritingVerb.COMPACT)
+    if given.get("bootstrap_server") and not is_dry_run:
+        raise BadSettings(
+            "brokers are named, but this release does not publish to them",
+            where="--bootstrap-server",
+            remedy="Add --dry-run to see what a run with them would do, or leave them out: brokers"
+            " then go on to serve what they uploaded.",
+        )
+    tools = opened(
+        tier,
+        given,
+        has_advice=is_dry_run,
+        writing=WritingVerb.COMPACT,
+        asks_brokers=is_dry_run,
+    )
     verb = (tools.context, tools.settings, tools.scope)
     if is_dry_run:
         found = plan_verb.plan(*verb, budget, local_max_of(given))

@@ -76,20 +76,20 @@ class ScopeKeywords(CheckKeywords, HoleKeywords, total=False):
     """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
 
 
-class ReplayKeywords(ScopeKeywords, total=False):
-    """From which offset on."""
-
-    first_dirty: int | None
-    """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
-
-
-class StatusKeywords(ReplayKeywords, total=False):
-    """The keywords of `status`."""
+class ClusterKeywords(TypedDict, total=False):
+    """Which cluster serves the tier."""
 
     bootstrap_server: str | Sequence[str] | None
     """`HOST:PORT` of brokers to ask, too. Default: `bootstrap.servers` in the settings, if any."""
     command_config: str | Path | None
     """A properties file with a client's security settings, as Kafka's own tools take it."""
+
+
+class ReplayKeywords(ScopeKeywords, ClusterKeywords, total=False):
+    """From which offset on."""
+
+    first_dirty: int | None
+    """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
 
 
 class EngineKeywords(TypedDict, total=False):
@@ -129,7 +129,7 @@ class CompactKeywords(ReplayKeywords, EngineKeywords, WritingKeywords, total=Fal
     """Only show what would be done, as `plan` does."""
 
 
-class VerifyKeywords(ScopeKeywords, EngineKeywords, total=False):
+class VerifyKeywords(ScopeKeywords, ClusterKeywords, EngineKeywords, total=False):
     """The keywords of `verify`."""
 
     second_opinion: bool

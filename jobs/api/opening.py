@@ -18,6 +18,7 @@ from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
 from tierfold.jobs.context.run_clocks import RunClocks
+from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Listed, Scope
@@ -28,7 +29,6 @@ from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
-from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.clock import elapsed_s, now_ms
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.store_clocks import store_now_ms
@@ -70,8 +70,6 @@ class Opened:
     remarks: Remarks
     began_s: float
     """The same time, by `elapsed_s`."""
-    cluster: ClientSettings | None = None
-    """The cluster whose brokers the verb asks; None: none is named."""
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
@@ -120,6 +118,7 @@ def opened(
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
+        cluster=None if cluster is None else RunCluster(cluster),
     )
     remarks = remarks_on_tier(settings, context, scope if has_advice else None)
     if cluster is not None:
@@ -131,7 +130,6 @@ def opened(
         scope=scope,
         remarks=remarks,
         began_s=began_s,
-        cluster=cluster,
     )
 
 
@@ -139,7 +137,7 @@ def opened(
 class AskedCluster:
     """A cluster without a tier, for one verb."""
 
-    cluster: ClientSettings
+    cluster: RunCluster
     scope: Scope
     progress: RunProgress
     began_ms: int
@@ -152,7 +150,7 @@ class AskedCluster:
             tier="",
             run_id="",
             warnings=(),
-            notes=self.cluster.notes,
+            notes=self.cluster.settings.notes,
             spent=None,
             started_at_ms=self.began_ms,
             finished_at_ms=now_ms(),
@@ -181,7 +179,7 @@ def cluster_alone(given: Mapping[str, Any]) -> AskedCluster:
             remedy="Name a tier's folder or URI, or brokers with --bootstrap-server HOST:PORT.",
         )
     return AskedCluster(
-        cluster=cluster,
+        cluster=RunCluster(cluster),
         scope=_scope_of(given),
         progress=RunProgress(given.get("progress") or unheard),
         began_ms=began_ms,

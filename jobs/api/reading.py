@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.jobs.api.failures import checked
-from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, StatusKeywords, takes
+from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, takes
 from tierfold.jobs.api.opening import cluster_alone, opened
+from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -28,7 +28,7 @@ def plan(tier: str | Path, **given: Unpack[ReplayKeywords]) -> PlanResult:
 
     >>> tierfold.plan("/mnt/tier", settings={"cleanup.policy": "compact"}).bytes_in
     """
-    tools = opened(tier, given, has_advice=True)
+    tools = opened(tier, given, has_advice=True, asks_brokers=True)
     found = plan_verb.plan(tools.context, tools.settings, tools.scope)
     return checked(PlanResult(partitions=tuple(found), **tools.about()), given)
 
@@ -39,13 +39,13 @@ def explain(tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]) -
 
     >>> tierfold.explain("/mnt/tier", "orders-0", settings={"cleanup.policy": "compact"})
     """
-    tools = opened(tier, given, has_advice=True)
+    tools = opened(tier, given, has_advice=True, asks_brokers=True)
     found = plan_verb.explain(tools.context, tools.settings, tools.scope, partition)
     return checked(ExplainResult(partitions=(found,), **tools.about()), given)
 
 
-@takes(StatusKeywords)
-def status(tier: str | Path | None = None, **given: Unpack[StatusKeywords]) -> StatusResult:
+@takes(ReplayKeywords)
+def status(tier: str | Path | None = None, **given: Unpack[ReplayKeywords]) -> StatusResult:
     """Return each partition's live segments, how dirty they are, and what was replaced.
 
     With brokers, also what they have of each partition; without `tier`, only that.
@@ -53,18 +53,19 @@ def status(tier: str | Path | None = None, **given: Unpack[StatusKeywords]) -> S
     >>> tierfold.status("/mnt/tier", topics=["orders.*"]).to_pandas()
     >>> tierfold.status(bootstrap_server="broker-1:9092")
     """
-    cluster: ClusterView | None
+    cluster: RunCluster | None
     if tier is None:
         asked = cluster_alone(given)
-        cluster, found = status_verb.status_of_cluster(asked.cluster, asked.scope, asked.progress)
+        cluster = asked.cluster
+        found = status_verb.status_of_cluster(cluster, asked.scope, asked.progress)
         about = asked.about()
     else:
         tools = opened(tier, given, asks_brokers=True)
-        cluster, found = status_verb.status(
-            tools.context, tools.settings, tools.scope, tools.cluster
-        )
+        cluster = tools.context.cluster
+        found = status_verb.status(tools.context, tools.settings, tools.scope)
         about = tools.about()
-    return checked(StatusResult(partitions=tuple(found), cluster=cluster, **about), given)
+    view = None if cluster is None else cluster.view
+    return checked(StatusResult(partitions=tuple(found), cluster=view, **about), given)
 
 
 @takes(CheckKeywords)

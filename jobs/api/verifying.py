@@ -31,7 +31,7 @@ def verify(tier: str | Path, **given: Unpack[VerifyKeywords]) -> VerifyResult:
         )
     duration_ms = given.get("max_duration_ms")
     extent = verify_verb.Extent(second_opinion=second_opinion, max_duration_ms=duration_ms)
-    tools = opened(tier, given)
+    tools = opened(tier, given, asks_brokers=True)
     found = verify_verb.verify(
         tools.context,
         tools.settings,

@@ -26,6 +26,7 @@ from tierfold.jobs.cli.options import (
     catalog_options,
     clock_is_right_option,
     clock_options,
+    cluster_options,
     duration_option,
     encryption_key_option,
     engine_options,
@@ -62,6 +63,7 @@ def tierfold() -> None:
 
 @tierfold.command("plan")
 @tier_options
+@cluster_options
 @replay_options
 @click.option(
     "--explain",
@@ -77,6 +79,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
       tierfold plan /mnt/tier --set cleanup.policy=compact --holes-are-holes 'orders-*'
+      tierfold plan /mnt/tier --config tierfold.toml --bootstrap-server broker-1:9092
     """
     from tierfold.jobs.api.reading import explain, plan
 
@@ -88,6 +91,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 
 @tierfold.command("compact")
 @tier_options
+@cluster_options
 @replay_options
 @budget_options
 @if_held_option
@@ -130,6 +134,7 @@ def status_verb(output: Output, **given: Any) -> None:
 
 @tierfold.command("verify")
 @tier_options
+@cluster_options
 @clock_options
 @engine_options
 @click.option(

@@ -17,6 +17,7 @@ from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
 from tierfold.jobs.context.run_clocks import RunClocks
+from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.stored_bytes import StoredBytes
@@ -89,6 +90,8 @@ class RunContext:
     """The arguments that name the catalog; empty if it is in the tier."""
     clocks: RunClocks | None = None
     """What a verb that writes checks before it does; None: the verb only reads."""
+    cluster: RunCluster | None = field(default=None, compare=False)
+    """The cluster whose brokers the verb asks; None: none is named."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
 

@@ -1,5 +1,7 @@
 """pipeline: from the survey of partitions to the commit.
 
+    known_partition    a partition in scope, before it is inspected
+    asked_brokers      adds what brokers have of the partitions
     discovery          lists a partition and reads its unknown segments
     survey             gathers the facts about every partition, and plans it
     originals          finds the segments that brokers wrote, live or replaced

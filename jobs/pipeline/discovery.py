@@ -14,12 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.draft import drafted
 from tierfold.compaction.discovery.drafted_view import view_of
-from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.listing import classify
-from tierfold.compaction.discovery.ownership import beside_each_other
+from tierfold.compaction.discovery.facts import PartitionFacts, from_log_start
+from tierfold.compaction.discovery.listing import ListedSegment, classify, without_expired
+from tierfold.compaction.discovery.ownership import Whose, beside_each_other
+from tierfold.compaction.discovery.standing import (
+    ByStanding,
+    UnnamedSegment,
+    as_brokers_have,
+    by_standing,
+    live_end_by,
+)
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
@@ -27,29 +35,68 @@ from tierfold.compaction.planning.regions import LastStable, last_stable_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import are_holes_declared
 from tierfold.storage.segments.overlap_check import prove_overlaps
-from tierfold.storage.segments.segment_inspection import inspected
+from tierfold.storage.segments.segment_inspection import inspected, ownership_of
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
 from tierfold.storage.tiers.remote_tier import Listing, address_of
 
 
 def facts_of(
-    context: RunContext, key: PartitionKey, state: PartitionState | None, listed: Listing
+    context: RunContext,
+    key: PartitionKey,
+    state: PartitionState | None,
+    listed: Listing,
+    brokers: BrokerPartition | None = None,
 ) -> PartitionFacts:
-    """Read all facts about a partition; raises TierfoldError. `listed`: its listing."""
+    """Read all facts about a partition; raises TierfoldError.
+
+    `listed`: its listing. `brokers`: what brokers have of it, looked at after row and listing.
+    """
     classified = classify(listed, state)
-    most = context.batch_bytes_max(key.topic)
-    alone = [inspected(context.tier, key, segment, most) for segment in classified.unknown]
-    owners = beside_each_other([candidate.ownership for candidate in alone])
-    candidates = tuple(
-        replace(candidate, ownership=owner) for candidate, owner in zip(alone, owners, strict=True)
-    )
+    if brokers is not None and state is not None:
+        classified = without_expired(classified, from_log_start(state, brokers).segments)
+    sorted_out = None if brokers is None else by_standing(classified.unknown, brokers)
+    read = classified.unknown if sorted_out is None else sorted_out.finished
+    candidates = _candidates(context, key, read, brokers)
     return PartitionFacts(
         key=key,
         state=state,
         classified=classified,
         candidates=candidates,
         are_holes_declared=are_holes_declared(context.holes_are_holes, key),
-        live_end=_live_end(context, key, state, candidates),
+        live_end=_live_end(context, key, state, candidates)
+        if brokers is None
+        else live_end_by(brokers, state),
+        brokers=brokers,
+        left_alone=() if sorted_out is None else _of_partition(context, key, sorted_out),
+    )
+
+
+def _candidates(
+    context: RunContext,
+    key: PartitionKey,
+    read: Sequence[ListedSegment],
+    brokers: BrokerPartition | None,
+) -> tuple[Candidate, ...]:
+    most, is_named = context.batch_bytes_max(key.topic), brokers is not None
+    alone = [inspected(context.tier, key, one, most, is_named=is_named) for one in read]
+    owners = beside_each_other([candidate.ownership for candidate in alone])
+    found = tuple(
+        replace(candidate, ownership=owner) for candidate, owner in zip(alone, owners, strict=True)
+    )
+    if brokers is None:
+        return found
+    return tuple(as_brokers_have(candidate, brokers) for candidate in found)
+
+
+def _of_partition(
+    context: RunContext, key: PartitionKey, sorted_out: ByStanding
+) -> tuple[UnnamedSegment, ...]:
+    """Return what is left alone, without whole objects that may be another cluster's."""
+    return tuple(
+        unnamed
+        for unnamed in sorted_out.left_alone
+        if not unnamed.denies_brokers
+        or ownership_of(context.tier, key, unnamed.listed).whose is not Whose.DOUBTFUL
     )
 
 
@@ -73,10 +120,17 @@ def _live_end(
 
 
 def viewed(
-    context: RunContext, key: PartitionKey, state: PartitionState | None, listed: Listing
+    context: RunContext,
+    key: PartitionKey,
+    state: PartitionState | None,
+    listed: Listing,
+    brokers: BrokerPartition | None = None,
 ) -> PartitionView | Refusal:
-    """Return the partition's view from its listing and the catalog's row; raises TierfoldError."""
-    return view_from(context, facts_of(context, key, state, listed))
+    """Return the partition's view from its listing and the catalog's row; raises TierfoldError.
+
+    `brokers`: as of `facts_of`.
+    """
+    return view_from(context, facts_of(context, key, state, listed, brokers))
 
 
 def aborted_in(

@@ -10,30 +10,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tierfold.compaction.discovery.served import served_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.bindings import Binding
-from tierfold.compaction.model.errors import TierfoldError, unexpected
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
     needs_producers,
     partition_plan,
     with_row_notes,
 )
-from tierfold.compaction.planning.plan import rest_by_policy
+from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
-from tierfold.jobs.engines.rows import REPORT_BUG
+from tierfold.jobs.pipeline.asked_brokers import with_brokers
 from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
-from tierfold.storage.tiers.remote_tier import Listing
 
 READERS: Final = 16
 """Threads that read metadata in parallel; they mostly wait for storage."""
@@ -48,19 +47,6 @@ def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
     with context.progress.survey():
         known = known_partitions(context, scope)
         return survey_of(context, settings, known, scope.first_dirty)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownPartition:
-    """A partition in scope, before it is inspected."""
-
-    key: PartitionKey
-    state: PartitionState | None
-    """The catalog's row; None: no row."""
-    refusal: Refusal | None
-    """Why it must not be inspected."""
-    listed: Listing
-    """Its listing, newer than the row; empty if that failed, which is the refusal."""
 
 
 def survey_of(
@@ -120,7 +106,7 @@ def known_among(
     The catalog identifies a topic by its id. A folder copied under another name would count as the
     same partition, so both are refused. A partition with an invalid row is refused, too. Raises
     BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
-    writes and the clocks disagree.
+    writes and the clocks disagree; and as `with_brokers` if the run has a cluster.
     """
     if context.clocks is not None:
         context.clocks.check(rows.states)
@@ -148,7 +134,8 @@ def known_among(
             listed=() if isinstance(listed, Exception) else listed,
         )
 
-    return [known(key) for key in keys]
+    found = [known(key) for key in keys]
+    return found if context.cluster is None else with_brokers(context, context.cluster, found)
 
 
 def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
@@ -163,12 +150,14 @@ def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
 
 
 def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Refusal:
-    """Gather a partition's facts from the tier and the catalog; raises nothing.
+    """Gather a partition's facts from the tier, the catalog and the brokers; raises nothing.
 
-    An error in reading or decoding becomes the partition's refusal.
+    An error in reading or decoding becomes the partition's refusal. Brokers that do not have the
+    topic have no say.
     """
+    brokers = None if known.is_left_alone else known.brokers
     try:
-        return known.refusal or viewed(context, known.key, known.state, known.listed)
+        return known.refusal or viewed(context, known.key, known.state, known.listed, brokers)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return refusal_of(error, str(known.key))
 
@@ -177,7 +166,7 @@ def _surveyed(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionPlan:
     epoch, retired = (0, ()) if known.state is None else (known.state.epoch, known.state.retired)
-    found = rest_by_policy(rules) or inspected(context, known)
+    found = _rest(known, rules) or inspected(context, known)
     if not isinstance(found, PartitionView):
         plan = PartitionPlan(key=known.key, rules=rules, choice=found)
         return replace(plan, epoch=epoch, retired=retired)
@@ -192,19 +181,8 @@ def _surveyed(
     return replace(plan, epoch=epoch, retired=retired)
 
 
-def refusal_of(error: Exception, where: str) -> Refusal:
-    """Turn an error in reading or decoding into the partition's refusal.
-
-    `where`: the place, for errors that do not name it.
-    """
-    if isinstance(error, TierfoldError):
-        return Refusal(
-            reason=RefusalReason.UNREADABLE,
-            detail=f"{error.where}: {error.what}",
-            remedy=error.remedy,
-        )
-    return Refusal(
-        reason=RefusalReason.UNREADABLE,
-        detail=f"{where}: {unexpected(error)}",
-        remedy=REPORT_BUG,
-    )
+def _rest(known: KnownPartition, rules: Rules) -> Rest | None:
+    """Why nothing of the partition is read; None: it is inspected."""
+    if known.is_left_alone:
+        return Rest(reason=RestReason.NOT_OF_CLUSTER, detail=left_alone(known))
+    return rest_by_policy(rules)

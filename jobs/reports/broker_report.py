@@ -44,7 +44,7 @@ def broker_entry(brokers: BrokerPartition, beside: BesideCatalog | None) -> dict
     """Return what a document says of one partition's brokers."""
     view, referenced = brokers.view, brokers.view.referenced_ids
     return {
-        "offsets": None if brokers.offsets is None else asdict(brokers.offsets),
+        "offsets": None if brokers.known_offsets is None else asdict(brokers.known_offsets),
         "offsets_unknown": brokers.why_unknown,
         "states": {state.name: _sums(view.in_state(state)) for state in _STATES},
         "unreferenced": _sums(_unreferenced(view)),
@@ -132,7 +132,7 @@ def _ranges(brokers: BrokerPartition) -> str:
 
 
 def _of_offsets(brokers: BrokerPartition, name: str) -> str:
-    return "" if brokers.offsets is None else spaced(getattr(brokers.offsets, name))
+    return "" if brokers.why_unknown else spaced(getattr(brokers.offsets, name))
 
 
 def _remarks(brokers: BrokerPartition, beside: BesideCatalog | None) -> Text:

@@ -228,6 +228,23 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "worker needs several times as much memory.",
     ),
     Setting(
+        name="tail.margin.segments",
+        kind=whole_number(0, INT_MAX, "segments"),
+        broker_names=("tail.margin.segments",),
+        source=TIERFOLD,
+        doc="If brokers are asked: how many of the newest segments in the tier a round leaves "
+        "alone, because a new leader may upload them again. max.compaction.lag.ms overrides it.",
+    ),
+    Setting(
+        name="upload.wait.ms",
+        kind=whole_number(0, LONG_MAX, "milliseconds"),
+        broker_names=("upload.wait.ms",),
+        is_for_topics=False,
+        source=TIERFOLD,
+        doc="If brokers are asked: an upload that they began and have not finished holds a round "
+        "back for this long, and until other segments cover its offsets.",
+    ),
+    Setting(
         name="min.rewrite.gain",
         kind=RATIO,
         broker_names=("min.rewrite.gain",),

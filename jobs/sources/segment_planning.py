@@ -22,8 +22,9 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.discovery import aborted_in, last_stable_in, viewed
+from tierfold.jobs.pipeline.known_partition import KnownPartition
 from tierfold.jobs.pipeline.originals import originals_of
-from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions
+from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.sources.segment_options import FORMAT, Request
 from tierfold.jobs.sources.segment_tasks import TaskReader, in_one_sentence
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of

@@ -3,7 +3,6 @@
     plan             `plan`
     compact          `compact`
     status           `status`
-    broker_views     what brokers have of partitions, for `status`
     verify           `verify`
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`

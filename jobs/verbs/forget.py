@@ -34,6 +34,7 @@ from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
+from tierfold.jobs.pipeline.known_partition import refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
     NOTHING_TO_DO,
@@ -42,7 +43,7 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import checked_binding, known_by_name, refusal_of
+from tierfold.jobs.pipeline.survey import checked_binding, known_by_name
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
 from tierfold.jobs.verbs.waiting import freed

@@ -34,6 +34,7 @@ from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
+from tierfold.jobs.pipeline.known_partition import refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     NOTHING_TO_DO,
@@ -43,7 +44,7 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
+from tierfold.jobs.pipeline.survey import known_by_name
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused

@@ -5,31 +5,25 @@ Where a cluster is named, also what its brokers have of each partition; without 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from tierfold.compaction.brokers.beside_catalog import BesideCatalog, beside_catalog
-from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
 from tierfold.compaction.planning.regions import regions_of
+from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.run_progress import RunProgress
-from tierfold.jobs.context.scope import EVERYTHING, Scope
+from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.discovery import last_stable_in
+from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
-from tierfold.jobs.pipeline.survey import (
-    READERS,
-    KnownPartition,
-    inspected,
-    known_partitions,
-    refusal_of,
-)
+from tierfold.jobs.pipeline.survey import READERS, inspected, known_partitions
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
 
@@ -86,64 +80,41 @@ class PartitionStatus:
         return None if self.row is None else self.row.cleaner_offset
 
 
-def status(
-    context: RunContext, settings: Settings, scope: Scope, cluster: ClientSettings | None = None
-) -> tuple[ClusterView | None, list[PartitionStatus]]:
+def status(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionStatus]:
     """Return the partitions in scope, by topic and number, of any policy; nothing is changed.
 
-    With a `cluster`, what its brokers have, too: it is asked after rows and listings were read, so
-    that no upload in between looks missing. Raises BadSettings if the tier does not exist, and as
-    `cluster_view`.
+    If the run has a cluster, also with what its brokers have. Raises as `known_partitions`.
     """
     rules = settings.rules_for
 
     def read(partition: KnownPartition) -> PartitionStatus:
-        return _status(context, partition, rules(partition.key.topic), scope.first_dirty)
+        found = _status(context, partition, rules(partition.key.topic), scope.first_dirty)
+        if partition.brokers is None:
+            return found
+        # A listing that failed is empty, and says nothing of what is missing.
+        is_listed = bool(partition.listed) or partition.refusal is None
+        return _with_brokers(found, partition.brokers, is_listed=is_listed)
 
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
         known = known_partitions(context, scope)
-        found = list(context.progress.inspected(pool.map(read, known)))
-    if cluster is None:
-        return None, found
-    listed = {one.key: [segment.segment_id for segment in one.listed] for one in known}
-    looked = _looked(cluster, context.progress, listed)
-    # A listing that failed is empty, and says nothing of what is missing.
-    compared = {one.key for one in known if one.listed or one.refusal is None}
-    return looked, [
-        _with_brokers(one, looked.partitions[one.key], is_compared=one.key in compared)
-        for one in found
-    ]
+        return list(context.progress.inspected(pool.map(read, known)))
 
 
 def status_of_cluster(
-    cluster: ClientSettings, scope: Scope, progress: RunProgress
-) -> tuple[ClusterView, list[PartitionStatus]]:
+    cluster: RunCluster, scope: Scope, progress: RunProgress
+) -> list[PartitionStatus]:
     """Return what brokers have of the partitions in scope; raises as `cluster_view`."""
-    looked = _looked(cluster, progress, scope=scope)
-    return looked, [
+    looked = cluster.look(progress, scope=scope)
+    return [
         PartitionStatus(key=key, row=None, brokers=brokers)
         for key, brokers in looked.partitions.items()
     ]
 
 
-def _looked(
-    cluster: ClientSettings,
-    progress: RunProgress,
-    listed: Mapping[PartitionKey, Sequence[str]] | None = None,
-    scope: Scope = EVERYTHING,
-) -> ClusterView:
-    # Imported here: the client is loaded only where brokers are named.
-    from tierfold.jobs.verbs.broker_views import cluster_view
-    from tierfold.storage.brokers.connection import connected
-
-    with connected(cluster) as connection:
-        return cluster_view(connection, progress, listed, scope)
-
-
 def _with_brokers(
-    status: PartitionStatus, brokers: BrokerPartition, *, is_compared: bool
+    status: PartitionStatus, brokers: BrokerPartition, *, is_listed: bool
 ) -> PartitionStatus:
-    if not is_compared:
+    if not is_listed:
         return replace(status, brokers=brokers)
     retired = () if status.row is None else status.row.retired
     beside = beside_catalog(

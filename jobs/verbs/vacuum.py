@@ -49,10 +49,11 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred, finishing, is_stopping
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
+from tierfold.jobs.pipeline.known_partition import refusal_of
 from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import READERS, refusal_of
+from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,

@@ -33,14 +33,9 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
+from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
-from tierfold.jobs.pipeline.survey import (
-    READERS,
-    KnownPartition,
-    checked_binding,
-    known_among,
-    refusal_of,
-)
+from tierfold.jobs.pipeline.survey import READERS, checked_binding, known_among
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 from tierfold.storage.catalog.rows import RowsRead

@@ -224,8 +224,8 @@ def verify(
     unread = {target.key for target in readable} - found.keys()
     with Step(context.progress, "compare", None):
         return [
-            Verified(key=target.key, left=left)
-            if target.key in unread
+            Verified(key=target.key, left=target.left or left)
+            if target.left or target.key in unread
             else _verified(target, found.get(target.key, _Found()))
             for target in targets
         ]

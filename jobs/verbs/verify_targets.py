@@ -19,8 +19,9 @@ from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import aborted_in
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone
 from tierfold.jobs.pipeline.originals import originals_of
-from tierfold.jobs.pipeline.survey import KnownPartition, inspected
+from tierfold.jobs.pipeline.survey import inspected
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.tiers.remote_tier import Listing
@@ -62,6 +63,8 @@ class VerifyTarget:
     """The commit of the catalog's row at the time of the survey; empty: no row."""
     corruptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    left: str = ""
+    """Why nothing of it is read, a clause; empty: it is."""
 
     @property
     def read(self) -> tuple[Segment, ...]:
@@ -99,6 +102,8 @@ def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> Verif
         now=SegmentSet(segments=(), aborted=()),
         before=None,
     )
+    if known.is_left_alone:
+        return replace(empty, left=left_alone(known))
     view = inspected(context, known)
     if isinstance(view, Refusal):
         return replace(empty, corruptions=(view.sentence,))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tierfold.compaction.discovery.candidates import Candidate, EndFrom, EpochStretch
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.discovery.ownership import Ownership, doubtful
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, doubtful
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
@@ -31,17 +31,24 @@ if TYPE_CHECKING:
 
 
 def inspected(
-    tier: RemoteTier, key: PartitionKey, listed: ListedSegment, batch_bytes_max: int = 0
+    tier: RemoteTier,
+    key: PartitionKey,
+    listed: ListedSegment,
+    batch_bytes_max: int = 0,
+    *,
+    is_named: bool = False,
 ) -> Candidate:
     """The candidate with its end offset and leader epochs, if they can be read.
 
     Whose it is comes first: of what may be another cluster's nothing else is read. An error is its
     `corruption`. The checkpoint is read next: it shows another history even if the log is corrupt.
-    `batch_bytes_max`: what a wrapper may take, see `compression.plain_bytes_max`.
+    `batch_bytes_max`: what a wrapper may take, see `compression.plain_bytes_max`. `is_named`:
+    brokers name it as this partition's, which counts if its objects do not say it.
     """
+    owner = ownership_of(tier, key, listed)
     found = Candidate(
         listed=listed,
-        ownership=_ownership(tier, key, listed),
+        ownership=OF_PARTITION if is_named and owner.is_silent else owner,
         is_own=is_own_id(listed.segment_id),
     )
     if found.is_doubtful or not listed.has_log:
@@ -66,7 +73,8 @@ def inspected(
         return replace(found, corruption=str(error), seen_offset=seen_offset)
 
 
-def _ownership(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Ownership:
+def ownership_of(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Ownership:
+    """Whose a segment is that no row names; in doubt if that cannot be read."""
     try:
         return tier.ownership(key, listed)
     except TierfoldError as error:

@@ -51,7 +51,8 @@ class Owner:
             f"the manifest {where} does not say whose it is (remoteLogSegmentMetadata), and the"
             " catalog does not name it, so it may be another cluster's, whose key.prefix is longer:"
             " it is neither read nor deleted. If its topic is that cluster's, leave it out or give"
-            " that cluster's --key-prefix; if it is yours, let its broker upload it again"
+            " that cluster's --key-prefix; if it is yours, let its broker upload it again",
+            is_silent=True,
         )
 
     def differences(self, address: SegmentAddress) -> tuple[str, ...]:

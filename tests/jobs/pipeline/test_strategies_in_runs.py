@@ -30,11 +30,12 @@ from tierfold.jobs.engines.engine_choice import in_process
 from tierfold.jobs.engines.local_executor import LocalExecutor
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
+from tierfold.jobs.pipeline.known_partition import KnownPartition
 from tierfold.jobs.pipeline.partition_report import planned_report, result_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.run_loop import results_of
-from tierfold.jobs.pipeline.survey import KnownPartition, survey
+from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.verify import verify
 from tierfold.jobs.verbs.verify_targets import VerifyTarget, target_of

@@ -22,7 +22,7 @@ from tests.jobs.settings.refusals import CANARY
 from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates, updated_tier
 from tests.storage.call_scripts import fails
 from tierfold.jobs.engines.rows import failure
-from tierfold.jobs.pipeline.survey import refusal_of
+from tierfold.jobs.pipeline.known_partition import refusal_of
 from tierfold.storage.catalog.runs_table import RunsTable
 
 VERBS: Final = ("plan", "compact", "status", "verify")

@@ -33,7 +33,7 @@ from tierfold.compaction.model.segments import (
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines import task_assignment
-from tierfold.jobs.pipeline.survey import KnownPartition
+from tierfold.jobs.pipeline.known_partition import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.verify import Extent, Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
+from tierfold.compaction.brokers.cluster_facts import Absence, PartitionOffsets, UnknownOffsets
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.model.errors import UnreadableObject
@@ -28,12 +28,14 @@ def cluster_view(
     progress: RunProgress,
     listed: Mapping[PartitionKey, Collection[str]] | None = None,
     scope: Scope = EVERYTHING,
+    *,
+    asked_by: int | None = None,
 ) -> ClusterView:
-    """Look at these partitions; `listed`: the ids in the complete listing of each, None: at all.
+    """Look at these partitions; `listed`: the ids in row and listing of each, None: at all.
 
-    Only those in scope are in the view. Raises as `Scope.chosen`; BadSettings if the cluster has no
-    metadata topic that can be trusted, CorruptLog if that lost records, UnreadableObject if no
-    broker answers or a right is missing.
+    Only those in scope are in the view; `asked_by`: see `BrokerPartition`. Raises as
+    `Scope.chosen`; BadSettings if the cluster has no metadata topic that can be trusted, CorruptLog
+    if that lost records, UnreadableObject if no broker answers or a right is missing.
     """
     topic = metadata_topic(connection)
     fold = MetadataFold(topic.partitions, listed)
@@ -51,40 +53,43 @@ def cluster_view(
         cluster_id=connection.cluster_id,
         metadata_topic=topic,
         records=records,
-        partitions={key: _broker_partition(fold, key, offsets[key]) for key in keys},
-    )
-
-
-def _broker_partition(
-    fold: MetadataFold, key: PartitionKey, offsets: PartitionOffsets | str
-) -> BrokerPartition:
-    return BrokerPartition(
-        view=fold.view(key),
-        naming=fold.naming(key),
-        offsets=None if isinstance(offsets, str) else offsets,
-        why_unknown=offsets if isinstance(offsets, str) else "",
+        partitions={
+            key: BrokerPartition(
+                view=fold.view(key),
+                naming=fold.naming(key),
+                offsets=offsets[key],
+                asked_by=asked_by,
+            )
+            for key in keys
+        },
     )
 
 
 def _offsets(
     connection: Connection, keys: Collection[PartitionKey]
-) -> dict[PartitionKey, PartitionOffsets | str]:
+) -> dict[PartitionKey, PartitionOffsets | UnknownOffsets]:
     """By partition its offsets, or why they are unknown: a name may have another id by now."""
     topics = topic_facts(connection, {key.topic for key in keys})
-    found: dict[PartitionKey, PartitionOffsets | str] = {}
+    found: dict[PartitionKey, PartitionOffsets | UnknownOffsets] = {}
     for key in keys:
         facts = topics.get(key.topic)
         if facts is None:
-            found[key] = f"The cluster has no topic {key.topic}."
+            found[key] = UnknownOffsets(Absence.NO_TOPIC, f"The cluster has no topic {key.topic}.")
         elif isinstance(facts, UnreadableObject):
-            found[key] = str(facts)
+            found[key] = UnknownOffsets(Absence.NO_ANSWER, str(facts))
         elif facts.topic_id != key.topic_id:
-            found[key] = f"The cluster's topic {key.topic} has another id, {facts.topic_id}."
+            why = f"The cluster's topic {key.topic} has another id, {facts.topic_id}."
+            found[key] = UnknownOffsets(Absence.NO_TOPIC, why)
         elif key.partition >= facts.partitions:
-            found[key] = f"The cluster's topic {key.topic} has no partition {key.partition}."
+            why = f"The cluster's topic {key.topic} has no partition {key.partition}."
+            found[key] = UnknownOffsets(Absence.NO_PARTITION, why)
     asked = [key for key in keys if key not in found]
     answers = partition_offsets(connection, ((key.topic, key.partition) for key in asked))
     for key in asked:
         answer = answers[key.topic, key.partition]
-        found[key] = answer if isinstance(answer, PartitionOffsets) else str(answer)
+        found[key] = (
+            answer
+            if isinstance(answer, PartitionOffsets)
+            else UnknownOffsets(Absence.NO_ANSWER, str(answer))
+        )
     return found

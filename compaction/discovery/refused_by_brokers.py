@@ -1,0 +1,234 @@
+"""Why a partition is refused once its row and its listing are compared with what brokers have.
+
+A wrong view is the most dangerous thing here, because everything deletes by it. So whatever does
+not fit is a refusal: each says what a person has to find out, and what leads on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.brokers.events import METADATA_TOPIC, SegmentState
+from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.standing import Standing, standing_of
+from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
+from tierfold.compaction.model.segment_ids import is_own_id, mark_of
+from tierfold.compaction.model.segments import PartitionState, Segment
+
+_NAMED: Final = 5
+"""How many segments of a kind a refusal names; it counts the others."""
+
+_LOST: Final = (
+    f"Either {METADATA_TOPIC} was lost and grew again, or these are not the brokers of this tier."
+    " Do not restart a broker before you know which: what a running broker remembers, a restarted"
+    ' one does not (docs/kafka.md, "If brokers\' metadata are lost").'
+)
+
+_FORGET: Final = (
+    f"`tierfold forget {PLACE} --dry-run`, with the same brokers, shows what it would take over"
+    " from them and what it would give up."
+)
+
+
+def refused_by_brokers(facts: PartitionFacts) -> Refusal | None:
+    """The first reason why brokers, row and listing do not fit; None: they do, or none was asked.
+
+    `facts.state` is the row as it was read: brokers may have moved the log start since.
+    """
+    brokers = facts.brokers
+    if brokers is None:
+        return None
+    return next(filter(None, (check(facts, brokers) for check in _CHECKS)), None)
+
+
+def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    if not brokers.why_unknown:
+        return None
+    return Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail=brokers.why_unknown,
+        remedy="Run again once the partition has a leader.",
+    )
+
+
+def _denied(facts: PartitionFacts, _: BrokerPartition) -> Refusal | None:
+    """Whole objects that brokers never had (PUBLISHING 2.3), young or old, full or empty."""
+    strange = [unnamed.listed for unnamed in facts.left_alone if unnamed.denies_brokers]
+    if not strange:
+        return None
+    return Refusal(
+        reason=RefusalReason.NEVER_NAMED,
+        detail=f"the tier has {_listed(strange)}, whole and not written by tierfold, which these"
+        " brokers never had",
+        remedy=f"{_LOST} If a person copied them here, move them out of the tier and keep them.",
+    )
+
+
+def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Uploads that the row names, and that the whole topic has never named."""
+    uploads = [
+        segment
+        for segment in _named_in(facts.state)
+        if segment.is_named_by_brokers
+        and standing_of(segment.segment_id, brokers) is Standing.NEVER_NAMED
+    ]
+    if not uploads:
+        return None
+    return Refusal(
+        reason=RefusalReason.NEVER_NAMED,
+        detail=f"the catalog names {_segments(uploads)} as uploads of brokers, which these brokers"
+        " never had",
+        remedy=f"{_LOST} If a person copied them here, {_FORGET}",
+    )
+
+
+def _other_runs(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Ids in the view that a tierfold made and the row does not name (PUBLISHING 2.5).
+
+    One of our own that was only started is no reason: a run that died sent it.
+    """
+    named = frozenset[str]() if facts.state is None else facts.state.named_ids
+    ours = [
+        segment
+        for segment in brokers.view.segments.values()
+        if segment.added.segment_id not in named and is_own_id(segment.added.segment_id)
+    ]
+    foreign = [one for one in ours if _is_foreign(one.added.segment_id, brokers.asked_by)]
+    if foreign:
+        return Refusal(
+            reason=RefusalReason.ANOTHER_CATALOG,
+            detail=f"brokers have {_noted(foreign)}, which a run of another catalog wrote",
+            remedy="Two catalogs must not compact one tier: find the other one, and give it with"
+            f" --catalog. If it is lost: {_FORGET}",
+        )
+    known = [one for one in ours if one.state is not SegmentState.COPY_STARTED]
+    if not known:
+        return None
+    return Refusal(
+        reason=RefusalReason.CATALOG_SET_BACK,
+        detail=f"brokers have {_noted(known)}, which runs of this catalog wrote and it no longer"
+        " names: it was set back to an earlier state",
+        remedy=f"Bring the newer catalog back. If it is lost: {_FORGET}",
+    )
+
+
+def _is_foreign(segment_id: str, fingerprint: int | None) -> bool:
+    mark = mark_of(segment_id)
+    return mark is not None and mark.fingerprint != fingerprint
+
+
+def _deleted_live(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Live ids that brokers deleted, and not for their log start (PUBLISHING 1.4)."""
+    live = () if facts.state is None else facts.state.segments
+    deleted = [
+        segment
+        for segment in live
+        if segment.end_offset >= brokers.log_start
+        and standing_of(segment.segment_id, brokers) in {Standing.LISTED, Standing.GONE}
+    ]
+    if not deleted:
+        return None
+    return Refusal(
+        reason=RefusalReason.DELETED_BY_BROKERS,
+        detail=f"brokers deleted {_segments(deleted)}, live in the catalog, although their log"
+        f" start is only {brokers.log_start}",
+        remedy="If the topic's tiering was ended, leave the topic out. Otherwise the catalog is"
+        f" older than the log: {_FORGET}",
+    )
+
+
+def _without_objects(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Segments that readers may need and that the tier does not have whole."""
+    whole = {listed.segment_id for listed in facts.classified.unknown if listed.is_complete}
+    whole |= {listed.segment_id for listed in facts.classified.known}
+    retired = frozenset[str]() if facts.state is None else facts.state.retired_ids
+    missing = [
+        segment
+        for segment in brokers.view.in_state(SegmentState.COPY_FINISHED)
+        if segment.added.segment_id not in whole | retired
+        and segment.added.end_offset >= brokers.log_start
+    ]
+    if not missing:
+        return None
+    return Refusal(
+        reason=RefusalReason.NOT_IN_TIER,
+        detail=f"brokers have {_noted(missing)} as whole, and their objects are not all in this"
+        " tier",
+        remedy="Check that these brokers write to this place (their rsm.config). If they do, bring"
+        " the objects back from a backup. If they are lost for good, delete the records that are"
+        f" lost, up to offset {missing[-1].added.end_offset}: `kafka-delete-records.sh`.",
+    )
+
+
+def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """A log start that the row has not, with no sign that brokers deleted what lies below it.
+
+    After lost metadata and a restart, brokers' log start is wrong (PUBLISHING 6.5).
+    """
+    state = facts.state
+    if state is None or brokers.log_start <= state.log_start_offset:
+        return None
+    below = [one for one in _named_in(state) if one.end_offset < brokers.log_start]
+    standings = {one.segment_id: standing_of(one.segment_id, brokers) for one in below}
+    kept = [one for one in below if standings[one.segment_id] is Standing.FINISHED]
+    if kept:
+        return Refusal(
+            reason=RefusalReason.LOG_START_UNPROVEN,
+            detail=f"brokers say that the log starts at offset {brokers.log_start}, and have not"
+            f" deleted {_segments(kept)} below it yet",
+            remedy="They do so within minutes (remote.log.manager.task.interval.ms): run again.",
+        )
+    deleted = {Standing.LISTED, Standing.GONE}
+    if not below or deleted & set(standings.values()) or state.is_served:
+        return None
+    return Refusal(
+        reason=RefusalReason.LOG_START_UNPROVEN,
+        detail=f"brokers say that the log starts at offset {brokers.log_start}, the catalog says"
+        f" {state.log_start_offset}, and nothing shows that brokers deleted {_segments(below)}",
+        remedy=_LOST,
+    )
+
+
+_CHECKS: Final[Sequence[Callable[[PartitionFacts, BrokerPartition], Refusal | None]]] = (
+    _unknown_offsets,
+    _denied,
+    _forgotten_uploads,
+    _other_runs,
+    _deleted_live,
+    _without_objects,
+    _log_start,
+)
+
+
+def _named_in(state: PartitionState | None) -> tuple[Segment, ...]:
+    return () if state is None else state.named_segments
+
+
+def _listed(segments: Sequence[ListedSegment]) -> str:
+    return _joined(str(listed) for listed in segments)
+
+
+def _segments(segments: Sequence[Segment]) -> str:
+    return _joined(
+        f"segment {one.segment_id} (offsets {one.start_offset} to {one.end_offset})"
+        for one in segments
+    )
+
+
+def _noted(segments: Sequence[BrokerSegment]) -> str:
+    return _joined(
+        f"segment {one.added.segment_id} (offsets {one.added.start_offset} to"
+        f" {one.added.end_offset})"
+        for one in segments
+    )
+
+
+def _joined(phrases: Iterator[str]) -> str:
+    named = list(phrases)
+    more = len(named) - _NAMED
+    return ", ".join(named[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+

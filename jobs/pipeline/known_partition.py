@@ -1,0 +1,58 @@
+"""A partition in scope, before it is inspected, and errors as its refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.errors import TierfoldError, unexpected
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.engines.rows import REPORT_BUG
+from tierfold.storage.tiers.remote_tier import Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPartition:
+    """A partition in scope, before it is inspected."""
+
+    key: PartitionKey
+    state: PartitionState | None
+    """The catalog's row; None: no row."""
+    refusal: Refusal | None
+    """Why it must not be inspected."""
+    listed: Listing
+    """Its listing, newer than the row; empty if that failed, which is the refusal."""
+    brokers: BrokerPartition | None = None
+    """What brokers have of it, looked at after the listing; None: none were asked."""
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether brokers were asked that do not have its topic, nor served it before."""
+        if self.brokers is None or self.brokers.has_topic:
+            return False
+        return self.state is None or not self.state.is_served
+
+
+def left_alone(known: KnownPartition) -> str:
+    """Return why nothing of a partition that `is_left_alone` is read or changed, a clause."""
+    why = "" if known.brokers is None else known.brokers.why_unknown
+    return f"left alone: {why}"
+
+
+def refusal_of(error: Exception, where: str) -> Refusal:
+    """Turn an error in reading or decoding into the partition's refusal.
+
+    `where`: the place, for errors that do not name it.
+    """
+    if isinstance(error, TierfoldError):
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail=f"{error.where}: {error.what}",
+            remedy=error.remedy,
+        )
+    return Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail=f"{where}: {unexpected(error)}",
+        remedy=REPORT_BUG,
+    )
