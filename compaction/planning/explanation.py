@@ -21,8 +21,8 @@ from tierfold.compaction.model.rules import LONG_MAX, Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import duration
 from tierfold.compaction.planning.eligibility import dirty_ratio
-from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, Rest
 from tierfold.compaction.planning.holds import is_overdue
+from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, Rest
 from tierfold.compaction.planning.regions import Regions
 
 

@@ -1,0 +1,150 @@
+"""What does not fit between row, listing and brokers refuses the partition, with a way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.compaction.beside_brokers import own_id, refusal_beside, view_beside
+from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
+from tests.compaction.builders import CLUSTER, a_segment, a_state, retired, segment_id
+from tests.compaction.uploads import a_row, spans, upload
+from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
+from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.discovery.view import PartitionView, RefusalReason
+from tierfold.compaction.model.origins import Compacted
+from tierfold.compaction.model.segments import PartitionState
+
+FIRST, SECOND = upload(0, 9), upload(10, 19)
+FINISHED_FIRST = uploaded("0-9", 0, 9)
+DELETED = (LISTED, GONE)
+
+
+def spans_of(*given: Any, **offsets: Any) -> list[str]:
+    return spans(view_beside(*given, **offsets))
+
+
+def deleted(name: object, start: int, end: int) -> list[Event]:
+    return [*uploaded(name, start, end), *(updated(name, state) for state in DELETED)]
+
+
+def test_whole_objects_that_brokers_never_had() -> None:
+    refusal = refusal_beside(None, [FIRST, SECOND], FINISHED_FIRST)
+    assert refusal.reason is RefusalReason.NEVER_NAMED
+    assert f"{SECOND.listed}, whole and not written by tierfold" in refusal.detail
+    assert "Do not restart a broker" in refusal.remedy
+    assert "docs/kafka.md" in refusal.remedy
+
+
+def test_they_are_refused_at_any_age_and_below_the_log_start() -> None:
+    old = replace(SECOND, listed=replace(SECOND.listed, modified_ms=0))
+    refusal = refusal_beside(None, [FIRST, old], FINISHED_FIRST, log_start=500)
+    assert refusal.reason is RefusalReason.NEVER_NAMED
+
+
+def test_a_part_of_an_upload_that_brokers_never_had_is_only_noted() -> None:
+    part = upload(10, 19, lacking="index")
+    view = view_beside(None, [FIRST, part], FINISHED_FIRST)
+    assert view.notes == ("1 segment that brokers never had: kept, not read",)
+
+
+def test_uploads_of_the_row_that_brokers_never_had() -> None:
+    row = a_row((0, 9), (10, 19))
+    refusal = refusal_beside(row, [], uploaded("live0", 0, 9))
+    assert refusal.reason is RefusalReason.NEVER_NAMED
+    assert segment_id("live10") in refusal.detail
+    ours = a_segment(0, 9, segment_id=own_id(), origin=Compacted(run="r"))
+    compacted = a_state([ours], retired=(retired(a_segment(0, 9)),))
+    assert refusal_beside(compacted, [], []).reason is RefusalReason.NEVER_NAMED
+    assert view_beside(compacted, [], uploaded(0, 0, 9)).segments == (ours,)
+
+
+def test_another_catalogs_segments_refuse_whatever_their_state() -> None:
+    theirs = own_id(fingerprint=5)
+    event = added("0-9", 0, 9)._replace(segment_id=theirs)
+    refusal = refusal_beside(None, [FIRST], [*FINISHED_FIRST, event])
+    assert refusal.reason is RefusalReason.ANOTHER_CATALOG
+    assert theirs in refusal.detail
+    assert "--catalog" in refusal.remedy
+    assert "tierfold forget" in refusal.remedy
+
+
+def test_our_own_segments_that_the_row_lacks_show_that_it_was_set_back() -> None:
+    ours = own_id()
+    started = added("0-9", 0, 9)._replace(segment_id=ours)
+    # A run that died after its first send: no reason.
+    assert isinstance(view_beside(None, [FIRST], [*FINISHED_FIRST, started]), PartitionView)
+    finished = updated("0-9", FINISHED)._replace(segment_id=ours)
+    for events in ([started, finished], [started, finished, finished._replace(state=LISTED)]):
+        refusal = refusal_beside(None, [FIRST], [*FINISHED_FIRST, *events])
+        assert refusal.reason is RefusalReason.CATALOG_SET_BACK
+        assert ours in refusal.detail
+    in_row = a_state([a_segment(0, 9, segment_id=ours, origin=Compacted(run="r"))])
+    view_beside(in_row, [], [started, finished])
+
+
+def test_live_segments_that_brokers_deleted_above_their_log_start() -> None:
+    row = a_row((0, 9), (10, 19))
+    events = [*deleted("live0", 0, 9), *uploaded("live10", 10, 19)]
+    refusal = refusal_beside(row, [], events)
+    assert refusal.reason is RefusalReason.DELETED_BY_BROKERS
+    assert "segment live0" in refusal.detail
+    assert spans_of(row, [], events, log_start=10) == ["10-19"]
+
+
+def test_segments_whose_objects_are_not_in_the_tier() -> None:
+    events = [*FINISHED_FIRST, *uploaded("10-19", 10, 19)]
+    refusal = refusal_beside(None, [FIRST], events)
+    assert refusal.reason is RefusalReason.NOT_IN_TIER
+    assert "offsets 10 to 19" in refusal.detail
+    assert "up to offset 19" in refusal.remedy
+    part = upload(10, 19, lacking="index")
+    assert refusal_beside(None, [FIRST, part], events).reason is RefusalReason.NOT_IN_TIER
+
+
+def test_what_is_retired_or_expired_need_not_be_in_the_tier() -> None:
+    ours = a_segment(0, 9, segment_id=own_id(), origin=Compacted(run="r"))
+    row = a_state([ours], retired=(retired(a_segment(0, 9)),))
+    view_beside(row, [], uploaded(0, 0, 9), gone=[segment_id(0)])
+    events = [*FINISHED_FIRST, *uploaded("10-19", 10, 19)]
+    assert spans_of(None, [SECOND], events, log_start=10) == ["10-19"]
+
+
+def test_a_log_start_waits_until_brokers_have_deleted_what_is_below() -> None:
+    row = a_row((0, 9), (10, 19))
+    events = [*uploaded("live0", 0, 9), *uploaded("live10", 10, 19)]
+    refusal = refusal_beside(row, [], events, log_start=10)
+    assert refusal.reason is RefusalReason.LOG_START_UNPROVEN
+    assert "run again" in refusal.remedy
+    within = view_beside(row, [], events, log_start=5)
+    assert within.log_start_offset == 5
+    events.append(updated("live0", LISTED))
+    assert spans_of(row, [], events, log_start=10) == ["10-19"]
+
+
+def compacted_head(**fields: object) -> PartitionState:
+    """A row whose first segment a run wrote, and of which no upload is left."""
+    ours = a_segment(0, 9, segment_id=own_id(), origin=Compacted(run="r"))
+    return replace(a_state([ours, a_segment(10, 19)]), **fields)  # type: ignore[arg-type]
+
+
+def test_a_log_start_without_a_trace_of_deletions_is_not_followed() -> None:
+    events = uploaded(10, 10, 19)
+    refusal = refusal_beside(compacted_head(), [], events, log_start=10)
+    assert refusal.reason is RefusalReason.LOG_START_UNPROVEN
+    assert "Do not restart a broker" in refusal.remedy
+    served = compacted_head(served_by=(CLUSTER,))
+    assert spans_of(served, [], events, log_start=10) == ["10-19"]
+
+
+def test_without_offsets_nothing_is_decided() -> None:
+    unknown = UnknownOffsets(Absence.NO_ANSWER, "The partition has no leader.")
+    refusal = refusal_beside(None, [FIRST], FINISHED_FIRST, offsets=unknown)
+    assert refusal.reason is RefusalReason.UNREADABLE
+    assert refusal.detail == unknown.why
+
+
+def test_many_segments_are_counted() -> None:
+    strange = [upload(at, at + 9) for at in range(10, 90, 10)]
+    refusal = refusal_beside(None, [FIRST, *strange], FINISHED_FIRST)
+    assert " and 3 more" in refusal.detail
