@@ -12,5 +12,6 @@
     served_rows    what must also hold for brokers that serve the partition
     history        what happened to a partition, one entry per claim and commit
     restore        a return to an earlier row: what becomes live again, or a refusal
+    adoption       what a row takes over from brokers: its catalog was lost, set back, or another's
     forget         after an unclean leader election: what would be lost, and what prevents it
 """

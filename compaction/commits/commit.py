@@ -17,12 +17,13 @@ from typing import TypeAlias, assert_never
 
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
 from tierfold.compaction.model.segments import (
+    LeaderEpoch,
     PartitionKey,
     PartitionState,
     Segment,
     SparedBytes,
 )
-from tierfold.compaction.model.serving import Consent
+from tierfold.compaction.model.serving import Consent, ServingCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +178,20 @@ class ForgetPartition:
     """Ids of segments whose loss a person accepted."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptSegments:
+    """Make the row name what brokers have, in place of what it named (`commits.adoption`)."""
+
+    live: tuple[Segment, ...]
+    retired: tuple[Segment, ...]
+    """Those that are not live; what the row had retired stays as it is."""
+    lineage: tuple[LeaderEpoch, ...]
+    log_start_offset: int
+    served_by: tuple[ServingCluster, ...]
+    at_ms: int
+    run: str
+
+
 Update: TypeAlias = (
     RetireSegments
     | AddSegments
@@ -191,6 +206,7 @@ Update: TypeAlias = (
     | FinishDeletion
     | RestoreState
     | ForgetPartition
+    | AdoptSegments
 )
 
 

@@ -339,6 +339,13 @@ and log start."""
 FORGET_INVARIANTS: Final[tuple[Invariant, ...]] = (epoch_stays, all_is_forgotten)
 """After an unclean leader election a row is emptied, and still fences older runs."""
 
+ADOPT_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    *STATE_INVARIANTS,
+    epoch_stays,
+    nothing_is_forgotten,
+)
+"""A row takes over what brokers have; what it named stays named."""
+
 COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *_CHANGE_INVARIANTS,
     retired_never_return,

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from tierfold.compaction.commits.commit import (
     AddSegments,
+    AdoptSegments,
     AdvanceCleanerOffset,
     CommitProposal,
     FinishDeletion,
@@ -82,6 +83,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return _restored(state, update)
         case ForgetPartition(consent=accepted):
             return state.emptied(accepted)
+        case AdoptSegments():
+            return _adopted(state, update)
         case _:
             assert_never(update)
 
@@ -130,6 +133,31 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
         log_start_offset=update.log_start_offset,
         strategies=update.strategies,
         spared=update.spared,
+    )
+
+
+def _adopted(state: PartitionState, update: AdoptSegments) -> PartitionState:
+    live = {segment.segment_id for segment in update.live}
+    kept = [entry for entry in state.retired if entry.segment.segment_id not in live]
+    known = {entry.segment.segment_id for entry in kept}
+    new = (
+        RetiredSegment(
+            segment=segment,
+            retired_at_ms=update.at_ms,
+            retired_by_epoch=state.epoch,
+            retired_by_run=update.run,
+        )
+        for segment in update.retired
+        if segment.segment_id not in known
+    )
+    return replace(
+        state.emptied(()),
+        segments=update.live,
+        retired=(*kept, *new),
+        lineage=update.lineage,
+        log_start_offset=update.log_start_offset,
+        served_by=update.served_by or state.served_by,
+        has_dropped=True,
     )
 
 

@@ -33,9 +33,12 @@ class PartitionDraft:
 
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     """Decide which candidates belong to the log and continue the live segments."""
+    return refused_by_brokers(facts) or draft_of(facts)
+
+
+def draft_of(facts: PartitionFacts) -> PartitionDraft | Refusal:
+    """Decide as `drafted`, whatever brokers have."""
     row = facts.row
-    if (refusal := refused_by_brokers(facts)) is not None:
-        return refusal
     if (refusal := refused_by_listing(facts)) is not None:
         return refusal
     history = facts.history()

@@ -145,14 +145,14 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
     """The stretches in which segments must hold the same batches before any is adopted.
 
     Each taken segment is compared with every segment that shares offsets with it: other unknown
-    ones, and live ones that brokers wrote. A live segment that tierfold wrote holds fewer records
-    by design; there the lineage suffices.
+    ones, and live ones that brokers wrote. A segment that tierfold wrote holds fewer records by
+    design; there the lineage suffices.
     """
     if not chain.taken:
         return ()
     unknown = [*chain.taken, *chain.superseded]
-    uploads = [segment for segment in live if segment.is_upload]
-    ordered = sorted([*uploads, *unknown], key=lambda s: (s.own_start_offset, s.segment_id))
+    uploads = [segment for segment in (*live, *unknown) if segment.is_upload]
+    ordered = sorted(uploads, key=lambda s: (s.own_start_offset, s.segment_id))
     unknown_ids = {segment.segment_id for segment in unknown}
     found: list[Comparison] = []
     open_segments: list[Segment] = []

@@ -45,6 +45,15 @@ def refused_by_brokers(facts: PartitionFacts) -> Refusal | None:
     return next(filter(None, (check(facts, brokers) for check in _CHECKS)), None)
 
 
+def refused_without_row_by_brokers(facts: PartitionFacts) -> Refusal | None:
+    """The reasons that hold whatever the row says, of facts without one; None: there are none."""
+    brokers = facts.brokers
+    if brokers is None:
+        return None
+    checks = (_unknown_offsets, _denied, _without_objects)
+    return next(filter(None, (check(facts, brokers) for check in checks)), None)
+
+
 def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
     if not brokers.why_unknown:
         return None

@@ -117,7 +117,7 @@ def forget(tier: str | Path, partition: str, **given: Unpack[ForgetKeywords]) ->
     >>> tierfold.forget("/mnt/tier", "orders-0", dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given, writing=WritingVerb.FORGET)
+    tools = opened(tier, given, writing=WritingVerb.FORGET, asks_brokers=True)
     found = forget_verb.forget(tools.context, partition, is_dry_run=is_dry_run)
     about = tools.about(run_id="" if is_dry_run else tools.context.run)
     return checked(ForgetResult(partitions=(found,), **about), given)

@@ -171,7 +171,7 @@ class ChangeKeywords(CheckKeywords, WritingKeywords, total=False):
     """Only show what would change."""
 
 
-class ForgetKeywords(ChangeKeywords, HoleKeywords, total=False):
+class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, total=False):
     """The keywords of `forget`."""
 
 

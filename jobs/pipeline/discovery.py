@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.candidates import Candidate
-from tierfold.compaction.discovery.draft import drafted
+from tierfold.compaction.discovery.draft import PartitionDraft, drafted
 from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts, from_log_start
 from tierfold.compaction.discovery.listing import ListedSegment, classify, without_expired
@@ -56,7 +56,7 @@ def facts_of(
         classified = without_expired(classified, from_log_start(state, brokers).segments)
     sorted_out = None if brokers is None else by_standing(classified.unknown, brokers)
     read = classified.unknown if sorted_out is None else sorted_out.finished
-    candidates = _candidates(context, key, read, brokers)
+    candidates = candidates_of(context, key, read, brokers)
     return PartitionFacts(
         key=key,
         state=state,
@@ -71,12 +71,13 @@ def facts_of(
     )
 
 
-def _candidates(
+def candidates_of(
     context: RunContext,
     key: PartitionKey,
     read: Sequence[ListedSegment],
     brokers: BrokerPartition | None,
 ) -> tuple[Candidate, ...]:
+    """Read what is known of listed segments, each with the end that `brokers` noted, if given."""
     most, is_named = context.batch_bytes_max(key.topic), brokers is not None
     alone = [inspected(context.tier, key, one, most, is_named=is_named) for one in read]
     owners = beside_each_other([candidate.ownership for candidate in alone])
@@ -153,7 +154,13 @@ def last_stable_in(
 
 def view_from(context: RunContext, facts: PartitionFacts) -> PartitionView | Refusal:
     """Compare overlaps and return the view of these facts; raises TierfoldError."""
-    draft = drafted(facts)
+    return view_of_draft(context, facts, drafted(facts))
+
+
+def view_of_draft(
+    context: RunContext, facts: PartitionFacts, draft: PartitionDraft | Refusal
+) -> PartitionView | Refusal:
+    """Compare the overlaps of a draft and return its view; raises TierfoldError."""
     if isinstance(draft, Refusal):
         return draft.at(context.place(facts.key))
     most = context.batch_bytes_max(facts.key.topic)

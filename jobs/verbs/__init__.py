@@ -10,6 +10,7 @@
     row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
     restored_copies  the copies that `restore --copy` makes live
+    adoption         what `forget` takes over from brokers
     forget           `forget`
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition

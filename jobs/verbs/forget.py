@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.commits.commit import CommitProposal, ForgetPartition, proposed
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.commits.adoption import Adoption
+from tierfold.compaction.commits.commit import (
+    AdoptSegments,
+    CommitProposal,
+    ForgetPartition,
+    proposed,
+)
 from tierfold.compaction.commits.forget import (
     Forgetting,
     comparisons_with_live,
@@ -34,7 +41,7 @@ from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
-from tierfold.jobs.pipeline.known_partition import refusal_of
+from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
     NOTHING_TO_DO,
@@ -44,6 +51,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import checked_binding, known_by_name
+from tierfold.jobs.verbs.adoption import planned_adoption
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
 from tierfold.jobs.verbs.waiting import freed
@@ -64,8 +72,10 @@ class Forgot(Reporting):
     state: PartitionState | None = None
     """The row as it was read; None: the catalog has none."""
     loss: Forgetting | None = None
-    """Which segments leave the row, and which the next run reads; None: impossible, or nothing to
-    do."""
+    """Which segments leave the row, and which the next run reads; None: impossible, nothing to do,
+    or brokers say it."""
+    adoption: Adoption | None = None
+    """What the row takes over from brokers; None: impossible, nothing to do, or none were asked."""
 
 
 def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgot:
@@ -88,7 +98,9 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
                 found = _planned_forgetting(context, name)
     with deferred():
         report = found.report
-        if found.loss is not None and report.outcome == PLANNED:
+        if found.adoption is not None and report.outcome == PLANNED:
+            report = _adopted(context, name, found, found.adoption)
+        elif found.loss is not None and report.outcome == PLANNED:
             report = _emptied(context, found, found.loss)
         keep_record(context, [(0, report)], started_at_ms, "forget")
     return replace(found, report=report)
@@ -99,7 +111,10 @@ def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = checked_binding(known, UNDECLARED)
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
-    found = _inspected(context, known.key, known.state, known.listed)
+    if known.brokers is not None and not known.is_left_alone:
+        found = _beside_brokers(context, known, known.brokers)
+    else:
+        found = _inspected(context, known.key, known.state, known.listed)
     epoch = 0 if known.state is None else known.state.epoch
     return replace(found, report=replace(found.report, epoch=epoch))
 
@@ -232,4 +247,54 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
         )
 
     row = found.state or never_claimed(key)
+    return changed_row(context, row, found.report, propose, FORGOTTEN, "forget")
+
+
+def _beside_brokers(
+    context: RunContext, known: KnownPartition, brokers: BrokerPartition
+) -> Forgot:
+    """What `forget` would take over from brokers."""
+    planned = planned_adoption(context, known, brokers)
+    taken = planned.adoption
+    if isinstance(taken, Refusal):
+        return Forgot(report=refused(known.key, taken))
+    if taken is None:
+        reason = "the catalog, the tier and the brokers agree, so there is nothing to forget"
+        return Forgot(
+            report=PartitionReport(key=known.key, outcome=NOTHING_TO_DO, reason=reason)
+        )
+    live = () if known.state is None else known.state.segments
+    report = PartitionReport(
+        key=known.key,
+        outcome=PLANNED,
+        next_offset=taken.live[-1].next_offset if taken.live else None,
+        segments_in=len(live),
+        segments_out=len(taken.live),
+        bytes_in=sum(segment.size_bytes for segment in live),
+        bytes_out=sum(segment.size_bytes for segment in taken.live),
+    )
+    return Forgot(report=report, state=known.state, adoption=taken)
+
+
+def _adopted(
+    context: RunContext, name: str, found: Forgot, taken: Adoption
+) -> PartitionReport:
+    def propose(claimed: PartitionState) -> CommitProposal | None:
+        # Brokers may have gone on, and a run that was not fenced until now may have, too.
+        known = known_by_name(context, name, where=context.tier_uri)
+        if known.brokers is None or planned_adoption(context, known, known.brokers).adoption != taken:
+            return None
+        at_ms = context.clock()
+        adopted = AdoptSegments(
+            live=taken.live,
+            retired=taken.retired,
+            lineage=taken.lineage,
+            log_start_offset=taken.log_start_offset,
+            served_by=(),
+            at_ms=at_ms,
+            run=context.run,
+        )
+        return proposed(claimed, adopted, commit_id=new_commit_id(), at_ms=at_ms)
+
+    row = found.state or never_claimed(found.key)
     return changed_row(context, row, found.report, propose, FORGOTTEN, "forget")

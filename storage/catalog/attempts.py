@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from tierfold.compaction.commits.commit import (
+    AdoptSegments,
     CommitIs,
     CommitProposal,
     ForgetPartition,
@@ -15,6 +16,7 @@ from tierfold.compaction.commits.commit import (
     outcome_of,
 )
 from tierfold.compaction.commits.invariants import (
+    ADOPT_INVARIANTS,
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
     FORGET_INVARIANTS,
@@ -98,6 +100,8 @@ def commit_attempt(proposal: CommitProposal) -> Attempt:
 def _invariants_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
     if any(isinstance(update, ForgetPartition) for update in proposal.updates):
         return FORGET_INVARIANTS
+    if any(isinstance(update, AdoptSegments) for update in proposal.updates):
+        return ADOPT_INVARIANTS
     return RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
 
 

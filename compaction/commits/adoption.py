@@ -1,0 +1,194 @@
+"""What `tierfold forget` takes over from brokers: a catalog was lost, set back, or is another's.
+
+Look-ups find what consumers read, so that becomes live. Whatever else brokers have is retired, so
+that nothing replaced comes back. A segment of a run that died between its first and its second send
+is taken over as live, with what it replaces retired: the batch that its run would have sent follows
+from that. All of it is one commit, which a person asks for.
+
+    usable           the segments that would be live, by what look-ups find
+    adoption         what becomes live and what retired, or why that is not decided
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.origins import UPLOADED, Compacted
+from tierfold.compaction.model.segment_ids import is_own_id
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+from tierfold.compaction.model.wording import duration
+
+PUBLISHING_GRACE_MS: Final = 3_600_000
+"""A send of a run that died arrives no later than this after its last event."""
+
+ADOPTED_FOR: Final = frozenset(
+    {
+        RefusalReason.ANOTHER_CATALOG,
+        RefusalReason.CATALOG_SET_BACK,
+        RefusalReason.DELETED_BY_BROKERS,
+        RefusalReason.LINEAGE_DIVERGED,
+    }
+)
+"""The refusals of which adoption is the way out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What a row takes over from brokers."""
+
+    live: tuple[Segment, ...]
+    """What look-ups find, in offset order."""
+    retired: tuple[Segment, ...]
+    """Everything else that brokers have, or that the row named; by start offset and id."""
+    lineage: tuple[LeaderEpoch, ...]
+    log_start_offset: int
+    is_published: bool
+    """Whether brokers have segments that a tierfold made: they serve them."""
+
+
+def half_sent(brokers: BrokerPartition) -> tuple[BrokerSegment, ...]:
+    """The segments of runs that died between their first and their second send."""
+    started = brokers.view.in_state(SegmentState.COPY_STARTED)
+    return tuple(segment for segment in started if is_own_id(segment.added.segment_id))
+
+
+def half_sent_refusal(
+    brokers: BrokerPartition, complete: Iterable[str], now_ms: int
+) -> Refusal | None:
+    """Why the partition has to wait for a run that may still send; None: it need not.
+
+    `complete`: ids of listed segments that lack no object.
+    """
+    whole = set(complete)
+    open_ones = [one for one in half_sent(brokers) if one.added.segment_id not in whole]
+    last_ms = max((one.since_ms for one in open_ones), default=None)
+    if last_ms is None or now_ms - last_ms >= PUBLISHING_GRACE_MS:
+        return None
+    ids = ", ".join(one.added.segment_id for one in open_ones)
+    left = duration(last_ms + PUBLISHING_GRACE_MS - now_ms)
+    return Refusal(
+        reason=RefusalReason.ANOTHER_CATALOG,
+        detail=f"a run began to publish {ids}, whose objects are not all there, and may still be at"
+        " work",
+        remedy=f"Stop that run, and run `tierfold forget {PLACE}` again in {left}.",
+    )
+
+
+def usable(
+    finished: Sequence[Candidate], sent: Sequence[Candidate], brokers: BrokerPartition, run: str
+) -> tuple[Candidate, ...]:
+    """The candidates that would be live, those of runs with their origin.
+
+    `finished`: those that brokers have as whole; `sent`: whole ones of `half_sent`. Of several that
+    overlap, the one whose range holds the others is taken, and none of what it replaces. `run`: the
+    run that adopts, as it is not known which one wrote them.
+    """
+    referenced = brokers.view.referenced_ids
+    rolled = [one for one in sent if not any(_supersedes(other, one) for other in sent)]
+    kept = [
+        candidate
+        for candidate in finished
+        if candidate.segment_id in referenced
+        and not any(_holds(replacement, candidate) for replacement in rolled)
+    ]
+    return tuple(_with_origin(candidate, run) for candidate in (*kept, *rolled))
+
+
+def _supersedes(outer: Candidate, inner: Candidate) -> bool:
+    """Whether a half-sent segment holds another one; of two over the same range, the smaller id."""
+    if not _holds(outer, inner) or outer.segment_id == inner.segment_id:
+        return False
+    return _range(outer) != _range(inner) or outer.segment_id < inner.segment_id
+
+
+def _holds(outer: Candidate, inner: Candidate) -> bool:
+    first, second = _range(outer), _range(inner)
+    return first[0] <= second[0] and second[1] <= first[1]
+
+
+def _range(candidate: Candidate) -> tuple[int, int]:
+    return candidate.start_offset, candidate.reach or 0
+
+
+def _with_origin(candidate: Candidate, run: str) -> Candidate:
+    segment = candidate.segment
+    if segment is None or not is_own_id(candidate.segment_id):
+        return candidate
+    return replace(candidate, segment=replace(segment, origin=Compacted(run)))
+
+
+def adoption(
+    view: PartitionView, row: PartitionState | None, brokers: BrokerPartition, run: str
+) -> Adoption | Refusal:
+    """What becomes live and what retired; `view`: what discovery makes of `usable`.
+
+    `row`: the present one, whose ids stay named; None: the catalog has none.
+    """
+    if (refusal := _uncovered(view, brokers)) is not None:
+        return refusal
+    live = {segment.segment_id for segment in view.segments}
+    named = {} if row is None else {one.segment_id: one for one in row.named_segments}
+    if row is not None and row.is_served and (back := sorted(live & row.retired_ids)):
+        return Refusal(
+            reason=RefusalReason.CATALOG_SET_BACK,
+            detail=f"brokers serve {', '.join(back)}, which this catalog retired and will publish"
+            " as deleted",
+            remedy="Complete what the catalog began: a retired segment is never live again.",
+        )
+    noted = {
+        segment.added.segment_id: noted_segment(segment.added, run)
+        for segment in brokers.view.segments.values()
+        if segment.state is not SegmentState.COPY_STARTED or is_own_id(segment.added.segment_id)
+    }
+    retired = {**noted, **named}
+    return Adoption(
+        live=view.segments,
+        retired=tuple(
+            sorted(
+                (one for segment_id, one in retired.items() if segment_id not in live),
+                key=lambda one: (one.start_offset, one.segment_id),
+            )
+        ),
+        lineage=view.lineage,
+        log_start_offset=view.log_start_offset,
+        is_published=any(is_own_id(segment_id) for segment_id in brokers.view.segments),
+    )
+
+
+def _uncovered(view: PartitionView, brokers: BrokerPartition) -> Refusal | None:
+    """The refusal if look-ups do not find every offset from the log start to the remote end."""
+    first = view.segments[0].start_offset if view.segments else brokers.remote_end + 1
+    if first <= brokers.log_start and view.next_offset > brokers.remote_end:
+        return None
+    missing = view.next_offset if first <= brokers.log_start else brokers.log_start
+    return Refusal(
+        reason=RefusalReason.GAP,
+        detail=f"brokers' look-ups do not find every offset from their log start"
+        f" {brokers.log_start} to their remote end {brokers.remote_end}: offset {missing} is"
+        " missing",
+        remedy="Consumers cannot read it either: find out what deleted it.",
+    )
+
+
+def noted_segment(added: SegmentAdded, run: str) -> Segment:
+    """A segment as brokers noted it, which nobody reads any longer."""
+    return Segment(
+        segment_id=added.segment_id,
+        start_offset=added.start_offset,
+        end_offset=added.end_offset,
+        size_bytes=added.size_bytes,
+        offset_index_bytes=0,
+        time_index_bytes=0,
+        max_timestamp_ms=added.max_timestamp_ms,
+        leader_epochs=added.leader_epochs,
+        has_transaction_index=not added.is_transaction_index_empty,
+        first_timestamp_ms=added.max_timestamp_ms,
+        origin=Compacted(run) if is_own_id(added.segment_id) else UPLOADED,
+    )

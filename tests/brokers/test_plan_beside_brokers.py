@@ -1,0 +1,129 @@
+"""`plan`, `verify` and a dry run of `compact` beside a real cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.brokers.cluster import KafkaCluster
+from tests.brokers.test_status_of_brokers import tierfold, topic_of
+from tests.brokers.topics import Topic
+from tests.jobs.commands import ALWAYS, Ran
+from tests.jobs.commands import tierfold as command
+
+NO_MARGIN = ("--set", "tail.margin.segments=0")
+
+
+class Planned:
+    """One topic in the tier of the cluster, beside a catalog of its own."""
+
+    def __init__(self, kafka: KafkaCluster, folder: Path, topic: Topic) -> None:
+        self.kafka, self.topic = kafka, topic
+        self._scope = ("--catalog", str(folder / "catalog"), "--topic", topic.name)
+
+    def plan(self, *more: str) -> Ran:
+        return tierfold(self.kafka, "plan", self.kafka.tier, *ALWAYS, *self._scope, *more, "--json")
+
+    def alone(self, verb: str, *more: str) -> Ran:
+        """A verb without the cluster."""
+        return command(verb, str(self.kafka.tier), *self._scope, *more)
+
+    def compact(self) -> None:
+        ran = self.alone("compact", *ALWAYS, "--engine", "local")
+        assert ran.code == 0, ran
+
+
+def test_a_plan_beside_brokers_leaves_the_newest_segment_alone(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    planned = Planned(kafka, tmp_path, topic_of(kafka, "planned"))
+    (entry,) = planned.plan().entries
+    assert (entry["outcome"], entry["segments_in"], entry["next_offset"]) == ("planned", 2, 8)
+    assert "tail.margin.segments=1" in entry["reason"]
+    (entry,) = planned.plan(*NO_MARGIN).entries
+    assert (entry["segments_in"], entry["next_offset"]) == (3, 12)
+    dry = tierfold(
+        kafka, "compact", kafka.tier, *ALWAYS, *planned._scope, *NO_MARGIN, "--dry-run", "--json"
+    )
+    assert dry.entries == [entry]
+
+
+def test_compact_does_not_yet_publish(kafka: KafkaCluster, tmp_path: Path) -> None:
+    planned = Planned(kafka, tmp_path, topic_of(kafka, "unpublished"))
+    ran = tierfold(kafka, "compact", kafka.tier, *ALWAYS, *planned._scope)
+    ran.refuses("--bootstrap-server", "does not publish", "--dry-run")
+    assert not (tmp_path / "catalog").exists()
+
+
+def test_a_tier_that_was_compacted_before_its_cluster_was_given(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka, "compacted-before")
+    planned = Planned(kafka, tmp_path, topic)
+    for _ in range(3):
+        planned.compact()
+        topic.append([(b"key-0", b"new"), (b"key-9", b"value")])
+        topic.wait_until_tiered()
+    (entry,) = planned.plan(*NO_MARGIN).entries
+    (without,) = command(
+        "plan", str(kafka.tier), *ALWAYS, *planned._scope, "--json"
+    ).entries
+    for name in ("outcome", "segments_in", "bytes_in", "first_dirty", "next_offset"):
+        assert entry[name] == without[name]
+    ran = tierfold(kafka, "verify", kafka.tier, *planned._scope, "--engine", "local", "--json")
+    assert ran.code == 0, ran
+    assert ran.entries[0]["outcome"] == "sound"
+
+
+def test_objects_that_brokers_never_had_refuse_until_they_are_moved_out(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka, "with-a-stranger")
+    planned = Planned(kafka, tmp_path, topic)
+    last = topic.logs()[-1]
+    old_id, new_id = last.stem.partition("-")[2], "A" * 21 + "Q"
+    strangers = []
+    for path in topic.folder().glob(f"*{old_id}*"):
+        strangers.append(path.with_name(path.name.replace(old_id, new_id)))
+        strangers[-1].write_bytes(path.read_bytes())
+    ran = planned.plan()
+    assert ran.code == 3
+    (entry,) = ran.entries
+    assert new_id in entry["reason"]
+    assert "Do not restart a broker" in entry["reason"]
+    for path in strangers:  # As the message says.
+        path.rename(tmp_path / path.name)
+    assert planned.plan().code == 0
+
+
+def test_the_log_begins_where_brokers_say(kafka: KafkaCluster, tmp_path: Path) -> None:
+    topic = topic_of(kafka, "cut-off")
+    planned = Planned(kafka, tmp_path, topic)
+    (first, *_) = topic.logs()
+    planned.compact()
+    topic.append([(b"key-0", b"new")])
+    topic.append([(b"key-0", b"newer")])
+    topic.wait_until_tiered()
+    topic.delete_records(4)
+    kafka.wait(lambda: not first.exists(), "the first segment's deletion")
+    (entry,) = planned.plan(*NO_MARGIN).entries
+    assert (entry["outcome"], entry["next_offset"]) == ("planned", 14)
+    status = tierfold(kafka, "status", kafka.tier, *planned._scope, "--json")
+    assert status.entries[0]["brokers"]["offsets"]["log_start"] == 4
+
+
+def test_a_topic_that_the_cluster_does_not_have_is_left_alone(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka, "of-another-cluster")
+    folder = topic.folder()
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    topic.delete()
+    folder.mkdir(exist_ok=True)
+    for name, content in kept.items():
+        (folder / name).write_bytes(content)
+    planned = Planned(kafka, tmp_path, topic)
+    (entry,) = planned.plan().entries
+    assert entry["outcome"] == "nothing_to_do"
+    assert "left alone: The cluster has no topic of-another-cluster" in entry["reason"]
+    ran = tierfold(kafka, "verify", kafka.tier, *planned._scope, "--engine", "local", "--json")
+    assert ran.entries[0]["outcome"] == "left"
