@@ -7,6 +7,8 @@
     partition_fold        events of one partition, folded as a broker does
     metadata_fold         records of the topic, folded to a view of each partition
     cluster_facts         what a cluster answers when it is asked
+    epoch_ends            what brokers answer about the end of a leader epoch
+    lineage               whether the tier is still the log of its brokers
     cluster_view          one look at a cluster: its brokers' views, and their offsets
     beside_catalog        how what brokers have differs from what a catalog has
 """

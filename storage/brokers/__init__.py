@@ -9,6 +9,7 @@
     reported_failures  finds the cause in what librdkafka reports while it tries again
     connection         connects to a cluster, and waits for each answer only so long
     facts              asks for topics, settings and offsets
+    epoch_ends         asks where leader epochs end
     metadata_topic     says whether the metadata topic is one that can be trusted
     metadata_reader    reads the metadata topic to its end
 
