@@ -150,9 +150,13 @@ def unanswered(cause: Cause, server: str, more: str = "") -> UnreadableObject:
     return UnreadableObject(f"{what}{more}", where=f"broker {server}", remedy=remedy)
 
 
-def lacking(right: Right, server: str) -> UnreadableObject:
+class MissingRight(UnreadableObject):
+    """A right is missing; the remedy is the command that grants it."""
+
+
+def lacking(right: Right, server: str) -> MissingRight:
     """The error of a right that is missing."""
-    return UnreadableObject(
+    return MissingRight(
         f"the right {right} is missing",
         where=f"broker {server}",
         remedy=f"Grant it with `{right.command(server)}`, where NAME is the user that the brokers"
