@@ -17,9 +17,9 @@ Rule: Kafka `OffsetsForLeaderEpochUtils`, KIP-101, KIP-320; PUBLISHING 2.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
@@ -32,7 +32,9 @@ from tierfold.compaction.brokers.epoch_ends import (
 )
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.leader_epochs import are_within_lineage
-from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+
+_NOT_ASKED: Final = NoAnswer("It was not asked for.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,10 @@ class Unconfirmed:
     epoch: int
     end_offset: int
     """The last offset that the tier has of it."""
-    why: str
-    """A sentence; of a missing right, with the command that grants it."""
+    answer: NotAllowed | NoAnswer
 
 
-LineageVerdict: TypeAlias = (
+LineageStatus: TypeAlias = (
     NothingTiered | LineageHolds | LogEndsBelow | EpochDenied | Unconfirmed
 )
 
@@ -108,12 +109,32 @@ def outside_lineage(
     return tuple(segment for segment in segments if not _is_within(segment, lineage))
 
 
-def lineage_verdict(
+def beside(
+    outside: Iterable[BrokerSegment], live: Iterable[Segment], given_up: Collection[str]
+) -> tuple[BrokerSegment, ...]:
+    """Those of `outside_lineage` that share an offset with a live segment.
+
+    `given_up`: ids of segments that the row has retired: whatever brokers have of them, they are
+    about to be dropped.
+    """
+    ranges = [(segment.start_offset, segment.end_offset) for segment in live]
+    return tuple(
+        segment
+        for segment in outside
+        if segment.added.segment_id not in given_up
+        and any(
+            start <= segment.added.end_offset and segment.added.start_offset <= end
+            for start, end in ranges
+        )
+    )
+
+
+def lineage_status(
     view: BrokerView,
     lineage: Sequence[LeaderEpoch],
     offsets: PartitionOffsets,
     answers: Mapping[int, EpochAnswer],
-) -> LineageVerdict:
+) -> LineageStatus:
     """Compare the finished segments of the lineage with what the brokers answered.
 
     `lineage`: in offset order, from the segment with the highest leader epoch, among these the one
@@ -128,26 +149,22 @@ def lineage_verdict(
     if offsets.high_watermark <= end_offset:
         return LogEndsBelow(high_watermark=offsets.high_watermark, end_offset=end_offset)
     last = max(ends)
-    verdicts = [
-        _verdict(epoch, ends[epoch], answers.get(epoch), is_last=epoch == last)
+    found = [
+        _against(epoch, ends[epoch], answers.get(epoch, _NOT_ASKED), is_last=epoch == last)
         for epoch in sorted(ends, reverse=True)
     ]
-    denied = next((one for one in verdicts if isinstance(one, EpochDenied)), None)
-    unconfirmed = next((one for one in verdicts if one is not None), None)
+    denied = next((one for one in found if isinstance(one, EpochDenied)), None)
+    unconfirmed = next((one for one in found if one is not None), None)
     return denied or unconfirmed or LineageHolds(end_offset=end_offset)
 
 
-def _verdict(
-    epoch: int, end_offset: int, answer: EpochAnswer | None, *, is_last: bool
+def _against(
+    epoch: int, end_offset: int, answer: EpochAnswer, *, is_last: bool
 ) -> EpochDenied | Unconfirmed | None:
     """What speaks against one epoch, of which the tier has records up to `end_offset`."""
     match answer:
-        case None:
-            return Unconfirmed(
-                epoch=epoch, end_offset=end_offset, why="The brokers were not asked for it."
-            )
-        case NotAllowed(why) | NoAnswer(why):
-            return Unconfirmed(epoch=epoch, end_offset=end_offset, why=why)
+        case NotAllowed() | NoAnswer():
+            return Unconfirmed(epoch=epoch, end_offset=end_offset, answer=answer)
         case EpochEnd() if answer.end_offset > end_offset and (
             # A cleaner may have removed all records of an earlier epoch before another replica
             # took the log over, which then does not know that epoch.

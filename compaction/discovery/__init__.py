@@ -11,6 +11,7 @@
     facts              what is read of a partition before a decision
     refusals           why it is refused for its listing, its leader epochs, or a gap
     refused_by_brokers why it is refused for what brokers have of it
+    refused_by_lineage why it is refused for what brokers answer about its leader epochs
     draft              which candidates are taken if their overlaps agree
     notes              which candidates are kept and not read, and why
     drafted_view       which candidates join the log, wait, are set apart, or are orphans

@@ -111,10 +111,10 @@ def _answered(
 ) -> dict[TopicPartition, EpochAnswer]:
     """The answers that come, until each has or nothing comes for `request.timeout.ms`."""
     found: dict[TopicPartition, EpochAnswer] = {}
-    grew_at_s, patience_s = elapsed_s(), _PATIENCE_S
-    while len(found) < len(asked) and elapsed_s() - grew_at_s <= connection.timeout_s:
+    grew_at_s, patience_s, timeout_s = elapsed_s(), _PATIENCE_S, connection.timeout_s
+    while len(found) < len(asked) and (left_s := grew_at_s + timeout_s - elapsed_s()) > 0:
         left = {one: epoch for one, epoch in asked.items() if one not in found}
-        answers = _attempt(connection, left, min(patience_s, connection.timeout_s))
+        answers = _attempt(connection, left, min(patience_s, left_s))
         if answers:
             found |= answers
             grew_at_s = elapsed_s()
