@@ -42,8 +42,15 @@ _LAYOUT_KEYWORDS: Final = {
 """The keyword of each option of the layout that has one value."""
 
 
-_OF_A_TIER: Final = ("catalog", *_LAYOUT_KEYWORDS.values(), "encryption_keys", "holes_are_holes")
-"""Keywords that mean nothing without a tier."""
+_OF_A_TIER: Final = {
+    "catalog": "--catalog",
+    **{keyword: f"--{option.replace('.', '-')}" for option, keyword in _LAYOUT_KEYWORDS.items()},
+    "encryption_keys": "--encryption-key",
+    "holes_are_holes": "--holes-are-holes",
+    "first_dirty": "--first-dirty",
+    "now_ms": "--now",
+}
+"""Keywords that mean nothing without a tier, and their options."""
 
 
 class About(TypedDict):
@@ -165,10 +172,10 @@ def cluster_alone(given: Mapping[str, Any]) -> AskedCluster:
     Raises BadSettings if no brokers are named, or a keyword says something of a tier.
     """
     began_ms, began_s = now_ms(), elapsed_s()
-    if about_tier := [name for name in _OF_A_TIER if given.get(name)]:
+    if about_tier := [option for name, option in _OF_A_TIER.items() if _is_given(given.get(name))]:
         raise BadSettings(
             "it says something of a tier, and none is named",
-            where=f"--{about_tier[0].replace('_', '-')}",
+            where=about_tier[0],
             remedy="Name the tier's folder or URI, too, or leave it out.",
         )
     cluster = cluster_of(given, settings_of(given).cluster, os.environ)
@@ -185,6 +192,11 @@ def cluster_alone(given: Mapping[str, Any]) -> AskedCluster:
         began_ms=began_ms,
         began_s=began_s,
     )
+
+
+def _is_given(value: object) -> bool:
+    """Whether a keyword says something: an offset or a time of 0 does, an empty list does not."""
+    return isinstance(value, int) or bool(value)
 
 
 def _scope_of(given: Mapping[str, Any]) -> Scope:

@@ -159,6 +159,19 @@ def test_without_tier_and_brokers_there_is_nothing_to_ask(arguments: tuple[str, 
     tierfold(*arguments).refuses("neither a tier nor brokers are named", "--bootstrap-server")
 
 
-def test_without_a_tier_nothing_may_be_said_of_one() -> None:
-    ran = tierfold("status", "--bootstrap-server", "127.0.0.1:9", "--catalog", "/catalog")
-    ran.refuses("--catalog: it says something of a tier, and none is named")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--catalog", "/catalog"),
+        ("--layout", "aiven"),
+        ("--key-prefix", "cluster-a/"),
+        ("--rsm-config", "server.properties"),
+        ("--encryption-key", "one=key.pem"),
+        ("--holes-are-holes", "orders-0"),
+        ("--first-dirty", "0"),
+        ("--now", "2026-11-27T00:00:00Z"),
+    ],
+)
+def test_without_a_tier_nothing_may_be_said_of_one(option: str, value: str) -> None:
+    ran = tierfold("status", "--bootstrap-server", "127.0.0.1:9", option, value)
+    ran.refuses(f"{option}: it says something of a tier, and none is named")
