@@ -12,11 +12,11 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
-from tests.brokers.access import ACCESS_LISTENERS, ACCESS_SETTINGS
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.versions import NEWEST, missing_brokers
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
+from tests.storage.brokers.secured import SecuredCluster
 from tests.storage.emulator_programs import missing_emulators
 from tests.storage.emulators import IDENTITY
 from tierfold.jobs.spark.session import JVM_OPTIONS, tierfold_session
@@ -73,7 +73,7 @@ def _brokers_of(item: pytest.Item) -> set[str]:
     assert isinstance(item, pytest.Function)
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     asked = {parameters["broker_version"]} if "broker_version" in parameters else set()
-    return asked | ({NEWEST} if {"kafka", "secured"} & set(item.fixturenames) else set())
+    return asked | ({NEWEST} if "kafka" in item.fixturenames else set())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -91,14 +91,15 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     """The one cluster of the test run, of the newest version, with one broker.
 
     A second one is `kafka.broker(2)`; the first test that asks for it starts it. Clients of
-    `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`).
+    `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`). No test
+    damages its metadata topic: brokers that start again would not know what they have.
     """
-    folder = tmp_path_factory.mktemp("kafka")
-    with KafkaCluster(folder, settings=ACCESS_SETTINGS, listeners=ACCESS_LISTENERS) as cluster:
+    with SecuredCluster(tmp_path_factory.mktemp("kafka")) as cluster:
+        cluster.add_scram_user()
         yield cluster
 
 

@@ -21,12 +21,11 @@ MADE_ONCE: Final = {
     **dict.fromkeys(("archive", "unpacked"), "archive"),
     **dict.fromkeys(("lab", "fuzzed"), "Kafka"),
     "kafka": "brokers",
-    "secured": "secured brokers",
 }
 """Fixtures of the session and their scopes; if a file uses several, the first decides."""
 
 STARTS_JVM: Final = frozenset(
-    {"spark", "archive", "unpacked", "lab", "leaders", "fuzzed", "kafka", "secured"}
+    {"spark", "archive", "unpacked", "lab", "leaders", "fuzzed", "kafka"}
 )
 """Fixtures that start a Java process, or need one."""
 

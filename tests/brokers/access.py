@@ -22,16 +22,11 @@ from tests.brokers.topics import CALL_S
 USER: Final = "least"
 PASSWORD: Final = "a-planted/password+of-Kafka"
 
-_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-ACCESS_LISTENERS: Final = {"SASL": "SASL_PLAINTEXT"}
 ACCESS_SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
-    "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config": f'{_LOGIN} required user_{USER}="{PASSWORD}";',
-    # A wrong password is answered at once.
-    "connection.failed.authentication.delay.ms": "0",
 }
+"""Of a broker at whose `SASL` listener `USER` logs in; clients without a login may do all."""
 
 
 class Right(NamedTuple):

@@ -13,9 +13,12 @@ The first broker is the controller, too. Every process ends with the one that st
 from __future__ import annotations
 
 import base64
+import os
+import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -115,6 +118,11 @@ class KafkaCluster:
         brokers = zip(self.brokers, self._addresses, strict=True)
         return ",".join(addresses[listener] for broker, addresses in brokers if broker.pid)
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The ids of all running brokers."""
+        return tuple(node for node, broker in enumerate(self.brokers, start=1) if broker.pid)
+
     def broker(self, node: int) -> Broker:
         """The broker with a node id, started if it does not run; ids count from 1."""
         while len(self.brokers) < node:
@@ -150,7 +158,6 @@ class KafkaCluster:
         """
         broker.stop()
         broker.start(self._id)
-        running = {node for node, broker in enumerate(self.brokers, start=1) if broker.pid}
         topics = self.admin().list_topics(timeout=CALL_S).topics
         wait_until_readable(
             self,
@@ -158,9 +165,21 @@ class KafkaCluster:
                 (name, number)
                 for name, topic in topics.items()
                 for number, partition in topic.partitions.items()
-                if running & set(partition.replicas)
+                if {*self.nodes} & {*partition.replicas}
             ],
         )
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """All brokers keep their connections and answer nothing."""
+        pids = [broker.pid for broker in self.brokers if broker.pid]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """Stop all brokers, the controller last."""

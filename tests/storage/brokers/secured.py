@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from tests.brokers.access import PASSWORD, USER
+from tests.brokers.access import ACCESS_SETTINGS, PASSWORD, USER
 from tests.brokers.cluster import KafkaCluster
 from tierfold.storage.brokers.client_settings import (
     ClientSettings,
@@ -47,13 +47,18 @@ _CERTIFICATES: Final = {"OTHERHOST": "other", "EXPIRED": "expired"}
 
 
 class SecuredCluster(KafkaCluster):
-    """A cluster whose first broker has all these listeners."""
+    """A cluster whose brokers have all these listeners, and grant rights."""
 
     def __init__(self, folder: Path) -> None:
         self.keys = folder / "keys"
         self.keys.mkdir()
         _make_keys(self.keys)
-        super().__init__(folder, settings=self._listener_settings(), listeners=LISTENERS)
+        settings = ACCESS_SETTINGS | self._listener_settings()
+        super().__init__(folder, settings=settings, listeners=LISTENERS)
+
+    def first_server(self, listener: str) -> str:
+        """The address of the first broker at one of its listeners."""
+        return self.servers_of(listener).partition(",")[0]
 
     def _listener_settings(self) -> dict[str, str]:
         found = {

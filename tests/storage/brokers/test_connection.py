@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import threading
 import time
@@ -73,9 +71,9 @@ PKCS12 = TLS | {
         ("OTHERHOST", TLS | {"ssl.endpoint.identification.algorithm": ""}),
     ],
 )
-def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[str, str]) -> None:
-    with connected(settings(secured, secured.servers_of(listener), given)) as connection:
-        assert connection.brokers == (1,)
+def test_a_client_connects(kafka: SecuredCluster, listener: str, given: dict[str, str]) -> None:
+    with connected(settings(kafka, kafka.first_server(listener), given)) as connection:
+        assert connection.brokers == kafka.nodes
         assert len(connection.cluster_id) == 22
 
 
@@ -101,19 +99,19 @@ def test_a_client_connects(secured: SecuredCluster, listener: str, given: dict[s
     ],
 )
 def test_a_client_that_cannot_connect_says_why(
-    secured: SecuredCluster, listener: str, given: dict[str, str], sentence: str
+    kafka: SecuredCluster, listener: str, given: dict[str, str], sentence: str
 ) -> None:
-    server = secured.servers_of(listener)
-    error = failure(settings(secured, server, given))
+    server = kafka.first_server(listener)
+    error = failure(settings(kafka, server, given))
     assert error.where == f"broker {server}"
     assert sentence in str(error)
     assert PASSWORD not in str(error)
 
 
-def test_a_controllers_port_is_named(secured: SecuredCluster) -> None:
-    listeners = secured.brokers[0].settings["listeners"]
+def test_a_controllers_port_is_named(kafka: SecuredCluster) -> None:
+    listeners = kafka.brokers[0].settings["listeners"]
     server = listeners.partition("CONTROLLER://")[2].partition(",")[0]
-    assert "it is a controller" in str(failure(settings(secured, server, {})))
+    assert "it is a controller" in str(failure(settings(kafka, server, {})))
 
 
 def failure(given: ClientSettings) -> UnreadableObject:
@@ -168,23 +166,17 @@ def test_a_host_without_a_broker_is_named() -> None:
     assert "its host name cannot be resolved" in str(unknown)
 
 
-def test_one_of_several_brokers_is_enough(secured: SecuredCluster) -> None:
-    server = f"127.0.0.1:{free_port()},{secured.servers}"
-    with connected(settings(secured, server, {})) as connection:
-        assert connection.brokers == (1,)
+def test_one_of_several_brokers_is_enough(kafka: SecuredCluster) -> None:
+    server = f"127.0.0.1:{free_port()},{kafka.servers}"
+    with connected(settings(kafka, server, {})) as connection:
+        assert connection.brokers == kafka.nodes
 
 
 @pytest.fixture
-def halted(secured: SecuredCluster) -> Iterator[Connection]:
-    """A connection to a broker that has answered, and no longer does."""
-    pid = secured.brokers[0].pid
-    assert pid is not None
-    with connected(settings(secured, secured.servers, {})) as connection:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            yield connection
-        finally:
-            os.kill(pid, signal.SIGCONT)
+def halted(kafka: SecuredCluster) -> Iterator[Connection]:
+    """A connection to brokers that have answered, and no longer do."""
+    with connected(settings(kafka, kafka.servers, {})) as connection, kafka.halted():
+        yield connection
 
 
 @pytest.mark.parametrize(
@@ -228,16 +220,16 @@ def test_each_question_ends_in_time(
     ],
 )
 def test_what_openssl_refuses_is_a_wrong_setting(
-    secured: SecuredCluster, given: dict[str, str], name: str
+    kafka: SecuredCluster, given: dict[str, str], name: str
 ) -> None:
-    found = settings(secured, secured.servers_of("MTLS"), given)
+    found = settings(kafka, kafka.first_server("MTLS"), given)
     with pytest.raises(BadSettings, match=f"OpenSSL cannot use {name}") as caught, connected(found):
         pass
     assert "--command-config" in caught.value.where
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_token_that_cannot_be_had_is_named(secured: SecuredCluster) -> None:
+def test_a_token_that_cannot_be_had_is_named(kafka: SecuredCluster) -> None:
     token = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -245,6 +237,6 @@ def test_a_token_that_cannot_be_had_is_named(secured: SecuredCluster) -> None:
         "sasl.oauthbearer.client.secret": PASSWORD,
         "sasl.oauthbearer.token.endpoint.url": f"https://127.0.0.1:{free_port()}/token",
     }
-    error = str(failure(settings(secured, secured.servers_of("SASL"), token)))
+    error = str(failure(settings(kafka, kafka.first_server("SASL"), token)))
     assert "no OAUTHBEARER token could be had to log in" in error
     assert PASSWORD not in error

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
+import uuid
+from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.brokers.cluster import METADATA_PARTITIONS
-from tests.storage.brokers.secured import SecuredCluster, client
+from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
+from tests.brokers.topics import Topic
+from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.metadata_fold import MetadataRecord
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
+from tierfold.storage.brokers import metadata_reader
 from tierfold.storage.brokers.connection import Connection, connected
 from tierfold.storage.brokers.facts import (
     PartitionOffsets,
@@ -37,14 +39,14 @@ def all_of(connection: Connection, first: dict[int, int]) -> list[MetadataRecord
     return [record for chunk in read_metadata(connection, first) for record in chunk]
 
 
-def test_each_record_is_read_once_and_the_next_reading_goes_on(secured: SecuredCluster) -> None:
-    topic = secured.create("read", partitions=7)
+def test_each_record_is_read_once_and_the_next_reading_goes_on(kafka: KafkaCluster) -> None:
+    topic = kafka.create("read", partitions=7)
     for value in (b"1", b"2", b"3"):
         for partition in range(7):
             topic.append([(b"key", value)], partition)
     topic.wait_until_tiered()
     counts_seen: list[tuple[int, int]] = []
-    with connected(client(secured.servers, TIMEOUT)) as connection:
+    with connected(client(kafka.servers, TIMEOUT)) as connection:
         found = [
             record
             for chunk in read_metadata(connection, ALL, lambda *counts: counts_seen.append(counts))
@@ -52,7 +54,7 @@ def test_each_record_is_read_once_and_the_next_reading_goes_on(secured: SecuredC
         ]
         assert counts_seen[-1] == (len(found), len(found))
         for number in ALL:
-            records = secured.metadata.read(0, number)
+            records = kafka.metadata.read(0, number)
             ours = [record for record in found if record.metadata_partition == number]
             assert [(one.offset, one.key, one.value) for one in ours] == records
             assert all(record.timestamp_ms > 1_700_000_000_000 for record in ours)
@@ -65,60 +67,61 @@ def test_each_record_is_read_once_and_the_next_reading_goes_on(secured: SecuredC
         assert metadata_topic(connection).partitions == METADATA_PARTITIONS
 
 
-def an_event(kafka: SecuredCluster) -> tuple[int, bytes]:
-    """A metadata partition with records, and an event in it, which brokers drop if repeated."""
-    number = next(number for number in ALL if kafka.metadata.offsets(number)[1] > 1)
-    event = kafka.metadata.read(0, number)[0].value
-    assert event is not None
-    return number, event
+@pytest.fixture
+def stand_in(kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Topic:
+    """A topic that no broker reads, which the reader takes for the metadata topic."""
+    name = f"metadata-{uuid.uuid4()}"
+    monkeypatch.setattr(metadata_reader, "METADATA_TOPIC", name)
+    return kafka.create(name, remote_storage_enable="false")
 
 
-def test_what_is_written_meanwhile_is_left_to_the_next_reading(secured: SecuredCluster) -> None:
-    number, event = an_event(secured)
-    producer = Producer(secured.client_settings())
-    with connected(client(secured.servers, TIMEOUT)) as connection:
-        first = {number: 0}
-        end = secured.metadata.offsets(number)[1]
+def produced(producer: Producer, topic: Topic, values: Sequence[bytes]) -> None:
+    for value in values:
+        producer.produce(topic.name, value, key=b"key")
+    assert producer.flush(30) == 0
+
+
+def test_what_is_written_meanwhile_is_left_to_the_next_reading(
+    kafka: KafkaCluster, stand_in: Topic
+) -> None:
+    producer = Producer(kafka.client_settings())
+    produced(producer, stand_in, [b"1", b"2", b"3"])
+    with connected(client(kafka.servers, TIMEOUT)) as connection:
         # So the last chunk has room for the new record.
-        chunks = read_metadata(connection, first, chunk_records=end - 1)
+        chunks = read_metadata(connection, {0: 0}, chunk_records=2)
         found = next(chunks)
-        producer.produce(METADATA_TOPIC, event, partition=number)
-        assert producer.flush(30) == 0
+        produced(producer, stand_in, [b"4"])
         time.sleep(0.5)  # The client fetches it ahead.
         found += [record for chunk in chunks for record in chunk]
-        assert [record.offset for record in found] == list(range(end))
-        assert [record.offset for record in all_of(connection, {number: end})] == [end]
+        assert [record.value for record in found] == [b"1", b"2", b"3"]
+        assert [record.value for record in all_of(connection, {0: 3})] == [b"4"]
 
 
-def test_transactions_are_read_as_brokers_read_them(secured: SecuredCluster) -> None:
-    number, event = an_event(secured)
-    producer = Producer(secured.client_settings(transactional_id="test"))
+def test_transactions_are_read_as_brokers_read_them(kafka: KafkaCluster, stand_in: Topic) -> None:
+    producer = Producer(kafka.client_settings(transactional_id="test"))
     producer.init_transactions(30)
-    for finish in (producer.commit_transaction, producer.abort_transaction):
-        end = secured.metadata.offsets(number)[1]
+    finishes = (producer.commit_transaction, producer.abort_transaction)
+    for end, finish in zip((0, 2), finishes, strict=True):
         producer.begin_transaction()
-        producer.produce(METADATA_TOPIC, event, partition=number, key=b"key")
-        assert producer.flush(30) == 0  # An abort would drop it here.
+        produced(producer, stand_in, [b"1"])  # Flushed: an abort would drop it here.
         finish(30)
         # The marker behind it is the last record, and no consumer gets it.
-        secured.wait(
-            lambda end=end: secured.metadata.offsets(number)[1] == end + 2, "the marker"
-        )
-        with connected(client(secured.servers, TIMEOUT)) as connection:
-            found = all_of(connection, {number: end})
-        assert [record[1:2] + record[3:] for record in found] == [(end, event, b"key")]
+        kafka.wait(lambda end=end: stand_in.offsets()[1] == end + 2, "the marker")
+        with connected(client(kafka.servers, TIMEOUT)) as connection:
+            (found,) = all_of(connection, {0: end})
+        assert (found.offset, found.key, found.value) == (end, b"key", b"1")
 
 
-def test_facts_are_those_of_the_brokers(secured: SecuredCluster) -> None:
-    topic = secured.create("facts", partitions=2, retention_bytes="12345")
+def test_facts_are_those_of_the_brokers(kafka: KafkaCluster) -> None:
+    topic = kafka.create("facts", partitions=2, retention_bytes="12345")
     topic.append([(b"key", b"1")] * 3, 1)
-    producer = Producer(secured.client_settings(transactional_id="open"))
+    producer = Producer(kafka.client_settings(transactional_id="open"))
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce("facts", b"2", partition=1)
     assert producer.flush(30) == 0
     topic.delete_records(2, 1)
-    with connected(client(secured.servers, TIMEOUT)) as connection:
+    with connected(client(kafka.servers, TIMEOUT)) as connection:
         facts = topic_facts(connection, ["facts", "missing"])
         assert set(facts) == {"facts"}
         assert facts["facts"].partitions == 2
@@ -135,48 +138,41 @@ def test_facts_are_those_of_the_brokers(secured: SecuredCluster) -> None:
     producer.abort_transaction(30)
 
 
-def test_a_topic_that_ends_before_what_was_read_is_refused(secured: SecuredCluster) -> None:
-    end = secured.metadata.offsets(0)[1]
+def test_a_topic_that_ends_before_what_was_read_is_refused(kafka: KafkaCluster) -> None:
+    end = kafka.metadata.offsets(0)[1]
     message = f"ends at offset {end}, but was read to {end + 1}"
     with (
-        connected(client(secured.servers, TIMEOUT)) as connection,
+        connected(client(kafka.servers, TIMEOUT)) as connection,
         pytest.raises(CorruptLog, match=message),
     ):
         all_of(connection, {0: end + 1})
 
 
-def test_a_topic_that_lost_its_beginning_is_refused(secured: SecuredCluster) -> None:
-    """One of the last tests on this cluster: its broker tiers no more."""
-    number, _ = an_event(secured)
-    secured.metadata.delete_records(1, number)
+def test_a_topic_that_lost_its_beginning_is_refused(
+    kafka: KafkaCluster, stand_in: Topic
+) -> None:
+    produced(Producer(kafka.client_settings()), stand_in, [b"1", b"2"])
+    stand_in.delete_records(1)
     with (
-        connected(client(secured.servers, TIMEOUT)) as connection,
+        connected(client(kafka.servers, TIMEOUT)) as connection,
         pytest.raises(CorruptLog) as caught,
     ):
-        all_of(connection, ALL)
-    assert caught.value.where == f"{METADATA_TOPIC}-{number}"
+        all_of(connection, {0: 0})
+    assert caught.value.where == f"{stand_in.name}-0"
     assert "begins at offset 1: earlier records are lost" in caught.value.what
     assert "Do not restart a broker" in caught.value.remedy
 
 
-def test_a_reading_ends_in_time_if_the_broker_falls_silent(secured: SecuredCluster) -> None:
-    """What the client has fetched ahead is read; these records are no events, so this is last."""
-    pid = secured.brokers[0].pid
-    assert pid is not None
-    number = next(number for number in ALL if secured.metadata.offsets(number)[0] == 0)
-    producer = Producer(secured.client_settings())
-    for _ in range(30):
-        producer.produce(METADATA_TOPIC, bytes(900_000), partition=number)
-    assert producer.flush(30) == 0
-    with connected(client(secured.servers, {"request.timeout.ms": "1000"})) as connection:
-        chunks = read_metadata(connection, {number: 0}, chunk_records=1)
+def test_a_reading_ends_in_time_if_the_brokers_fall_silent(
+    kafka: KafkaCluster, stand_in: Topic
+) -> None:
+    """What the client has fetched ahead is read."""
+    produced(Producer(kafka.client_settings()), stand_in, [bytes(900_000)] * 30)
+    with connected(client(kafka.servers, {"request.timeout.ms": "1000"})) as connection:
+        chunks = read_metadata(connection, {0: 0}, chunk_records=1)
         next(chunks)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(UnreadableObject) as caught:
-                list(chunks)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with kafka.halted(), pytest.raises(UnreadableObject) as caught:
+            list(chunks)
     assert caught.value.where.startswith("broker 127.0.0.1:")
 
 
