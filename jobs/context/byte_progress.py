@@ -122,8 +122,10 @@ class ByteProgress:
         """Run `action` in a thread, and return its result; `bytes_total` as in `Progress`.
 
         Raises Stopped after a signal, once the action is cancelled and the thread has ended: a
-        thread that still reads when Python exits would abort the process.
+        thread that still reads when Python exits would abort the process. The action does not begin
+        if the signal came before.
         """
+        check()  # Spark would plan a query for seconds before it can be cancelled.
         before = self.bytes_done()
         results: list[_T] = []
         errors: list[BaseException] = []

@@ -21,7 +21,7 @@ from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import copied, files_below, key_of, put_updates, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, THEN_MS, compact, compacted, ids_in, live_ids, vacuum
 from tests.storage.call_scripts import at
-from tierfold.jobs.context.byte_progress import unheard
+from tierfold.jobs.context.byte_progress import ByteProgress, unheard
 from tierfold.jobs.context.stopping import (
     Stopped,
     deferred,
@@ -205,6 +205,15 @@ def test_a_job_that_begins_after_the_signal_is_cancelled(spark: SparkSession) ->
     assert {*threading.enumerate()} <= before
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert spark.range(3).count() == 3
+
+
+def test_an_action_does_not_begin_after_the_signal() -> None:
+    begun: list[str] = []
+    progress = ByteProgress(unheard, bytes_done=lambda: 0, cancel=lambda: None)
+    with pytest.raises(Stopped), stoppable(), deferred():
+        ctrl_c()
+        progress.watched("late", 1, lambda: begun.append("late"))
+    assert begun == []
 
 
 def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
