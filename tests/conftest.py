@@ -91,16 +91,25 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+def halted_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    """The cluster of `kafka`, which takes no CPU time while it is not used."""
+    with SecuredCluster(tmp_path_factory.mktemp("kafka")) as cluster:
+        cluster.add_scram_user()
+        cluster.halt()
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kafka(halted_kafka: SecuredCluster) -> Iterator[SecuredCluster]:
     """The one cluster of the test run, of the newest version, with one broker.
 
     A second one is `kafka.broker(2)`; the first test that asks for it starts it. Clients of
     `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`). No test
     damages its metadata topic: brokers that start again would not know what they have.
     """
-    with SecuredCluster(tmp_path_factory.mktemp("kafka")) as cluster:
-        cluster.add_scram_user()
-        yield cluster
+    halted_kafka.go_on()
+    yield halted_kafka
+    halted_kafka.halt()
 
 
 @pytest.fixture(scope="session")

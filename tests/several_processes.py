@@ -1,8 +1,8 @@
 """Which tests stay together, and which start first, when `make test` runs several processes.
 
 All tests of a file stay together, because they share fixtures. So do all files that use the same
-slow fixture of the session. The slowest tests start first, so that all processes end at about the
-same time.
+slow fixture of the session, also in one process. The slowest tests start first, so that all
+processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -55,8 +55,12 @@ def scope_of(file: Path) -> str:
 
 
 def slow_first(items: list[pytest.Item]) -> None:
-    """Sort the tests by `SLOW_FIRST`; those of a folder keep their order."""
+    """Sort the tests by `SLOW_FIRST`; those of a folder keep their order, and scopes together."""
     items.sort(key=lambda item: _rank(item.nodeid))
+    place_of: dict[str, int] = {}
+    for item in items:
+        place_of.setdefault(scope_of(item.path), len(place_of))
+    items.sort(key=lambda item: place_of[scope_of(item.path)])
 
 
 def _rank(nodeid: str) -> int:

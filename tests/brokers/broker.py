@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -106,6 +107,11 @@ class Broker:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def signal(self, signum: signal.Signals) -> None:
+        """Send the JVM a signal; does nothing if it does not run."""
+        if self._process is not None:
+            self._process.send_signal(signum)
 
     def wait(self, condition: Callable[[], bool], what: str, within_s: float = 60) -> None:
         """Wait until `condition` holds; raise `BrokerFailed` if the JVM ends or time is up."""

@@ -13,7 +13,6 @@ The first broker is the controller, too. Every process ends with the one that st
 from __future__ import annotations
 
 import base64
-import os
 import signal
 import subprocess
 import uuid
@@ -169,20 +168,30 @@ class KafkaCluster:
             ],
         )
 
+    def halt(self) -> None:
+        """Let all brokers keep their connections, answer nothing and take no CPU time."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End `halt`."""
+        self._signal(signal.SIGCONT)
+
     @contextmanager
     def halted(self) -> Iterator[None]:
-        """All brokers keep their connections and answer nothing."""
-        pids = [broker.pid for broker in self.brokers if broker.pid]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        """Halt all brokers within this block."""
+        self.halt()
         try:
             yield
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            self.go_on()
+
+    def _signal(self, signum: signal.Signals) -> None:
+        for broker in self.brokers:
+            broker.signal(signum)
 
     def stop(self) -> None:
         """Stop all brokers, the controller last."""
+        self.go_on()
         for broker in reversed(self.brokers):
             broker.stop()
 
