@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tierfold.compaction.brokers.broker_view import BrokerView, Naming
 from tierfold.compaction.brokers.cluster_facts import (
@@ -12,6 +12,7 @@ from tierfold.compaction.brokers.cluster_facts import (
     PartitionOffsets,
     UnknownOffsets,
 )
+from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segments import PartitionKey
 
@@ -24,6 +25,8 @@ class BrokerPartition:
     naming: Mapping[str, Naming]
     """By id, of the tier's segments: whether the metadata topic has named them."""
     offsets: PartitionOffsets | UnknownOffsets
+    epoch_answers: Mapping[int, EpochAnswer] = field(default_factory=dict)
+    """By leader epoch of its segments, where the brokers' log has its end."""
     asked_by: int | None = None
     """The fingerprint of the catalog that asks, which the ids of its segments bear; None: there is
     no catalog yet."""

@@ -34,6 +34,7 @@ ADOPTED_FOR: Final = frozenset(
         RefusalReason.CATALOG_SET_BACK,
         RefusalReason.DELETED_BY_BROKERS,
         RefusalReason.LINEAGE_DIVERGED,
+        RefusalReason.OUTSIDE_LINEAGE,
     }
 )
 """The refusals of which adoption is the way out."""

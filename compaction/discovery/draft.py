@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tierfold.compaction.brokers.lineage import (
+    beside,
+    finished,
+    lineage_status,
+    outside_lineage,
+)
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.overlaps import Chain, Comparison, chain_of, comparisons
@@ -18,6 +24,7 @@ from tierfold.compaction.discovery.refusals import (
     refused_without_row,
 )
 from tierfold.compaction.discovery.refused_by_brokers import refused_by_brokers
+from tierfold.compaction.discovery.refused_by_lineage import refused_beside, refused_by_lineage
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 
 
@@ -33,7 +40,32 @@ class PartitionDraft:
 
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     """Decide which candidates belong to the log and continue the live segments."""
-    return refused_by_brokers(facts) or draft_of(facts)
+    if (refusal := refused_by_brokers(facts)) is not None:
+        return refusal
+    draft = draft_of(facts)
+    if isinstance(draft, Refusal):
+        return draft
+    return lineage_refusal(draft) or _refused_beside(draft) or draft
+
+
+def lineage_refusal(draft: PartitionDraft) -> Refusal | None:
+    """The refusal if the brokers' log is not the one that the tier has; None: it is."""
+    brokers = draft.facts.brokers
+    offsets = None if brokers is None else brokers.known_offsets
+    if brokers is None or offsets is None:
+        return None
+    lineage = draft.history.lineage
+    status = lineage_status(brokers.view, lineage, offsets, brokers.epoch_answers)
+    return refused_by_lineage(status)
+
+
+def _refused_beside(draft: PartitionDraft) -> Refusal | None:
+    """The refusal if brokers have segments of another history over live ones; None: they do not."""
+    brokers, row = draft.facts.brokers, draft.facts.row
+    if brokers is None or row is None:
+        return None
+    outside = outside_lineage(finished(brokers.view, brokers.log_start), draft.history.lineage)
+    return refused_beside(beside(outside, row.segments, row.retired_ids))
 
 
 def draft_of(facts: PartitionFacts) -> PartitionDraft | Refusal:

@@ -1,6 +1,7 @@
 """What brokers have of partitions: one look at their metadata topic, and their offsets after it.
 
     metadata topic → which of its partitions are needed → replay from 0 → topics → offsets
+                   → leader epochs
 
 The offsets are asked for last, after the replay: in any other order, what an upload or an expiry
 changes in between looks wrong. Nothing is written.
@@ -10,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tierfold.compaction.brokers.broker_view import BrokerView
 from tierfold.compaction.brokers.cluster_facts import Absence, PartitionOffsets, UnknownOffsets
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
+from tierfold.compaction.brokers.epoch_ends import EpochAnswer
+from tierfold.compaction.brokers.lineage import epochs_to_ask
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
 from tierfold.storage.brokers.connection import Connection
+from tierfold.storage.brokers.epoch_ends import epoch_ends
 from tierfold.storage.brokers.facts import partition_offsets, topic_facts
 from tierfold.storage.brokers.metadata_reader import read_metadata
 from tierfold.storage.brokers.metadata_topic import metadata_topic
@@ -48,16 +53,19 @@ def cluster_view(
             fold.apply(chunk)
             records += len(chunk)
     keys = scope.chosen(fold.partitions())
+    views = {key: fold.view(key) for key in keys}
     offsets = _offsets(connection, keys)
+    answers = _epoch_answers(connection, views, offsets)
     return ClusterView(
         cluster_id=connection.cluster_id,
         metadata_topic=topic,
         records=records,
         partitions={
             key: BrokerPartition(
-                view=fold.view(key),
+                view=views[key],
                 naming=fold.naming(key),
                 offsets=offsets[key],
+                epoch_answers=answers.get((key.topic, key.partition), {}),
                 asked_by=asked_by,
             )
             for key in keys
@@ -93,3 +101,17 @@ def _offsets(
             else UnknownOffsets(Absence.NO_ANSWER, str(answer))
         )
     return found
+
+
+def _epoch_answers(
+    connection: Connection,
+    views: Mapping[PartitionKey, BrokerView],
+    offsets: Mapping[PartitionKey, PartitionOffsets | UnknownOffsets],
+) -> dict[tuple[str, int], dict[int, EpochAnswer]]:
+    """By topic and partition, where the leader epochs of its segments end in the brokers' log."""
+    questions = {
+        (key.topic, key.partition): epochs_to_ask(views[key], known.log_start)
+        for key, known in offsets.items()
+        if isinstance(known, PartitionOffsets)
+    }
+    return epoch_ends(connection, {one: epochs for one, epochs in questions.items() if epochs})

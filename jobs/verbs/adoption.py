@@ -13,7 +13,7 @@ from tierfold.compaction.commits.adoption import (
     half_sent_refusal,
     usable,
 )
-from tierfold.compaction.discovery.draft import draft_of, drafted
+from tierfold.compaction.discovery.draft import draft_of, drafted, lineage_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
 from tierfold.compaction.discovery.view import Refusal
@@ -63,7 +63,9 @@ def _planned(
     if (refusal := half_sent_refusal(brokers, complete, context.now_ms)) is not None:
         return refusal
     facts = _with_usable(context, bare, brokers)
-    view = view_of_draft(context, facts, draft_of(facts))
+    draft = draft_of(facts)
+    refusal = None if isinstance(draft, Refusal) else lineage_refusal(draft)
+    view = refusal or view_of_draft(context, facts, draft)
     if isinstance(view, Refusal):
         return view
     return adoption(view, known.state, brokers, context.run)

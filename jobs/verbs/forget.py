@@ -282,7 +282,9 @@ def _adopted(
     def propose(claimed: PartitionState) -> CommitProposal | None:
         # Brokers may have gone on, and a run that was not fenced until now may have, too.
         known = known_by_name(context, name, where=context.tier_uri)
-        if known.brokers is None or planned_adoption(context, known, known.brokers).adoption != taken:
+        if known.brokers is None:
+            return None
+        if planned_adoption(context, known, known.brokers).adoption != taken:
             return None
         at_ms = context.clock()
         adopted = AdoptSegments(

@@ -9,6 +9,7 @@ from tests.compaction.broker_events import records
 from tests.compaction.builders import KEY, agreeing, listed
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets, UnknownOffsets
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.brokers.epoch_ends import EpochEnd
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.discovery.candidates import Candidate
@@ -46,6 +47,8 @@ def brokers_have(
         view=fold.view(KEY),
         naming=fold.naming(KEY),
         offsets=offsets or PartitionOffsets(**known),
+        # As if the log went on under each epoch.
+        epoch_answers={epoch: EpochEnd(epoch=epoch, end_offset=10**6) for epoch in range(10)},
         asked_by=CATALOG,
     )
 
