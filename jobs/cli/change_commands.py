@@ -11,6 +11,7 @@ from tierfold.jobs.cli.options import (
     catalog_options,
     clock_is_right_option,
     clock_options,
+    cluster_options,
     duration_option,
     holes_option,
     if_held_option,
@@ -67,6 +68,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 
 @click.command("forget", cls=Verb)
 @catalog_options
+@cluster_options
 @click.argument("partition", metavar="PARTITION")
 @if_held_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
@@ -75,7 +77,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 @clock_options
 @clock_is_right_option
 def forget_verb(output: Output, **given: Any) -> None:
-    """Accept that an unclean leader election truncated a partition's log.
+    """Accept that a log was truncated, or take over what brokers have.
 
     After such an election the brokers continue with a log that lacks some records of the tier, and
     every verb refuses the partition. `forget` empties the partition's row in the catalog. The next
@@ -85,10 +87,15 @@ def forget_verb(output: Output, **given: Any) -> None:
     While the tier holds segments that tierfold wrote, retired segments or orphans, `forget`
     refuses and prints what to do first. It cannot be undone, so check --dry-run.
 
+    With brokers, it takes over what they have: their consumers' segments become live, and what was
+    replaced stays replaced. That is the way out if the catalog was lost or set back, or if brokers
+    have segments of another catalog.
+
     \b
     Examples:
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
+      tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092 --dry-run
     """
     from tierfold.jobs.api.changing import forget
 

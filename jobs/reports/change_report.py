@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
+from tierfold.compaction.commits.adoption import Adoption
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
@@ -150,6 +151,12 @@ def _forgot_entry(found: Forgot) -> dict[str, Any]:
             for segment in loss.set_apart
         ]
         entry["vanishing"] = [fields(one, "start_offset", "end_offset") for one in loss.vanishing]
+    if (taken := found.adoption) is not None:
+        entry["adopted"] = {
+            "live": list(map(named_segment, taken.live)),
+            "retired": list(map(named_segment, taken.retired)),
+            "log_start_offset": taken.log_start_offset,
+        }
     return entry
 
 
@@ -157,6 +164,8 @@ def _print_forgot(console: Console, found: Forgot) -> None:
     report, loss = found.report, found.loss
     console.print(Text(f"{report.key}: {in_words(report.outcome)}", style="bold"))
     _print_sentences(console, report)
+    if found.adoption is not None and report.outcome in {PLANNED, FORGOTTEN}:
+        _print_adoption(console, found, found.adoption)
     if loss is None or report.outcome not in {PLANNED, FORGOTTEN}:
         return
     console.print(f"{counted(len(loss.forgotten), 'segment')} live by the catalog's row")
@@ -177,6 +186,18 @@ def _print_forgot(console: Console, found: Forgot) -> None:
     if loss.set_apart:
         console.print("An offset that both have is read from the log, not from what is set apart.")
     if report.outcome == PLANNED:
+        console.print("Nothing is changed. Without --dry-run, this cannot be undone.")
+
+
+def _print_adoption(console: Console, found: Forgot, taken: Adoption) -> None:
+    live = () if found.state is None else found.state.segments
+    console.print(f"{counted(len(live), 'segment')} live by the catalog's row")
+    would = found.report.outcome == PLANNED
+    _print_segments(console, "that brokers serve would be live" if would else "live", taken.live)
+    back = "would be retired, and never read" if would else "retired, and never read"
+    _print_segments(console, back, taken.retired)
+    console.print(f"The log starts at {taken.log_start_offset}.")
+    if would:
         console.print("Nothing is changed. Without --dry-run, this cannot be undone.")
 
 

@@ -1,0 +1,96 @@
+"""A catalog that was lost, set back or is another's: `forget` takes over what brokers have."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.brokers.cluster import KafkaCluster
+from tests.brokers.published import row_of, send, swaps_of
+from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
+from tests.brokers.test_status_of_brokers import tierfold, topic_of
+from tests.brokers.topics import Topic
+from tests.jobs.commands import CLOCK, Ran
+from tierfold.compaction.model.segments import PartitionState
+
+HOUR_MS = 3_600_000
+
+
+class Swapped(Planned):
+    """A topic that was compacted, and whose swaps were sent to the brokers."""
+
+    def __init__(self, kafka: KafkaCluster, folder: Path, topic: Topic) -> None:
+        super().__init__(kafka, folder, topic)
+        self.catalog = folder / "catalog"
+        self.compact()
+
+    @property
+    def row(self) -> PartitionState:
+        return row_of(self.catalog, self.topic)
+
+    def publish(self) -> None:
+        for events in swaps_of(self.row):
+            send(self.kafka, events)
+
+    def forget(self, *more: str) -> Ran:
+        return tierfold(
+            self.kafka, "forget", self.kafka.tier, f"{self.topic.name}-0", "--catalog",
+            self.catalog, "--json", *more,
+        )
+
+    def lose(self) -> PartitionState:
+        lost = self.row
+        shutil.rmtree(self.catalog)
+        return lost
+
+
+def test_a_catalog_that_is_lost_is_adopted(kafka: KafkaCluster, tmp_path: Path) -> None:
+    swapped = Swapped(kafka, tmp_path, topic_of(kafka, "adopted"))
+    swapped.publish()
+    assert swapped.plan(*NO_MARGIN).code == 0
+    assert swapped.forget().entries[0]["outcome"] == "nothing_to_do"
+    lost = swapped.lose()
+    refused = swapped.plan(*NO_MARGIN)
+    assert refused.code == 3
+    assert "another catalog" in refused.entries[0]["reason"]
+    assert "tierfold forget" in refused.entries[0]["reason"]
+    dry = swapped.forget("--dry-run")
+    assert dry.entries[0]["outcome"] == "planned"
+    assert not swapped.catalog.exists()
+    done = swapped.forget()
+    assert done.entries[0]["outcome"] == "forgotten", done
+    row = swapped.row
+    assert row.live_ids == lost.live_ids
+    assert row.retired_ids == lost.retired_ids
+    assert row.has_dropped
+    assert swapped.plan(*NO_MARGIN).code == 0
+
+
+def test_a_run_that_died_between_its_sends_is_rolled_forward(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    swapped = Swapped(kafka, tmp_path, topic_of(kafka, "half-sent"))
+    send(kafka, swaps_of(swapped.row)[0])
+    lost = swapped.lose()
+    done = swapped.forget()
+    assert done.entries[0]["outcome"] == "forgotten", done
+    assert swapped.row.live_ids == lost.live_ids
+    assert swapped.row.retired_ids == lost.retired_ids
+
+
+def test_a_half_sent_segment_without_objects_waits_for_the_grace_period(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    swapped = Swapped(kafka, tmp_path, topic_of(kafka, "half-written"))
+    send(kafka, swaps_of(swapped.row)[0])
+    lost = swapped.lose()
+    (ours,) = lost.live_ids
+    for path in swapped.topic.folder().glob(f"*{ours}*"):
+        path.unlink()
+    waits = swapped.forget()
+    assert waits.entries[0]["outcome"] == "refused"
+    assert ours in waits.entries[0]["reason"]
+    later = swapped.forget(CLOCK, str(lost.committed_at_ms + 2 * HOUR_MS))
+    assert later.entries[0]["outcome"] == "forgotten", later
+    assert swapped.row.live_ids == lost.retired_ids
+    assert swapped.row.retired_ids == {ours}

@@ -1,0 +1,192 @@
+"""`forget` beside brokers: what look-ups find is live, and everything else stays replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.compaction.beside_brokers import brokers_have, own_id, view_beside
+from tests.compaction.broker_events import FINISHED, LISTED, added, updated, uploaded
+from tests.compaction.builders import CLUSTER, a_segment, a_state, retired, segment_id
+from tests.compaction.uploads import upload
+from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.commits.adoption import (
+    PUBLISHING_GRACE_MS,
+    Adoption,
+    adoption,
+    half_sent,
+    half_sent_refusal,
+    usable,
+)
+from tierfold.compaction.commits.commit import AdoptSegments, proposed
+from tierfold.compaction.commits.invariants import ADOPT_INVARIANTS, ensure
+from tierfold.compaction.commits.row_changes import applied, claimed
+from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.model.origins import Compacted
+from tierfold.compaction.model.segments import PartitionState
+
+RUN = "20261127T191317-g_qO69Dv"
+FIRST, SECOND, BOTH = upload(0, 9), upload(10, 19), upload(0, 19)
+OURS = own_id()
+SENT: list[Event] = [added("x", 0, 19)._replace(segment_id=OURS)]
+SWAPPED: list[Event] = [
+    *uploaded("0-9", 0, 9),
+    *uploaded("10-19", 10, 19),
+    *SENT,
+    updated("x", FINISHED)._replace(segment_id=OURS),
+    updated("0-9", LISTED),
+    updated("10-19", LISTED),
+]
+
+
+def ours(candidate: Candidate, new_id: str = OURS) -> Candidate:
+    segment = candidate.segment
+    assert segment is not None
+    return replace(
+        candidate,
+        listed=replace(candidate.listed, segment_id=new_id),
+        segment=replace(segment, segment_id=new_id),
+    )
+
+
+def view_of(found: list[Candidate], events: list[Event], **offsets: Any) -> PartitionView:
+    """What discovery makes of candidates, whatever else brokers have."""
+    plain = [event for one in found for event in _as_uploads(one)]
+    return replace(view_beside(None, found, plain, **offsets), brokers=brokers_have(events))
+
+
+def _as_uploads(candidate: Candidate) -> list[Event]:
+    event = added("x", candidate.start_offset, candidate.reach or 0)
+    named = event._replace(segment_id=candidate.segment_id)
+    return [named, updated("x", FINISHED)._replace(segment_id=candidate.segment_id)]
+
+
+def adopted(
+    view: PartitionView, events: list[Event], row: PartitionState | None = None, **offsets: Any
+) -> Adoption:
+    found = adoption(view, row, brokers_have(events, **offsets), RUN)
+    assert isinstance(found, Adoption), found
+    return found
+
+
+def ids(candidates: tuple[Candidate, ...]) -> list[str]:
+    return [candidate.segment_id for candidate in candidates]
+
+
+def test_what_look_ups_find_is_live_and_the_rest_retired() -> None:
+    brokers = brokers_have(SWAPPED)
+    (live,) = usable([ours(BOTH)], [], brokers, RUN)
+    assert live.segment is not None
+    assert live.segment.origin == Compacted(RUN)
+    found = adopted(view_of([FIRST, SECOND], SWAPPED), SWAPPED)
+    assert found.is_published
+    assert {one.segment_id for one in found.retired} == {OURS}
+    swapped = adopted(view_of([BOTH], SWAPPED), SWAPPED)
+    assert {one.segment_id for one in swapped.retired} == {
+        OURS,
+        FIRST.segment_id,
+        SECOND.segment_id,
+    }
+
+
+def test_what_no_look_up_finds_is_not_usable() -> None:
+    shadowed = [*uploaded("0-9", 0, 9), *uploaded("0-19", 0, 19)]
+    assert ids(usable([FIRST, BOTH], [], brokers_have(shadowed), RUN)) == [BOTH.segment_id]
+
+
+def test_a_half_sent_segment_takes_the_place_of_its_sources() -> None:
+    events = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19), *SENT]
+    brokers = brokers_have(events)
+    assert [one.added.segment_id for one in half_sent(brokers)] == [OURS]
+    assert ids(usable([FIRST, SECOND], [ours(BOTH)], brokers, RUN)) == [OURS]
+    beyond = upload(20, 29)
+    more = brokers_have([*events, *uploaded("20-29", 20, 29)])
+    kept = usable([FIRST, SECOND, beyond], [ours(BOTH)], more, RUN)
+    assert ids(kept) == [beyond.segment_id, OURS]
+
+
+def test_of_half_sent_segments_that_overlap_the_larger_is_taken() -> None:
+    small, other = ours(FIRST, own_id()), own_id()
+    brokers = brokers_have([])
+    assert ids(usable([], [small, ours(BOTH)], brokers, RUN)) == [OURS]
+    twins = usable([], [ours(BOTH), ours(BOTH, other)], brokers, RUN)
+    assert ids(twins) == [min(OURS, other)]
+
+
+def test_half_sent_without_objects_waits_for_the_grace_period() -> None:
+    brokers = brokers_have(SENT)  # Its record's timestamp is 1000.
+    assert half_sent_refusal(brokers, [OURS], 2000) is None
+    refusal = half_sent_refusal(brokers, [], PUBLISHING_GRACE_MS + 999)
+    assert refusal is not None
+    assert OURS in refusal.detail
+    assert "again in" in refusal.remedy
+    assert half_sent_refusal(brokers, [], PUBLISHING_GRACE_MS + 1000) is None
+    assert half_sent_refusal(brokers_have([added("0-9", 0, 9)]), [], 2000) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "log_start", "missing"), [([SECOND], 0, 0), ([FIRST], 0, 10), ([], 5, 5)]
+)
+def test_a_log_that_look_ups_do_not_cover_is_refused(
+    found: list[Candidate], log_start: int, missing: int
+) -> None:
+    events = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19)]
+    brokers = brokers_have(events, log_start=log_start)
+    view = view_of(found, events) if found else view_beside(None, [], [], log_start=log_start)
+    refusal = adoption(view, None, brokers, RUN)
+    assert isinstance(refusal, Refusal)
+    assert f"offset {missing} is missing" in refusal.detail
+
+
+def test_a_retired_segment_of_a_served_row_never_returns() -> None:
+    first = a_segment(0, 9, segment_id=FIRST.segment_id)
+    row = a_state([a_segment(0, 19)], retired=(retired(first),))
+    events = [*uploaded("0-9", 0, 9)]
+    view = view_of([FIRST], events)
+    served = replace(row, served_by=(CLUSTER,))
+    refusal = adoption(view, served, brokers_have(events), RUN)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.CATALOG_SET_BACK
+    assert adopted(view, events, row).live[0].segment_id == FIRST.segment_id
+
+
+def committed(row: PartitionState, taken: Adoption) -> PartitionState:
+    held = claimed(row, run=RUN, commit_id="claim", at_ms=5)
+    update = AdoptSegments(
+        live=taken.live,
+        retired=taken.retired,
+        lineage=taken.lineage,
+        log_start_offset=taken.log_start_offset,
+        served_by=(CLUSTER,),
+        at_ms=7,
+        run=RUN,
+    )
+    after = applied(proposed(held, update, commit_id="adopted", at_ms=7), held)
+    ensure(held, after, ADOPT_INVARIANTS)
+    return after
+
+
+def test_the_row_names_all_that_brokers_have_and_what_it_named() -> None:
+    older = retired(a_segment(0, 4, segment_id=segment_id("old")), retired_at_ms=3)
+    row = a_state([a_segment(0, 19)], retired=(older,))
+    events = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19), added("dead", 5, 9)]
+    after = committed(row, adopted(view_of([FIRST, SECOND], events), events, row))
+    assert after.live_ids == {FIRST.segment_id, SECOND.segment_id}
+    assert after.retired_ids == {segment_id(0), segment_id("old")}
+    assert older in after.retired
+    assert (after.has_dropped, after.served_by) == (True, (CLUSTER,))
+    assert after.cleaner_offset is None
+
+
+def test_an_adoption_that_loses_a_name_is_refused() -> None:
+    row = a_state([a_segment(30, 39)])
+    events = [*uploaded("0-9", 0, 9)]
+    taken = adopted(view_of([FIRST], events), events, row)
+    assert segment_id(30) in {one.segment_id for one in taken.retired}
+    with pytest.raises(InvariantBroken, match="forgotten"):
+        committed(row, replace(taken, retired=()))
+
