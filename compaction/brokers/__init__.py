@@ -9,6 +9,10 @@
     cluster_facts         what a cluster answers when it is asked
     epoch_ends            what brokers answer about the end of a leader epoch
     lineage               whether the tier is still the log of its brokers
+    cluster_configs       settings as brokers answer them
+    broker_versions       which version of Kafka brokers have at least
+    topic_retention       what brokers keep of a topic, locally and in the tier
+    preconditions         what must hold on a cluster before a tier is compacted for it
     cluster_view          one look at a cluster: its brokers' views, and their offsets
     beside_catalog        how what brokers have differs from what a catalog has
 """

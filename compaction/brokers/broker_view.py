@@ -70,11 +70,19 @@ class ReadOnly:
     why: str
     """What is wrong with it: a phrase that begins with a verb ("has a key")."""
 
+    @property
+    def finding(self) -> str:
+        """What is wrong, and where: a sentence without its full stop."""
+        place = f"{METADATA_TOPIC}-{self.metadata_partition}"
+        return f"The record at offset {self.offset} of {place} {self.why}"
+
+    @property
+    def meaning(self) -> str:
+        """What follows, and what to do."""
+        return _MEANINGS[self.cause]
+
     def __str__(self) -> str:
-        return (
-            f"The record at offset {self.offset} of {METADATA_TOPIC}-{self.metadata_partition}"
-            f" {self.why}. {_MEANINGS[self.cause]}"
-        )
+        return f"{self.finding}. {self.meaning}"
 
 
 class Naming(StrEnum):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from tierfold.compaction.brokers.cluster_configs import Configs
+from tierfold.compaction.model.errors import UnreadableObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +59,26 @@ class MetadataTopic:
     """22 characters of url-safe base64."""
     partitions: int
     """The number that decides where a user partition's events are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSetup:
+    """How a cluster is set up."""
+
+    server: str
+    """The broker that commands name, as `HOST:PORT`."""
+    metadata_topic: MetadataTopic
+    metadata_configs: Configs
+    """Of the metadata topic."""
+    brokers: Mapping[int, Configs]
+    """By broker that runs: its settings, those of plugins masked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSetup:
+    """How a topic is set up."""
+
+    name: str
+    facts: TopicFacts | UnreadableObject | None
+    """None: the cluster has no topic of that name; an error: why it is not known."""
+    configs: Configs | UnreadableObject | None

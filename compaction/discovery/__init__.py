@@ -16,5 +16,6 @@
     notes              which candidates are kept and not read, and why
     drafted_view       which candidates join the log, wait, are set apart, or are orphans
     view               one partition as planning sees it, or why it is refused
+    broker_refusals    a partition whose cluster is not set up for compaction
     served             a row that names a cluster is changed only with that cluster
 """

@@ -64,6 +64,8 @@ class RefusalReason(StrEnum):
     """Brokers have segments whose objects are not in the tier."""
     LOG_START_UNPROVEN = "log start unproven"
     """Brokers' log start is higher than the catalog's, and they have deleted nothing."""
+    PRECONDITION = "precondition"
+    """The cluster, or the topic on it, is not set up for compaction by tierfold."""
     UNREADABLE = "unreadable"
     """An object is missing, forbidden or corrupt."""
 

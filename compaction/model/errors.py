@@ -3,6 +3,7 @@
     TierfoldError
     ├── CorruptLog        fix the data; only this partition stops
     ├── UnreadableObject  bring the object back, grant access, or free disk space
+    │   └── MissingRight  grant the right, with the command that the remedy has
     ├── BadSettings       fix conf/ or the command line; nothing was read
     └── InvariantBroken   report a bug of tierfold; nothing was written
 
@@ -73,6 +74,10 @@ class CorruptLog(TierfoldError):
 
 class UnreadableObject(TierfoldError):
     """An object cannot be read or written: it is missing or forbidden, or the disk is full."""
+
+
+class MissingRight(UnreadableObject):
+    """A cluster refuses what a right is missing for."""
 
 
 class BadSettings(TierfoldError):

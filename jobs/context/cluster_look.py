@@ -21,11 +21,11 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
+from tierfold.storage.brokers.cluster_setup import cluster_setup
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.epoch_ends import epoch_ends
 from tierfold.storage.brokers.facts import partition_offsets, topic_facts
 from tierfold.storage.brokers.metadata_reader import read_metadata
-from tierfold.storage.brokers.metadata_topic import metadata_topic
 
 
 def cluster_view(
@@ -39,10 +39,10 @@ def cluster_view(
     """Look at these partitions; `listed`: the ids in row and listing of each, None: at all.
 
     Only those in scope are in the view; `asked_by`: see `BrokerPartition`. Raises as
-    `Scope.chosen`; BadSettings if the cluster has no metadata topic that can be trusted, CorruptLog
-    if that lost records, UnreadableObject if no broker answers or a right is missing.
+    `Scope.chosen`; BadSettings if the cluster has no metadata topic that its brokers read,
+    CorruptLog if that lost records, UnreadableObject if no broker answers or a right is missing.
     """
-    topic = metadata_topic(connection)
+    topic = cluster_setup(connection).metadata_topic
     fold = MetadataFold(topic.partitions, listed)
     for key, segment_ids in (listed or {}).items():
         fold.ask(key, segment_ids)

@@ -10,7 +10,7 @@
     connection         connects to a cluster, and waits for each answer only so long
     facts              asks for topics, settings and offsets
     epoch_ends         asks where leader epochs end
-    metadata_topic     says whether the metadata topic is one that can be trusted
+    cluster_setup      asks how a cluster and its topics are set up
     metadata_reader    reads the metadata topic to its end
 
 `confluent_kafka` is imported here alone, and only once a verb has brokers to ask.

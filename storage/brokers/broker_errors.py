@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 
 
 class Cause(Enum):
@@ -148,10 +148,6 @@ def unanswered(cause: Cause, server: str, more: str = "") -> UnreadableObject:
     """The error of a broker that does not answer; `more` goes behind what is wrong."""
     what, remedy = cause.value
     return UnreadableObject(f"{what}{more}", where=f"broker {server}", remedy=remedy)
-
-
-class MissingRight(UnreadableObject):
-    """A right is missing; the remedy is the command that grants it."""
 
 
 def lacking(right: Right, server: str) -> MissingRight:

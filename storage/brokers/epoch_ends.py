@@ -26,8 +26,7 @@ from tierfold.compaction.brokers.epoch_ends import (
     NotAllowed,
     UnknownEpoch,
 )
-from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.brokers.broker_errors import MissingRight
+from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import TopicPartition, topic_facts
 from tierfold.storage.clock import elapsed_s

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import ConfigSource as AnsweredSource
 
+from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource, ConfigValue
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets, TopicFacts
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import UnreadableObject
@@ -16,6 +18,16 @@ from tierfold.storage.brokers.broker_errors import Resource, Right
 from tierfold.storage.brokers.connection import Connection
 
 _NO_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
+
+_TOPICS_MAX: Final = 500
+"""In one request; a topic's answer is about 4 kB, and a broker holds it in memory."""
+_SOURCES: Final = {
+    AnsweredSource.DYNAMIC_TOPIC_CONFIG: ConfigSource.TOPIC,
+    AnsweredSource.DYNAMIC_BROKER_CONFIG: ConfigSource.BROKER,
+    AnsweredSource.DYNAMIC_DEFAULT_BROKER_CONFIG: ConfigSource.DEFAULT_BROKER,
+    AnsweredSource.STATIC_BROKER_CONFIG: ConfigSource.STATIC_BROKER,
+    AnsweredSource.DEFAULT_CONFIG: ConfigSource.KAFKA_DEFAULT,
+}
 
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
@@ -50,46 +62,62 @@ def topic_facts(
     return found
 
 
-def topic_settings(
+def topic_configs(
     connection: Connection, topics: Iterable[str]
-) -> dict[str, Mapping[str, str]]:
-    """By topic its effective settings by name; a topic that is not there has none.
+) -> dict[str, Configs | UnreadableObject]:
+    """By topic its effective settings, or why they are not known, such as a missing right.
 
-    Needs DescribeConfigs on each; raises UnreadableObject.
+    A topic that is not there has no entry. Needs DescribeConfigs on each. Raises UnreadableObject
+    if no broker answers.
     """
-    found: dict[str, Mapping[str, str]] = {}
-    for name in sorted(set(topics)):
-        right = Right(operation="DescribeConfigs", resource=Resource.TOPIC, name=name)
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        settings = _settings(connection, resource, right)
-        if settings is not None:
-            found[name] = settings
+    names = sorted(set(topics))
+    found: dict[str, Configs | UnreadableObject] = {}
+    for first in range(0, len(names), _TOPICS_MAX):
+        wanted = names[first : first + _TOPICS_MAX]
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
+        for resource, answer in _described(connection, resources):
+            name = resource.name
+            if not isinstance(answer, KafkaError):
+                found[name] = answer
+            elif answer.code() not in _NO_TOPIC:
+                right = Right(operation="DescribeConfigs", resource=Resource.TOPIC, name=name)
+                found[name] = connection.refusal(answer, right)
     return found
 
 
-def broker_settings(connection: Connection) -> dict[int, Mapping[str, str]]:
-    """By broker that runs: its settings by name, those of plugins masked.
+def broker_configs(connection: Connection) -> dict[int, Configs]:
+    """By broker that runs: its settings, those of plugins masked.
 
     Needs DescribeConfigs on the cluster; raises UnreadableObject.
     """
     right = Right(operation="DescribeConfigs", resource=Resource.CLUSTER)
-    found: dict[int, Mapping[str, str]] = {}
+    found: dict[int, Configs] = {}
     for broker in connection.brokers:
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        found[broker] = _settings(connection, resource, right) or {}
+        # librdkafka takes one broker in a request, and sends it to that one.
+        resources = [ConfigResource(ResourceType.BROKER, str(broker))]
+        for _, answer in _described(connection, resources):
+            if isinstance(answer, KafkaError):
+                raise connection.refusal(answer, right)
+            found[broker] = answer
     return found
 
 
-def _settings(
-    connection: Connection, resource: ConfigResource, right: Right
-) -> dict[str, str] | None:
-    asked = connection.admin.describe_configs([resource], request_timeout=connection.timeout_s)
-    answer = connection.answer(asked[resource])
-    if not isinstance(answer, KafkaError):
-        return {name: entry.value or "" for name, entry in answer.items()}
-    if answer.code() in _NO_TOPIC:
-        return None
-    raise connection.refusal(answer, right)
+def _described(
+    connection: Connection, resources: list[ConfigResource]
+) -> Iterator[tuple[ConfigResource, Configs | KafkaError]]:
+    asked = connection.admin.describe_configs(resources, request_timeout=connection.timeout_s)
+    for resource, future in asked.items():
+        answer = connection.answer(future)
+        if isinstance(answer, KafkaError):
+            yield resource, answer
+        else:
+            yield resource, {name: _config_value(entry) for name, entry in answer.items()}
+
+
+def _config_value(entry: ConfigEntry) -> ConfigValue:
+    # Of an answer, it is the number that Kafka sent.
+    source = _SOURCES.get(AnsweredSource(entry.source), ConfigSource.UNKNOWN)
+    return ConfigValue(entry.value or "", source)
 
 
 def partition_offsets(

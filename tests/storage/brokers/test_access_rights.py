@@ -17,10 +17,10 @@ from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.cluster_facts import TopicFacts
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.brokers.cluster_setup import cluster_setup
 from tierfold.storage.brokers.connection import Connection, connected
 from tierfold.storage.brokers.facts import partition_offsets, topic_facts
 from tierfold.storage.brokers.metadata_reader import read_metadata
-from tierfold.storage.brokers.metadata_topic import metadata_topic
 
 pytestmark = pytest.mark.jvm
 
@@ -56,7 +56,7 @@ def topic(kafka: KafkaCluster) -> Topic:
 
 def everything(connection: Connection) -> None:
     """Whatever a reader asks."""
-    assert metadata_topic(connection).partitions == METADATA_PARTITIONS
+    assert cluster_setup(connection).metadata_topic.partitions == METADATA_PARTITIONS
     assert any(read_metadata(connection, ALL))
     (offsets,) = partition_offsets(connection, [(TOPIC, 0)]).values()
     if isinstance(offsets, UnreadableObject):

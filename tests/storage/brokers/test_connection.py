@@ -17,7 +17,7 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.brokers.connection import Connection, connected
-from tierfold.storage.brokers.facts import broker_settings, partition_offsets, topic_facts
+from tierfold.storage.brokers.facts import broker_configs, partition_offsets, topic_facts
 
 pytestmark = pytest.mark.jvm
 
@@ -183,7 +183,7 @@ def halted(kafka: SecuredCluster) -> Iterator[Connection]:
     "ask",
     [
         lambda connection: topic_facts(connection, [METADATA_TOPIC]),
-        broker_settings,
+        broker_configs,
         lambda connection: partition_offsets(connection, [(METADATA_TOPIC, 0)]),
     ],
     ids=["topics", "settings", "offsets"],

@@ -12,25 +12,25 @@ from confluent_kafka import Producer
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.topics import Topic
 from tests.storage.brokers.secured import client
+from tierfold.compaction.brokers.cluster_configs import ConfigSource, ConfigValue
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.metadata_fold import MetadataRecord
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.brokers import metadata_reader
+from tierfold.storage.brokers.cluster_setup import check_manager, cluster_setup
 from tierfold.storage.brokers.connection import Connection, connected
 from tierfold.storage.brokers.facts import (
     PartitionOffsets,
-    broker_settings,
+    broker_configs,
     partition_offsets,
+    topic_configs,
     topic_facts,
-    topic_settings,
 )
 from tierfold.storage.brokers.metadata_reader import read_metadata
-from tierfold.storage.brokers.metadata_topic import check_settings, metadata_topic
 
 pytestmark = pytest.mark.jvm
 
 ALL = dict.fromkeys(range(METADATA_PARTITIONS), 0)
-TRUSTED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 MANAGER = "remote.log.metadata.manager.class.name"
 TIMEOUT = {"request.timeout.ms": "5000"}
 
@@ -64,7 +64,7 @@ def test_each_record_is_read_once_and_the_next_reading_goes_on(kafka: KafkaClust
         number, *_ = (number for number in nexts if nexts[number] > 2)
         rest = all_of(connection, nexts | {number: nexts[number] - 2})
         assert [record.offset for record in rest] == [nexts[number] - 2, nexts[number] - 1]
-        assert metadata_topic(connection).partitions == METADATA_PARTITIONS
+        assert cluster_setup(connection).metadata_topic.partitions == METADATA_PARTITIONS
 
 
 @pytest.fixture
@@ -126,11 +126,15 @@ def test_facts_are_those_of_the_brokers(kafka: KafkaCluster) -> None:
         assert set(facts) == {"facts"}
         assert facts["facts"].partitions == 2
         assert facts["facts"].topic_id in str(topic.folder(0))
-        known = topic_settings(connection, ["facts", "missing"])
-        assert {name: found["retention.bytes"] for name, found in known.items()} == {
-            "facts": "12345"
-        }
-        assert broker_settings(connection)[1]["remote.log.storage.system.enable"] == "true"
+        (known,) = topic_configs(connection, ["facts", "missing"]).values()
+        own = broker_configs(connection)[1]
+        assert not isinstance(known, UnreadableObject)
+        assert [known["retention.bytes"], known["retention.ms"], known["cleanup.policy"]] == [
+            ("12345", ConfigSource.TOPIC),
+            ("-1", ConfigSource.TOPIC),
+            ("delete", ConfigSource.KAFKA_DEFAULT),
+        ]
+        assert own["remote.log.storage.system.enable"] == ("true", ConfigSource.STATIC_BROKER)
         found = partition_offsets(connection, [("facts", 0), ("facts", 1), ("facts", 9)])
     assert found["facts", 0] == PartitionOffsets(log_start=0, high_watermark=0, last_stable=0)
     assert found["facts", 1] == PartitionOffsets(log_start=2, high_watermark=4, last_stable=3)
@@ -176,25 +180,9 @@ def test_a_reading_ends_in_time_if_the_brokers_fall_silent(
     assert caught.value.where.startswith("broker 127.0.0.1:")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("cleanup.policy", "compact"),
-        ("cleanup.policy", "compact,delete"),
-        ("cleanup.policy", ""),
-        ("retention.ms", "604800000"),
-        ("retention.bytes", "1073741824"),
-    ],
-)
-def test_a_topic_that_may_lose_records_is_refused(name: str, value: str) -> None:
-    check_settings(TRUSTED, {1: {}})
-    with pytest.raises(BadSettings, match=f"{name} is '{value}', but only") as caught:
-        check_settings(TRUSTED | {name: value}, {1: {}})
-    assert f"--topic {METADATA_TOPIC} --add-config {name}={TRUSTED[name]}`" in str(caught.value)
-
-
 def test_a_broker_with_another_manager_is_refused() -> None:
-    brokers = {1: {}, 2: {MANAGER: "com.example.Manager"}}
+    other = {MANAGER: ConfigValue("com.example.Manager", ConfigSource.STATIC_BROKER)}
+    check_manager({1: {}})
     with pytest.raises(BadSettings, match=r"com\.example\.Manager") as caught:
-        check_settings(TRUSTED, brokers)
+        check_manager({1: {}, 2: other})
     assert caught.value.where == "broker 2"

@@ -1,0 +1,315 @@
+"""What must hold on a cluster before a tier is compacted for its brokers.
+
+Each precondition that does not hold has a code, says what is wrong, and which command mends it. The
+commands of a topic's settings change all that is wrong with it at once: one alone could make local
+data stay for ever, or be refused by Kafka's checks between settings.
+
+Rules: SWAP.md 2, 3 and 6, PUBLISHING.md 3.6 and 5.2; docs/kafka.md has them for users.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tierfold.compaction.brokers.broker_versions import OLDEST, KafkaVersion, at_least
+from tierfold.compaction.brokers.broker_view import BrokerView, ReadOnlyCause
+from tierfold.compaction.brokers.cluster_configs import Configs
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicFacts, TopicSetup
+from tierfold.compaction.brokers.events import METADATA_TOPIC
+from tierfold.compaction.brokers.topic_retention import (
+    FOR_EVER,
+    is_tiered,
+    mending,
+    retentions,
+)
+from tierfold.compaction.model.errors import MissingRight, UnreadableObject
+from tierfold.compaction.model.rules import LONG_MAX, Rules
+
+_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`")
+_HALF_AN_HOUR_MS: Final = 1_800_000
+"""Half of the shortest grace period of a served tier, so that one value fits all of them."""
+
+
+_KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""With another policy, the metadata topic has keyed records (KIP-1266); with retention, it forgets
+segments."""
+
+
+class PreconditionCode(StrEnum):
+    """What does not hold; documents have these, so they never change."""
+
+    RETENTION_BYTES = "retention_bytes"
+    RETENTION_MS = "retention_ms"
+    LOCAL_RETENTION = "local_retention"
+    NOT_TIERED = "not_tiered"
+    TOPIC_GONE = "topic_gone"
+    RIGHT_MISSING = "right_missing"
+    UNANSWERED = "unanswered"
+    """Brokers refuse to say how the topic is set up, for another reason than a right."""
+    METADATA_SETTINGS = "metadata_settings"
+    LATE_SENDS = "late_sends"
+    STOPS_BROKERS = "metadata_stops_brokers"
+    UNKNOWN_RECORD = "metadata_unknown_record"
+    UNKNOWN_FIELDS = "metadata_unknown_fields"
+    MISPLACED = "metadata_misplaced"
+    KEYED = "metadata_keyed"
+    KAFKA_TOO_OLD = "kafka_too_old"
+    KAFKA_VERSION_WRONG = "kafka_version_wrong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupRefusal:
+    """A precondition that does not hold."""
+
+    code: PreconditionCode
+    detail: str
+    """What is wrong, with its value and place; a sentence without its full stop."""
+    remedy: str
+
+    @property
+    def command(self) -> str:
+        """The command of the remedy that mends it; empty: none does."""
+        found = _COMMAND.search(self.remedy)
+        return "" if found is None else found[1]
+
+
+def cluster_preconditions(
+    setup: ClusterSetup, *, declared: KafkaVersion | None, grace_ms: int
+) -> tuple[SetupRefusal, ...]:
+    """What does not hold for any topic of the cluster.
+
+    `declared`: the version that the user says brokers have; `grace_ms`: how long replaced segments
+    stay, milliseconds.
+    """
+    late = late_sends(setup, grace_ms)
+    return (
+        *_versions(setup, declared),
+        *_metadata_settings(setup),
+        *(() if late is None else (late,)),
+    )
+
+
+def late_sends(setup: ClusterSetup, grace_ms: int) -> SetupRefusal | None:
+    """What lets brokers take an event that was sent long ago, if anything does (PUBLISHING.md 3.6).
+
+    Only with times of producers do brokers compare a record's timestamp with their clock.
+    """
+    found = setup.metadata_configs
+    kind = found.get("message.timestamp.type")
+    limit = found.get("message.timestamp.before.max.ms")
+    limit_ms = LONG_MAX if limit is None or not limit.text else int(limit.text)
+    wanted = {}
+    details = []
+    if kind is not None and kind.text != "CreateTime":
+        wanted["message.timestamp.type"] = "CreateTime"
+        details.append(f"message.timestamp.type is {kind.text}")
+    if limit_ms > grace_ms // 2:
+        wanted["message.timestamp.before.max.ms"] = str(min(grace_ms // 2, _HALF_AN_HOUR_MS))
+        said = "not set" if limit_ms == LONG_MAX else f"{limit_ms}"
+        details.append(f"message.timestamp.before.max.ms is {said}")
+    if not wanted:
+        return None
+    return SetupRefusal(
+        code=PreconditionCode.LATE_SENDS,
+        detail=f"{' and '.join(details)} on {METADATA_TOPIC}, so brokers would take an event that"
+        " a suspended run sends after the grace period, and readers would lose segments",
+        remedy=f"Set it with `{alter_topic(setup.server, METADATA_TOPIC, wanted)}`.",
+    )
+
+
+def topic_preconditions(
+    topic: TopicSetup, topic_id: str, setup: ClusterSetup, rules: Rules
+) -> tuple[SetupRefusal, ...]:
+    """What does not hold for a topic that is to be compacted; nothing for any other.
+
+    `topic_id`: that of the tier's partitions, 22 characters of url-safe base64.
+    """
+    if not rules.is_compacted:
+        return ()
+    if (gone := _gone(topic, topic_id)) is not None:
+        return (gone,)
+    if isinstance(topic.configs, UnreadableObject):
+        return (_unanswered(topic.configs),)
+    if topic.configs is None:
+        return (_no_topic(topic.name),)
+    found = tuple(_broken(topic.configs, setup, rules))
+    if not found:
+        return ()
+    changes = mending(topic.configs, setup.brokers, rules)
+    remedy = f"Set it with `{alter_topic(setup.server, topic.name, changes)}`."
+    if "local.retention.ms" in changes:
+        remedy += (
+            " Another finite local.retention.ms will do; without one, brokers keep local data for"
+            " ever."
+        )
+    if "remote.log.copy.disable" in changes:
+        remedy += " It turns copying to the tier on again: without it, Kafka takes no such value."
+    return tuple(
+        SetupRefusal(code=code, detail=detail, remedy=remedy) for code, detail in found
+    )
+
+
+def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[str, ...]:
+    """What is allowed, and has consequences; sentences."""
+    if not rules.is_compacted or not isinstance(topic.configs, Mapping):
+        return ()
+    if any(
+        not one.is_local_time_finite and one.is_local_finite
+        for one in retentions(topic.configs, setup.brokers)
+    ):
+        return (
+            f"Topic {topic.name}: only local.retention.bytes limits local data, so nothing says"
+            " when readers see a compacted range, and tombstones and transaction markers stay."
+            " They can go with a finite local.retention.ms.",
+        )
+    return ()
+
+
+def partition_preconditions(view: BrokerView) -> tuple[SetupRefusal, ...]:
+    """What in the metadata topic itself is in the way of a partition."""
+    return tuple(
+        SetupRefusal(code=_CODES[one.cause], detail=one.finding, remedy=one.meaning)
+        for one in view.read_only
+    )
+
+
+_CODES: Final = {
+    ReadOnlyCause.STOPS_BROKERS: PreconditionCode.STOPS_BROKERS,
+    ReadOnlyCause.UNKNOWN_RECORD: PreconditionCode.UNKNOWN_RECORD,
+    ReadOnlyCause.UNKNOWN_FIELDS: PreconditionCode.UNKNOWN_FIELDS,
+    ReadOnlyCause.MISPLACED: PreconditionCode.MISPLACED,
+    ReadOnlyCause.KEYED: PreconditionCode.KEYED,
+}
+
+
+def alter_topic(server: str, topic: str, changes: Mapping[str, str]) -> str:
+    """The command that changes these settings of a topic in one request, in their order."""
+    joined = ",".join(f"{name}={text}" for name, text in changes.items())
+    return (
+        f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics"
+        f" --entity-name {topic} --add-config {joined}"
+    )
+
+
+def _gone(topic: TopicSetup, topic_id: str) -> SetupRefusal | None:
+    match topic.facts:
+        case None:
+            return _no_topic(topic.name)
+        case UnreadableObject() as error:
+            return _unanswered(error)
+        case TopicFacts() as facts if facts.topic_id != topic_id:
+            return _no_topic(topic.name, facts.topic_id)
+    return None
+
+
+def _no_topic(name: str, other_id: str = "") -> SetupRefusal:
+    what = f"has a topic {name} with another id, {other_id}" if other_id else f"has no topic {name}"
+    return SetupRefusal(
+        code=PreconditionCode.TOPIC_GONE,
+        detail=f"the cluster {what}: the topic was deleted, or the tier is of another cluster",
+        remedy="Brokers delete the objects of a topic that was deleted; leave it out (name the"
+        " others with --topic). To compact a copy of it, leave out --bootstrap-server.",
+    )
+
+
+def _unanswered(error: UnreadableObject) -> SetupRefusal:
+    is_right = isinstance(error, MissingRight)
+    return SetupRefusal(
+        code=PreconditionCode.RIGHT_MISSING if is_right else PreconditionCode.UNANSWERED,
+        detail=f"{error.where}: {error.what}",
+        remedy=error.remedy,
+    )
+
+
+def _broken(
+    configs: Configs, setup: ClusterSetup, rules: Rules
+) -> Iterator[tuple[PreconditionCode, str]]:
+    """By code, what is wrong with the settings of a topic, each code once."""
+    if not is_tiered(configs):
+        yield (
+            PreconditionCode.NOT_TIERED,
+            "remote.storage.enable is false: brokers do not read the topic's objects in the tier,"
+            " and with remote.log.delete.on.disable=true they have deleted them",
+        )
+    found = retentions(configs, setup.brokers)
+    bytes_limits = [one.retention_bytes for one in found if one.retention_bytes.value != FOR_EVER]
+    if bytes_limits:
+        yield (
+            PreconditionCode.RETENTION_BYTES,
+            f"retention.bytes is {bytes_limits[0]}: while brokers have a replaced segment and its"
+            " replacement, both count, and they would delete live segments",
+        )
+    time_limits = [one.retention_ms for one in found if one.retention_ms.value != FOR_EVER]
+    if time_limits and not rules.is_deleted:
+        yield (
+            PreconditionCode.RETENTION_MS,
+            f"retention.ms is {time_limits[0]}, and the policy that tierfold has for the topic has"
+            " no delete: brokers would delete the latest records of keys, whatever their"
+            " cleanup.policy is",
+        )
+    lasting = [one.local_ms for one in found if not one.is_local_finite]
+    if lasting:
+        yield (
+            PreconditionCode.LOCAL_RETENTION,
+            f"local.retention.ms is {lasting[0]}, and nothing else limits local data: brokers keep"
+            " them for ever, disks fill, and readers never see a compacted range",
+        )
+
+
+def _metadata_settings(setup: ClusterSetup) -> Iterator[SetupRefusal]:
+    found = {name: setup.metadata_configs.get(name) for name in _KEEPS_ALL}
+    wrong = {
+        name: value
+        for name, value in found.items()
+        if value is None or value.text != _KEEPS_ALL[name]
+    }
+    if not wrong:
+        return
+    shown = " and ".join(
+        f"{name} is {'not known' if value is None else value.text or 'empty'}"
+        for name, value in wrong.items()
+    )
+    changes = {name: _KEEPS_ALL[name] for name in wrong}
+    yield SetupRefusal(
+        code=PreconditionCode.METADATA_SETTINGS,
+        detail=f"{shown} on {METADATA_TOPIC}, so it may lose what brokers said",
+        remedy=f"Find out who changed it. `{alter_topic(setup.server, METADATA_TOPIC, changes)}`"
+        " sets it back; what is lost by then is lost.",
+    )
+
+
+def _versions(
+    setup: ClusterSetup, declared: KafkaVersion | None
+) -> Iterator[SetupRefusal]:
+    if declared is not None and declared < OLDEST:
+        yield _too_old(f"[cluster] says that brokers have Kafka {declared}")
+        return
+    for broker, configs in setup.brokers.items():
+        bound = at_least(configs)
+        if declared is None and bound is None:
+            yield _too_old(f"broker {broker} does not know compression.zstd.level, which Kafka has"
+                           f" since {OLDEST}")
+            return
+        if declared is not None and bound is not None and bound.version > declared:
+            yield SetupRefusal(
+                code=PreconditionCode.KAFKA_VERSION_WRONG,
+                detail=f"[cluster] says that brokers have Kafka {declared}, but broker {broker}"
+                f" knows {bound.name}, which came with {bound.version}",
+                remedy=f'Write "kafka.version" = "{bound.version}" under [cluster], or leave it'
+                " out.",
+            )
+            return
+
+
+def _too_old(what: str) -> SetupRefusal:
+    return SetupRefusal(
+        code=PreconditionCode.KAFKA_TOO_OLD,
+        detail=f"{what}: brokers before {OLDEST} cannot read across offsets that compaction took"
+        " out (KAFKA-15388)",
+        remedy=f"Update the brokers to Kafka {OLDEST} or newer. If they are, say so with"
+        ' "kafka.version" under [cluster].',
+    )

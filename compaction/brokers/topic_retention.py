@@ -1,0 +1,174 @@
+"""What brokers keep of a topic, locally and in the tier, and what to change where it is too little.
+
+Rule: Kafka `LogConfig`, `RemoteLogManager`. −2 as local retention means "as retention"; any other
+negative number means for ever. Brokers may differ: each has its own server.properties, so where the
+topic has no value of its own, each broker's counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource
+from tierfold.compaction.model.rules import DAY_MS, Rules
+
+AS_RETENTION: Final = -2
+FOR_EVER: Final = -1
+_MINUTE_MS: Final = 60_000
+_OF_BROKERS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", 60 * _MINUTE_MS),
+    ),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+}
+"""By a topic's setting: a broker's names and their units; the first one that is set counts."""
+_DEFAULTS: Final = {
+    "retention.ms": 7 * DAY_MS,
+    "retention.bytes": FOR_EVER,
+    "local.retention.ms": AS_RETENTION,
+    "local.retention.bytes": AS_RETENTION,
+}
+
+
+class Limit(NamedTuple):
+    """An effective limit of a broker."""
+
+    value: int
+    """Milliseconds or bytes; −1: none."""
+    where: str
+    """Its source, or the broker that has it."""
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRetention:
+    """What one broker keeps of a topic."""
+
+    retention_ms: Limit
+    retention_bytes: Limit
+    local_ms: Limit
+    local_bytes: Limit
+
+    @property
+    def local_time_ms(self) -> int | None:
+        """How long local data stay, effectively; None: for ever."""
+        return _effective(self.local_ms, self.retention_ms)
+
+    @property
+    def is_local_time_finite(self) -> bool:
+        """Whether time alone lets local data go."""
+        return self.local_time_ms is not None
+
+    @property
+    def is_local_finite(self) -> bool:
+        """Whether local data go at all, by time or by size."""
+        size = _effective(self.local_bytes, self.retention_bytes)
+        return self.is_local_time_finite or size is not None
+
+
+def retentions(
+    topic: Configs, brokers: Mapping[int, Configs]
+) -> tuple[TopicRetention, ...]:
+    """What brokers keep of a topic, each distinct answer once; at least one.
+
+    `topic`: its settings as one broker answered; `brokers`: by broker, its own settings.
+    """
+    found = [_retention(topic, {}, 0), *(_retention(topic, own, b) for b, own in brokers.items())]
+    return tuple(dict.fromkeys(found))
+
+
+def mending(topic: Configs, brokers: Mapping[int, Configs], rules: Rules) -> dict[str, str]:
+    """The settings of a tiered topic that must change, in the order in which Kafka takes them."""
+    found = retentions(topic, brokers)
+    changes = {}
+    if not rules.is_deleted and any(one.retention_ms.value != FOR_EVER for one in found):
+        changes["retention.ms"] = str(FOR_EVER)
+    if any(one.retention_bytes.value != FOR_EVER for one in found):
+        changes["retention.bytes"] = str(FOR_EVER)
+    after = [_changed(one, changes) for one in found]
+    if not all(one.is_local_finite for one in after):
+        # What they keep now, where that has an end.
+        times_ms = [one.local_time_ms for one in found if one.local_time_ms is not None]
+        changes = {"local.retention.ms": str(max(times_ms, default=DAY_MS))} | changes
+        after = [_changed(one, changes) for one in found]
+    if _text(topic, "remote.log.copy.disable") == "true" and not all(map(_is_as_one, after)):
+        changes = {"remote.log.copy.disable": "false"} | changes
+    if not is_tiered(topic):
+        if "compact" in _text(topic, "cleanup.policy"):
+            changes["cleanup.policy"] = "delete"
+        changes["remote.storage.enable"] = "true"
+    return changes
+
+
+def is_tiered(topic: Configs) -> bool:
+    """Whether brokers keep the topic in the tier."""
+    return _text(topic, "remote.storage.enable") == "true"
+
+
+def _retention(topic: Configs, broker: Configs, number: int) -> TopicRetention:
+    limits = {name: _limit(topic, broker, number, name) for name in _DEFAULTS}
+    return TopicRetention(
+        retention_ms=limits["retention.ms"],
+        retention_bytes=limits["retention.bytes"],
+        local_ms=limits["local.retention.ms"],
+        local_bytes=limits["local.retention.bytes"],
+    )
+
+
+def _limit(topic: Configs, broker: Configs, number: int, name: str) -> Limit:
+    asked = topic.get(name)
+    default = _DEFAULTS[name]
+    answer = (
+        Limit(default, ConfigSource.KAFKA_DEFAULT)
+        if asked is None or not asked.text
+        else Limit(_bounded(int(asked.text), default), asked.source)
+    )
+    if answer.where == ConfigSource.TOPIC:
+        return answer
+    for own_name, unit in _OF_BROKERS[name]:
+        if text := _text(broker, own_name):
+            value = int(text)
+            value = _bounded(value if value < 0 else value * unit, default)
+            return answer if value == answer.value else Limit(value, f"broker {number}")
+    return answer
+
+
+def _bounded(value: int, default: int) -> int:
+    """Any other negative number means for ever, as −1 does."""
+    return value if value >= 0 or (value, default) == (AS_RETENTION,) * 2 else FOR_EVER
+
+
+def _effective(local: Limit, total: Limit) -> int | None:
+    value = total.value if local.value == AS_RETENTION else local.value
+    return None if value < 0 else value
+
+
+def _changed(found: TopicRetention, changes: Mapping[str, str]) -> TopicRetention:
+    def limit(name: str, now: Limit) -> Limit:
+        return now._replace(value=int(changes[name])) if name in changes else now
+
+    return replace(
+        found,
+        retention_ms=limit("retention.ms", found.retention_ms),
+        retention_bytes=limit("retention.bytes", found.retention_bytes),
+        local_ms=limit("local.retention.ms", found.local_ms),
+    )
+
+
+def _is_as_one(found: TopicRetention) -> bool:
+    """Whether local data stay as long as the others: Kafka wants that where copying is off."""
+    pairs = ((found.local_ms, found.retention_ms), (found.local_bytes, found.retention_bytes))
+    return all(local.value in {AS_RETENTION, total.value} for local, total in pairs)
+
+
+def _text(configs: Configs, name: str) -> str:
+    found = configs.get(name)
+    return "" if found is None else found.text
