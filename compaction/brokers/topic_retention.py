@@ -68,6 +68,12 @@ class TopicRetention:
         return self.local_time_ms is not None
 
     @property
+    def is_within(self) -> bool:
+        """Whether local data go no later than the others; only a tiered topic must be so."""
+        total_ms, local_ms = self.retention_ms.value, self.local_ms.value
+        return total_ms < 0 or local_ms == AS_RETENTION or 0 <= local_ms <= total_ms
+
+    @property
     def is_local_finite(self) -> bool:
         """Whether local data go at all, by time or by size."""
         size = _effective(self.local_bytes, self.retention_bytes)
@@ -94,10 +100,12 @@ def mending(topic: Configs, brokers: Mapping[int, Configs], rules: Rules) -> dic
     if any(one.retention_bytes.value != FOR_EVER for one in found):
         changes["retention.bytes"] = str(FOR_EVER)
     after = [_changed(one, changes) for one in found]
-    if not all(one.is_local_finite for one in after):
-        # What they keep now, where that has an end.
+    if not all(one.is_local_finite and one.is_within for one in after):
+        # What they keep now, where that has an end; Kafka wants no more than retention.ms.
         times_ms = [one.local_time_ms for one in found if one.local_time_ms is not None]
-        changes = {"local.retention.ms": str(max(times_ms, default=DAY_MS))} | changes
+        limits_ms = [one.retention_ms.value for one in after if one.retention_ms.value >= 0]
+        local_ms = min([max(times_ms, default=DAY_MS), *limits_ms])
+        changes = {"local.retention.ms": str(local_ms)} | changes
         after = [_changed(one, changes) for one in found]
     if _text(topic, "remote.log.copy.disable") == "true" and not all(map(_is_as_one, after)):
         changes = {"remote.log.copy.disable": "false"} | changes

@@ -6,6 +6,7 @@ import itertools
 import re
 import shlex
 import time
+from random import Random
 from typing import Final
 
 import pytest
@@ -18,11 +19,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.brokers.access import USER, Right, granted
+from tests.brokers.access import PASSWORD, USER, Right, granted
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import CALL_S, METADATA_TOPIC, Topic
+from tests.compaction.topic_settings import drawn, kafka_takes
 from tests.storage.brokers.secured import client
-from tests.storage.brokers.test_access_rights import LOGIN
 from tierfold.compaction.brokers.broker_versions import KafkaVersion, at_least
 from tierfold.compaction.brokers.cluster_configs import ConfigSource
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup
@@ -49,6 +50,12 @@ TOOLS: Final = {
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
 }
 WEEK: Final = "604800000"
+LOGIN: Final = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": USER,
+    "sasl.password": PASSWORD,
+}
 NUMBERS: Final = itertools.count()
 
 BYTES, TIME, LOCAL, NOT_TIERED = (
@@ -171,6 +178,28 @@ def test_the_command_of_a_topics_refusal_leads_out(
     (command,) = {one.command for one in found}
     carry_out(kafka, command)
     assert of_topic(kafka, topic, rules) == ()
+
+
+def test_kafka_takes_settings_by_the_rules_that_commands_follow(kafka: KafkaCluster) -> None:
+    topic = kafka.create("checked")
+    rng = Random(2026)
+    taken = 0
+    admin = kafka.admin()
+    for _ in range(150):
+        values = drawn(rng) | {"remote.storage.enable": "true"}
+        resource = ConfigResource(
+            ResourceType.TOPIC,
+            topic.name,
+            incremental_configs=[
+                ConfigEntry(name, text, incremental_operation=AlterConfigOpType.SET)
+                for name, text in values.items()
+            ],
+        )
+        asked = admin.incremental_alter_configs([resource], validate_only=True)
+        error = asked[resource].exception(CALL_S)
+        assert (error is None) == kafka_takes(values), (values, error)
+        taken += error is None
+    assert 20 < taken < 130
 
 
 def test_a_limit_of_local_bytes_is_enough_and_its_consequence_is_said(kafka: KafkaCluster) -> None:
