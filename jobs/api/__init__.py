@@ -8,6 +8,7 @@
     table_functions   `tierfold_status` and `tierfold_plan` of SQL
     keywords          the keyword arguments that they share
     opening           resolves the keyword arguments: settings, tier, scope, engine
+    topic_settings    the settings of one topic, for `config`
     failures          what `check=True` raises
 
 Names load lazily: a worker that imports `tierfold.storage` imports none of this.

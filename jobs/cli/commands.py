@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tierfold.compaction.model.errors import BadSettings, TierfoldError
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, vacuum_verb
 from tierfold.jobs.cli.exit_codes import (
     EXIT_BUG,
@@ -207,32 +207,31 @@ def dump_verb(segment: str, encryption_keys: tuple[str, ...], batch_bytes_max: i
 
 @tierfold.command("config")
 @click.argument("topic")
+@cluster_options
 @settings_options
 @output_options
 def config_verb(topic: str, output: Output, **given: Any) -> None:
     """Show every setting of TOPIC and where its value comes from; needs no tier.
 
-    \b
-    Example:
-      tierfold config orders --config tierfold.toml
-    """
-    from tierfold.jobs.api.opening import settings_of
-    from tierfold.jobs.reports.status_report import config_document, print_settings
-    from tierfold.jobs.settings.remarks import remarks_on_topic
-    from tierfold.storage.kafka.topic_names import is_topic
+    With brokers, also what they have for the topic.
 
-    settings = settings_of(given)
-    if not is_topic(topic):
-        raise BadSettings(
-            f"{topic!r} is not a valid topic name",
-            where="TOPIC",
-            remedy="A topic name has only letters, digits, dots, dashes and underscores.",
-        )
-    found, remarks = settings.effective(topic), remarks_on_topic(settings, topic)
+    \b
+    Examples:
+      tierfold config orders --config tierfold.toml
+      tierfold config orders --bootstrap-server broker-1:9092 --set cleanup.policy=compact
+    """
+    from tierfold.jobs.api.topic_settings import topic_settings
+    from tierfold.jobs.reports.config_report import config_document, print_settings
+    from tierfold.jobs.settings.beside_cluster import beside_cluster
+    from tierfold.jobs.settings.remarks import remarks_on_topic
+
+    settings = topic_settings(given, topic)
+    found, brokers = settings.effective(topic), beside_cluster(settings, topic)
+    remarks = remarks_on_topic(settings, topic)
     remarks.log()
     output.show(
-        lambda console: print_settings(console, topic, found),
-        lambda: config_document(topic, found, remarks),
+        lambda console: print_settings(console, topic, found, brokers),
+        lambda: config_document(topic, found, brokers, remarks),
     )
 
 

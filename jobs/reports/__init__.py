@@ -4,7 +4,8 @@
     tables           the parts that all tables share
     plan_report      the result of `plan` and `compact`
     explained_plan   the result of `plan --explain`, as a picture
-    status_report    the result of `status` and `config`
+    status_report    the result of `status`
+    config_report    the result of `config`
     broker_report    what `status` shows of brokers
     verify_report    the result of `verify`
     vacuum_report    the result of `vacuum`

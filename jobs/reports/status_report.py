@@ -1,4 +1,4 @@
-"""The results of `status` and `config`."""
+"""The result of `status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
@@ -17,9 +16,8 @@ from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.broker_report import broker_entry, cluster_entry, print_brokers
-from tierfold.jobs.reports.result import Result, concluded, document_head, fields, named_segment
+from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
     ROWS_MAX,
@@ -28,8 +26,6 @@ from tierfold.jobs.reports.tables import (
     offsets,
     print_rows,
 )
-from tierfold.jobs.settings.remarks import Remarks
-from tierfold.jobs.settings.resolution import EffectiveSetting
 from tierfold.jobs.verbs.status import PartitionStatus
 
 NO_PARTITIONS_TIERED: Final = "No partitions: these brokers have tiered nothing that matches."
@@ -169,31 +165,3 @@ _COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
     ("epoch", "right", lambda status: str(status.epoch)),
     ("remarks", "left", _remarks),
 )
-
-
-def config_document(
-    topic: str, settings: Sequence[EffectiveSetting], remarks: Remarks
-) -> dict[str, Any]:
-    """Return the document of `config`."""
-    return {
-        **document_head("config"),
-        "outcome": OK,
-        "reason": "",
-        "warnings": [*remarks.warnings],
-        "notes": [*remarks.notes],
-        "topic": topic,
-        "settings": [each.as_json() for each in settings],
-    }
-
-
-def print_settings(console: Console, topic: str, settings: Sequence[EffectiveSetting]) -> None:
-    """Print the table of `config`."""
-    table = Table(title=f"settings of {topic}", title_justify="left")
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", justify="right", overflow="fold")
-    table.add_column("unit", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    for entry in settings:
-        value, source = Text(printable(entry.text)), Text(printable(entry.source))
-        table.add_row(entry.setting.name, value, entry.setting.unit, source)
-    console.print(table)

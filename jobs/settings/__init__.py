@@ -1,12 +1,15 @@
 """settings: a topic's settings, and where each value comes from.
 
-    definitions    every setting: Kafka's name, its kind, what it does
-    kinds          the allowed values
-    store_table    options of the object store in the user's file
-    given_layout   a tier's layout, as the user describes it
-    cluster_table  the cluster, as the user names it
-    rsm_config     reads the broker's properties of Aiven's plugin
-    layers         reads defaults, the user's file, `--set`; knows the names that only brokers use
-    resolution     decides which layer takes effect
-    remarks        settings that are probably a mistake
+    definitions       every setting: Kafka's name, its kind, what it does
+    kinds             the allowed values
+    store_table       options of the object store in the user's file
+    given_layout      a tier's layout, as the user describes it
+    cluster_table     the cluster, as the user names it
+    rsm_config        reads the broker's properties of Aiven's plugin
+    layers            reads defaults, the user's file, `--set`; knows the names that only brokers use
+    cluster_layer     a topic's settings as the cluster has them
+    resolution        decides which layer takes effect
+    cluster_settings  settings of topics with what their cluster says
+    beside_cluster    what the cluster has for a topic, beside what tierfold uses
+    remarks           settings that are probably a mistake
 """

@@ -1,8 +1,9 @@
 """The cluster as the user names it: options, the table `[cluster]`, a client's properties file.
 
 The table takes the names of a client's settings (`storage/brokers/client_names.py`), apart from
-secrets, and `command.config`, the path of a properties file. That file is Kafka's own
-`--command-config`: Java properties, with a client's secrets.
+secrets, and two of its own: `command.config`, the path of a properties file, and `kafka.version`,
+the version that brokers have. That file is Kafka's own `--command-config`: Java properties, with a
+client's secrets.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tierfold.compaction.brokers.broker_versions import KafkaVersion, kafka_version
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.brokers.client_names import SECRETS, TAKEN, VARIABLES
 from tierfold.storage.brokers.client_settings import (
@@ -24,6 +26,7 @@ from tierfold.storage.brokers.client_settings import (
 )
 
 COMMAND_CONFIG: Final = "command.config"
+KAFKA_VERSION: Final = "kafka.version"
 _BYTES_MAX: Final = 1 << 20
 
 
@@ -33,6 +36,8 @@ class GivenCluster:
 
     source: Source = NOTHING
     command_config: Path | None = None
+    kafka_version: KafkaVersion | None = None
+    """The version that the user says brokers have; None: only their settings say it."""
 
 
 NO_CLUSTER: Final = GivenCluster()
@@ -42,12 +47,14 @@ def cluster_of_table(table: Mapping[str, object], where: str) -> GivenCluster:
     """Parse the table; raises BadSettings, which repeats no value."""
     texts = {name: _text(name, value, where) for name, value in table.items()}
     command_config = texts.pop(COMMAND_CONFIG, None)
+    declared = texts.pop(KAFKA_VERSION, None)
     for name in texts:
         if TAKEN.get(name) in SECRETS:
             raise _secret(name, where)
     return GivenCluster(
         source=source_of(texts, where),
         command_config=None if command_config is None else Path(command_config),
+        kafka_version=None if declared is None else _version(declared, where),
     )
 
 
@@ -105,6 +112,17 @@ def cluster_of(
             remedy="Name them with --bootstrap-server HOST:PORT, or as bootstrap.servers.",
         )
     return found
+
+
+def _version(text: str, where: str) -> KafkaVersion:
+    try:
+        return kafka_version(text)
+    except ValueError:
+        raise BadSettings(
+            f"{KAFKA_VERSION} is no version of Kafka",
+            where=where,
+            remedy='Write it as Kafka does: "4.4.0" or "4.4". Leave it out if brokers differ.',
+        ) from None
 
 
 def _joined(servers: str | Sequence[str]) -> str:

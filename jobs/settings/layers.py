@@ -193,7 +193,7 @@ def command_line(overrides: Sequence[str]) -> Given:
                 remedy=f"Write it as {COMMAND_LINE} NAME=VALUE, without spaces around the sign.",
             )
         if spelling is not None:
-            given = SettingValue(value=_parsed(spelling, text, source), source=source)
+            given = SettingValue(value=parsed(spelling, text, source), source=source)
             if name in BY_TOPIC_NAME:
                 topics[spelling.setting.field] = given
             else:
@@ -312,13 +312,14 @@ def _value(spelling: Spelling, value: object, where: str) -> object:
     """Parse a TOML value; it becomes text first, so that one parser serves all sources."""
     if isinstance(value, list) and spelling.kind is POLICY_LIST:
         if all(isinstance(name, str) for name in value):
-            return _parsed(spelling, ",".join(value), where)
+            return parsed(spelling, ",".join(value), where)
     elif isinstance(value, str | int) and not isinstance(value, bool):
-        return _parsed(spelling, str(value), where)
+        return parsed(spelling, str(value), where)
     raise _not_allowed(spelling, _TYPES.get(type(value), "a date or a time"), where)
 
 
-def _parsed(spelling: Spelling, text: str, where: str) -> object:
+def parsed(spelling: Spelling, text: str, where: str) -> object:
+    """Parse a text; raises BadSettings."""
     try:
         return spelling.parse(text)
     except ValueError as error:

@@ -15,6 +15,7 @@ from typing import Final
 from tierfold.compaction.model.rules import outlasting
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope, nearest
+from tierfold.jobs.settings.beside_cluster import overridden
 from tierfold.jobs.settings.resolution import Settings
 
 _log: Final = logging.getLogger(__name__)
@@ -64,7 +65,16 @@ def remarks_on_tier(
 
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:
     """Return the remarks of `config`, which reads no tier; raises as `Settings.rules_for`."""
-    return Remarks(warnings=_advice(settings, [topic]), notes=settings.notes)
+    return Remarks(
+        warnings=_advice(settings, [topic]),
+        notes=(*settings.notes, *notes_on_cluster(settings, [topic])),
+    )
+
+
+def notes_on_cluster(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
+    """Say where the user's values differ from the cluster's; raises as `Settings.rules_for`."""
+    found = overridden(settings, topics)
+    return tuple(f"{_named(topics)}: {sentence}" for sentence, topics in found.items())
 
 
 def _advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:

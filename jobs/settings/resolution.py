@@ -1,29 +1,38 @@
 """Resolves settings as Kafka does: a topic's value overrides a broker's.
 
     1  conf/defaults.toml                   Kafka's own defaults
-    2  [broker] of the user's file          names as in a broker's server.properties
-    3  --set of a broker's name
-    4  [topics."PATTERN"] of the user's file, in the file's order
-    5  [topics."NAME"] of the user's file, a topic's own table
-    6  --set of a topic's name
+    2  the cluster: what brokers have for topics without their own value, if they are asked
+    3  [broker] of the user's file          names as in a broker's server.properties
+    4  --set of a broker's name
+    5  the cluster: the topic's own values
+    6  [topics."PATTERN"] of the user's file, in the file's order
+    7  [topics."NAME"] of the user's file, a topic's own table
+    8  --set of a topic's name
 
 A later source overrides an earlier one, setting by setting. If `--set` is given twice for a name,
 the last one takes effect. `cleanup.policy` has no default: a topic without it is left unchanged.
+The cluster decides neither policy nor strategy nor retention (`cluster_layer`).
 All settings are parsed and checked for conflicts before anything else is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Context
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from tierfold.compaction.brokers.cluster_configs import Configs
 from tierfold.compaction.model.bindings import Detached, Undeclared, binding_of
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
+from tierfold.jobs.settings.cluster_layer import (
+    NO_CLUSTER_SAYS,
+    ClusterLayers,
+    cluster_layers,
+)
 from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout
@@ -91,8 +100,10 @@ class EffectiveSetting:
 class Settings:
     """All settings of a run, parsed."""
 
+    defaults: Layer
+    """The shipped ones."""
     broker: Layer
-    """The values of a topic without more specific ones."""
+    """The values of a topic without more specific ones, as the user writes them."""
     tables: tuple[TopicTable, ...]
     """In the order in which they override each other, the last one strongest."""
     command_line: Layer
@@ -105,12 +116,25 @@ class Settings:
     """The tier's layout, from `[layout]` of the user's file."""
     cluster: GivenCluster = NO_CLUSTER
     """The cluster, from `[cluster]` of the user's file."""
+    of_topics: Mapping[str, ClusterLayers] = field(default_factory=dict)
+    """By topic, what the cluster says of it; empty: it was not asked."""
 
     @property
     def binding(self) -> Detached | Undeclared:
         """Who serves the tier, as the user says."""
         given = self.broker.get(_BINDING)
         return binding_of(None if given is None else given.value)
+
+    def of_cluster(
+        self, topics: Mapping[str, Configs], brokers: Mapping[int, Configs]
+    ) -> Settings:
+        """Return these settings with what the cluster says of topics.
+
+        `topics`: by name, all settings of a topic; `brokers`: by broker, its own. Raises
+        `BadSettings` for a value that tierfold cannot follow.
+        """
+        found = {name: cluster_layers(name, configs, brokers) for name, configs in topics.items()}
+        return replace(self, of_topics=found)
 
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.
@@ -150,7 +174,8 @@ class Settings:
 
     def _layer_of(self, topic: str | None) -> Layer:
         """The values by field; None: a topic without a table."""
-        layer = dict(self.broker)
+        said = NO_CLUSTER_SAYS if topic is None else self.of_topics.get(topic, NO_CLUSTER_SAYS)
+        layer = {**self.defaults, **said.of_brokers, **self.broker, **said.of_topic}
         for table in self.tables:
             if topic is not None and table.holds(topic):
                 layer.update(table.layer)
@@ -166,7 +191,8 @@ def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
     file = NOTHING_GIVEN if config is None else read_config(config)
     line = command_line(overrides)
     settings = Settings(
-        broker={**shipped_defaults(), **file.broker, **line.broker},
+        defaults=shipped_defaults(),
+        broker={**file.broker, **line.broker},
         # The sort is stable: exact names come after patterns, and so override them.
         tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
         command_line=line.topics,

@@ -1,0 +1,30 @@
+"""The settings of one topic, for `config`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.api.opening import settings_of
+from tierfold.jobs.settings.cluster_table import cluster_of
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.settings.cluster_settings import settings_of_topic
+from tierfold.storage.kafka.topic_names import is_topic
+
+
+def topic_settings(given: Mapping[str, Any], topic: str) -> Settings:
+    """Resolve the settings of a topic, with what brokers say if any are named.
+
+    Raises BadSettings, and UnreadableObject if no broker answers or a right is missing.
+    """
+    settings = settings_of(given)
+    if not is_topic(topic):
+        raise BadSettings(
+            f"{topic!r} is not a valid topic name",
+            where="TOPIC",
+            remedy="A topic name has only letters, digits, dots, dashes and underscores.",
+        )
+    cluster = cluster_of(given, settings.cluster, os.environ)
+    return settings if cluster is None else settings_of_topic(settings, cluster, topic)

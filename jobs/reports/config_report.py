@@ -1,0 +1,64 @@
+"""The result of `config`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.jobs.pipeline.partition_report import OK
+from tierfold.jobs.reports.result import document_head
+from tierfold.jobs.settings.beside_cluster import ClusterSetting
+from tierfold.jobs.settings.remarks import Remarks
+from tierfold.jobs.settings.resolution import EffectiveSetting
+
+
+def config_document(
+    topic: str,
+    settings: Sequence[EffectiveSetting],
+    brokers: Sequence[ClusterSetting],
+    remarks: Remarks,
+) -> dict[str, Any]:
+    """Return the document; `brokers`: what the cluster has, empty if it was not asked."""
+    return {
+        **document_head("config"),
+        "outcome": OK,
+        "reason": "",
+        "warnings": [*remarks.warnings],
+        "notes": [*remarks.notes],
+        "topic": topic,
+        "settings": [each.as_json() for each in settings],
+        "brokers": [each.as_json() for each in brokers],
+    }
+
+
+def print_settings(
+    console: Console,
+    topic: str,
+    settings: Sequence[EffectiveSetting],
+    brokers: Sequence[ClusterSetting],
+) -> None:
+    """Print the settings, and below them what brokers have, if they were asked."""
+    table = Table(title=f"settings of {topic}", title_justify="left")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("unit", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    for entry in settings:
+        value, source = Text(printable(entry.text)), Text(printable(entry.source))
+        table.add_row(entry.setting.name, value, entry.setting.unit, source)
+    console.print(table)
+    if not brokers:
+        return
+    table = Table(title=f"{topic} on its brokers", title_justify="left")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("from", overflow="fold")
+    table.add_column("use", overflow="fold")
+    for one in brokers:
+        table.add_row(one.name, Text(printable(one.text)), one.source, Text(one.use))
+    console.print(table)

@@ -1,0 +1,46 @@
+"""Settings of topics with what their cluster says of them; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.brokers.client_settings import ClientSettings
+
+
+def settings_on(
+    settings: Settings, setup: ClusterSetup, topics: Iterable[TopicSetup]
+) -> Settings:
+    """Return the settings with what a cluster says of topics, of those that it does describe.
+
+    Raises BadSettings for a value that tierfold cannot follow.
+    """
+    known = {topic.name: topic.configs for topic in topics if isinstance(topic.configs, Mapping)}
+    return settings.of_cluster(known, setup.brokers)
+
+
+def settings_of_topic(settings: Settings, cluster: ClientSettings, topic: str) -> Settings:
+    """Ask a cluster for one topic, and return the settings with what it says.
+
+    Raises BadSettings if the cluster has no such topic or no metadata topic, UnreadableObject if no
+    broker answers or a right is missing.
+    """
+    # Imported here: the client is loaded only where brokers are named.
+    from tierfold.storage.brokers.cluster_setup import cluster_setup, topic_setups
+    from tierfold.storage.brokers.connection import connected
+
+    with connected(cluster) as connection:
+        setup = cluster_setup(connection)
+        (found,) = topic_setups(connection, [topic]).values()
+    for answer in (found.facts, found.configs):
+        if isinstance(answer, UnreadableObject):
+            raise answer
+    if found.configs is None:
+        raise BadSettings(
+            f"the cluster has no topic {topic}",
+            where=f"broker {setup.server}",
+            remedy="Check the topic's name, or name the cluster that has it.",
+        )
+    return settings_on(settings, setup, [found])
