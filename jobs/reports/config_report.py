@@ -32,7 +32,7 @@ def config_document(
         "notes": [*remarks.notes],
         "topic": topic,
         "settings": [each.as_json() for each in settings],
-        "brokers": [each.as_json() for each in brokers],
+        **({"brokers": [each.as_json() for each in brokers]} if brokers else {}),
     }
 
 
