@@ -8,9 +8,9 @@ from typing import Any
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.opening import settings_of
+from tierfold.jobs.settings.cluster_settings import settings_of_topic
 from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.settings.cluster_settings import settings_of_topic
 from tierfold.storage.kafka.topic_names import is_topic
 
 

@@ -13,7 +13,6 @@ from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.topics import Topic
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.cluster_configs import ConfigSource, ConfigValue
-from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.metadata_fold import MetadataRecord
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.brokers import metadata_reader
