@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from tierfold.compaction.brokers.broker_view import BrokerView, Naming
 from tierfold.compaction.brokers.cluster_facts import (
     Absence,
+    ClusterSetup,
     MetadataTopic,
     PartitionOffsets,
+    TopicSetup,
     UnknownOffsets,
 )
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
@@ -65,8 +67,15 @@ class ClusterView:
     """One look at a cluster."""
 
     cluster_id: str
-    metadata_topic: MetadataTopic
+    setup: ClusterSetup
     records: int
     """How many records of the metadata topic were read."""
     partitions: Mapping[PartitionKey, BrokerPartition]
     """Those that were asked for, or else all that the metadata topic names."""
+    topics: Mapping[str, TopicSetup]
+    """By name, how their topics are set up now, which may have other ids."""
+
+    @property
+    def metadata_topic(self) -> MetadataTopic:
+        """The topic that was replayed."""
+        return self.setup.metadata_topic

@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tierfold.compaction.brokers.broker_view import BrokerView
-from tierfold.compaction.brokers.cluster_facts import Absence, PartitionOffsets, UnknownOffsets
+from tierfold.compaction.brokers.cluster_facts import (
+    Absence,
+    PartitionOffsets,
+    TopicSetup,
+    UnknownOffsets,
+)
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.lineage import epochs_to_ask
@@ -21,10 +26,10 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
-from tierfold.storage.brokers.cluster_setup import cluster_setup
+from tierfold.storage.brokers.cluster_setup import cluster_setup, topic_setups
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.epoch_ends import epoch_ends
-from tierfold.storage.brokers.facts import partition_offsets, topic_facts
+from tierfold.storage.brokers.facts import partition_offsets
 from tierfold.storage.brokers.metadata_reader import read_metadata
 
 
@@ -42,8 +47,8 @@ def cluster_view(
     `Scope.chosen`; BadSettings if the cluster has no metadata topic that its brokers read,
     CorruptLog if that lost records, UnreadableObject if no broker answers or a right is missing.
     """
-    topic = cluster_setup(connection).metadata_topic
-    fold = MetadataFold(topic.partitions, listed)
+    setup = cluster_setup(connection)
+    fold = MetadataFold(setup.metadata_topic.partitions, listed)
     for key, segment_ids in (listed or {}).items():
         fold.ask(key, segment_ids)
     records = 0
@@ -54,11 +59,13 @@ def cluster_view(
             records += len(chunk)
     keys = scope.chosen(fold.partitions())
     views = {key: fold.view(key) for key in keys}
-    offsets = _offsets(connection, keys)
+    topics = topic_setups(connection, {key.topic for key in keys})
+    offsets = _offsets(connection, keys, topics)
     answers = _epoch_answers(connection, views, offsets)
     return ClusterView(
         cluster_id=connection.cluster_id,
-        metadata_topic=topic,
+        setup=setup,
+        topics=topics,
         records=records,
         partitions={
             key: BrokerPartition(
@@ -74,13 +81,12 @@ def cluster_view(
 
 
 def _offsets(
-    connection: Connection, keys: Collection[PartitionKey]
+    connection: Connection, keys: Collection[PartitionKey], topics: Mapping[str, TopicSetup]
 ) -> dict[PartitionKey, PartitionOffsets | UnknownOffsets]:
     """By partition its offsets, or why they are unknown: a name may have another id by now."""
-    topics = topic_facts(connection, {key.topic for key in keys})
     found: dict[PartitionKey, PartitionOffsets | UnknownOffsets] = {}
     for key in keys:
-        facts = topics.get(key.topic)
+        facts = topics[key.topic].facts
         if facts is None:
             found[key] = UnknownOffsets(Absence.NO_TOPIC, f"The cluster has no topic {key.topic}.")
         elif isinstance(facts, UnreadableObject):

@@ -14,7 +14,11 @@ from tests.jobs.result_schema import faults
 from tests.jobs.tiers import key_of
 from tierfold.compaction.brokers.beside_catalog import beside_catalog
 from tierfold.compaction.brokers.broker_view import Naming
-from tierfold.compaction.brokers.cluster_facts import MetadataTopic, PartitionOffsets
+from tierfold.compaction.brokers.cluster_facts import (
+    ClusterSetup,
+    MetadataTopic,
+    PartitionOffsets,
+)
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
@@ -86,7 +90,11 @@ def status() -> PartitionStatus:
 def shown(status: PartitionStatus) -> str:
     topic = MetadataTopic(topic_id="t" * 22, partitions=5)
     cluster = ClusterView(
-        cluster_id="c1", metadata_topic=topic, records=9, partitions={ORDERS: status.brokers}
+        cluster_id="c1",
+        setup=ClusterSetup(server="b:1", metadata_topic=topic, metadata_configs={}, brokers={}),
+        records=9,
+        partitions={ORDERS: status.brokers},
+        topics={},
     )
     text = io.StringIO()
     result = StatusResult(tier="", partitions=(status,), cluster=cluster)
