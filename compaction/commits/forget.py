@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tierfold.compaction.discovery.candidates import Candidate, is_orphan
+from tierfold.compaction.discovery.candidates import Candidate, is_foreign, is_orphan
 from tierfold.compaction.discovery.drafted_view import orphans_of_diverged
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import Comparison
@@ -99,6 +99,15 @@ class Obstacles:
     """Orphans that a dead run may have written, and that `vacuum` keeps, because they fit the new
     leader's log beyond what it shares with the row. A comparison with live uploads shows who wrote
     them; a comparison with live segments that tierfold wrote does not."""
+    foreign: tuple[str, ...] = ()
+    """What another catalog's runs wrote within the row's range; `vacuum` keeps it."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is an obstacle."""
+        return bool(
+            self.written or self.retired or self.orphans or self.doubtful or self.foreign
+        )
 
     def refusal(self, uploads_at: str) -> Refusal:
         """A refusal with the steps to do first; a restore needs segments that a later step deletes.
@@ -111,6 +120,7 @@ class Obstacles:
             ("retired", self.retired),
             ("orphaned", self.orphans),
             ("orphaned, and the new log may need them", self.doubtful),
+            ("another catalog's", self.foreign),
         )
         found = "; ".join(f"{what}: {_named(ids)}" for what, ids in kinds if ids)
         return Refusal(
@@ -151,6 +161,11 @@ class Obstacles:
                 "`tierfold vacuum` keeps the orphans that the new log may need, but a dead run may"
                 " have written them. While no run is at work, move them out of the tier, too."
             )
+        if self.foreign:
+            yield (
+                "Move the segments of another catalog out of the tier while no run of it is at"
+                " work, and keep them."
+            )
         yield "Then run `tierfold forget` again."
         if moves_orphans:
             yield "Before any other run, bring back those of the orphans that brokers uploaded."
@@ -180,9 +195,9 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
         ),
         orphans=tuple(orphan.segment_id for orphan in orphans_of_diverged(facts)),
         doubtful=tuple(spared_id for spared_id in spared_ids if ours or spared_id in unlike),
+        foreign=tuple(one.segment_id for one in facts.candidates if is_foreign(one, row)),
     )
-    is_any = found.written or found.retired or found.orphans or found.doubtful
-    return found if is_any else None
+    return found if found.is_any else None
 
 
 def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:

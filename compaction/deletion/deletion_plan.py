@@ -9,7 +9,7 @@
 Age does not prove that no run can commit an orphan: the run that wrote it may have stalled for
 days. Only a newer epoch, opened *after* the listing that showed the orphan, proves it. Age protects
 runs at work. (docs/semantics.md, 8 and 9.) `discovery.candidates.is_orphan` decides what an
-orphan is.
+orphan is, and `deletion.makers` whose orphans may go.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ from tierfold.compaction.commits.commit import (
     Update,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
+from tierfold.compaction.deletion.makers import (
+    deletable_orphans,
+    deletable_set_apart,
+    deletable_uploads,
+    maker_notes,
+    named_by_brokers,
+)
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import Binding, Detached
@@ -155,16 +162,14 @@ def deletion_plan_of(
     may_go = tuple(entry for entry in past_grace if is_detached or _is_ours(entry))
     needs_originals = is_refused and not all(s.is_upload for s in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
-    given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
-    set_apart = _old(given_up, times) if is_detached and times.takes_set_apart else ()
+    given_up = deletable_set_apart(view, binding) if times.takes_set_apart else ()
+    set_apart = _old(given_up, times)
     uploads = () if state is None else _old(incomplete_uploads, times)
     doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
-    ended = tuple(upload for upload in uploads if is_detached or upload.is_own)
     stay = {
         "expired": 0 if is_refused else len(due) - len(expired),
         "retired": len(past_grace) - len(may_go),
-        "orphaned": 0 if is_detached else len(view.orphans),
-        "in upload": len(uploads) - len(ended),
+        **named_by_brokers(view, binding, uploads),
         "set apart": 0 if is_detached or not times.takes_set_apart else len(view.set_apart),
     }
     return DeletionPlan(
@@ -173,13 +178,14 @@ def deletion_plan_of(
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
         going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
-        orphans=_old(view.orphans, times) if is_detached else (),
+        orphans=_old(deletable_orphans(view, binding), times),
         set_apart=set_apart,
-        incomplete_uploads=ended,
+        incomplete_uploads=deletable_uploads(uploads, view, binding),
         ends_serving=is_detached and state is not None and state.is_served,
         notes=(
             *_on_view(view, expired, set_apart),
             *_on_kept(len(may_go) - len(starting), len(doubted), stay),
+            *maker_notes(view, binding, uploads),
         ),
     )
 
@@ -188,10 +194,9 @@ def waits_until(
     view: PartitionView, binding: Binding, times: VacuumLimits
 ) -> dict[str, tuple[int, ...]]:
     """What is not due yet, by its name, with the due time of each, epoch milliseconds."""
-    is_detached = isinstance(binding, Detached)
     retired = () if view.state is None else view.state.whole_retired
-    orphans = view.orphans if is_detached else ()
-    set_apart = view.set_apart if is_detached and times.takes_set_apart else ()
+    orphans = deletable_orphans(view, binding)
+    set_apart = deletable_set_apart(view, binding) if times.takes_set_apart else ()
     ends_ms = {
         "retired segment": [entry.retired_at_ms + times.grace_ms for entry in retired],
         "orphan": [orphan.modified_ms + times.orphan_age_ms for orphan in orphans],

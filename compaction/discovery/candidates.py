@@ -22,6 +22,7 @@ from tierfold.compaction.model.leader_epochs import (
     disagreement,
     epochs_in,
 )
+from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 NO_EPOCH: Final = -1
@@ -67,8 +68,8 @@ class Candidate:
     """The leader epochs of its batches, read only if there is no checkpoint."""
     corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
-    is_own: bool = False
-    """tierfold wrote it, by its id."""
+    maker: Maker = Maker.BROKER
+    """Who wrote it, by its id."""
     is_own_unfinished: bool = False
     """A write of tierfold's own was interrupted, so no row ever named it; its `.log` cannot be
     read. A broker's would be kept."""
@@ -86,6 +87,11 @@ class Candidate:
     def start_offset(self) -> int:
         """Its first offset."""
         return self.listed.start_offset
+
+    @property
+    def is_own(self) -> bool:
+        """Whether tierfold wrote it, under whichever catalog."""
+        return self.maker is not Maker.BROKER
 
     @property
     def is_doubtful(self) -> bool:
@@ -209,11 +215,16 @@ def doubtful_ids(candidates: Sequence[Candidate]) -> tuple[str, ...]:
 
 
 def is_orphan(candidate: Candidate, row: PartitionState | None) -> bool:
+    """Whether a candidate holds no record of its own, and is not another catalog's."""
+    return candidate.maker is not Maker.ANOTHER_CATALOG and is_redundant(candidate, row)
+
+
+def is_redundant(candidate: Candidate, row: PartitionState | None) -> bool:
     """Whether a candidate holds no record of its own (SEMANTICS 1, "Orphans").
 
     It has no `.log`, or the row's segments have all its offsets, or had them before they expired,
     and it has none of a hole between them. What tierfold itself began to write holds only records
-    of its sources. What may be another cluster's is no orphan.
+    of its sources. Of what may be another cluster's nothing is known.
     """
     if row is None or candidate.is_doubtful:
         return False
@@ -227,6 +238,11 @@ def is_orphan(candidate: Candidate, row: PartitionState | None) -> bool:
         and candidate.fits(row.lineage)
         and not is_in_hole(candidate, row)
     )
+
+
+def is_foreign(candidate: Candidate, row: PartitionState | None) -> bool:
+    """Whether a candidate would be an orphan if it were not another catalog's."""
+    return is_redundant(candidate, row) and not is_orphan(candidate, row)
 
 
 def is_in_hole(candidate: Candidate, row: PartitionState) -> bool:

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tierfold.compaction.discovery.candidates import Candidate, doubtful_ids, is_orphan
+from tierfold.compaction.discovery.candidates import (
+    Candidate,
+    doubtful_ids,
+    is_foreign,
+    is_orphan,
+)
 from tierfold.compaction.discovery.draft import PartitionDraft
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.holes import with_end
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.discovery.notes import hole_notes, notes_of
+from tierfold.compaction.discovery.notes import foreign_notes, hole_notes, notes_of
 from tierfold.compaction.discovery.overlaps import OverlapProof, chain_of, with_proof
 from tierfold.compaction.discovery.standing import standing_notes
 from tierfold.compaction.discovery.view import (
@@ -59,6 +64,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         key=facts.key,
         state=facts.state,
         doubtful=doubtful_ids(facts.candidates),
+        fingerprint=facts.fingerprint,
         segments=segments,
         orphans=orphans,
         set_apart=tuple(candidate.listed for candidate in history.apart),
@@ -75,6 +81,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         holes=holes,
         notes=(
             *hole_notes(holes),
+            *foreign_notes(facts),
             *notes_of(draft, waiting),
             *standing_notes(facts.left_alone),
         ),
@@ -97,9 +104,11 @@ def _waiting(draft: PartitionDraft, orphans: Sequence[ListedSegment]) -> Iterato
     settled |= {segment.segment_id for segment in orphans}
     settled |= {candidate.segment_id for candidate in draft.history.apart}
     settled -= set(draft.history.needed(reached))
+    row = draft.facts.row
     for found in draft.facts.candidates:
         is_covered = found.is_readable and found.reach is not None and found.reach <= reached
-        if found.segment_id not in settled and not is_covered:
+        is_settled = found.segment_id in settled or is_foreign(found, row)
+        if not is_settled and not is_covered:
             yield found
 
 
@@ -117,6 +126,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         key=facts.key,
         state=facts.state,
         doubtful=doubtful_ids(facts.candidates),
+        fingerprint=facts.fingerprint,
         segments=row.segments,
         orphans=orphans_of_diverged(facts),
         set_apart=tuple(found.listed for found in history.apart if not found.fits(row.lineage)),
@@ -126,7 +136,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         retired=facts.classified.retired,
         lineage=row.lineage,
         log_start_offset=row.log_start_offset,
-        notes=(refusal.sentence,),
+        notes=(*foreign_notes(facts), refusal.sentence),
     )
 
 

@@ -26,6 +26,8 @@ class PartitionFacts:
     without brokers, every one."""
     are_holes_declared: bool = False
     """Whether a person said that no segment is missing where the segments leave a gap."""
+    fingerprint: int | None = None
+    """The catalog's, which the ids of what it wrote bear; None: there is no catalog yet."""
     live_end: int | None = None
     """The last live segment's end as its objects or brokers say it; None: they do not, or were not
     asked."""

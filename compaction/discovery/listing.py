@@ -68,8 +68,8 @@ class IncompleteUpload:
     """Its key in the store, by which it is deleted."""
     size_bytes: int
     modified_ms: int
-    is_own: bool
-    """Whether tierfold began it; otherwise a broker may still be writing it."""
+    segment_id: str
+    """The segment's id in its name, which says who began it; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tierfold.compaction.discovery.candidates import Candidate, is_in_hole, lowest_named
+from tierfold.compaction.discovery.candidates import (
+    Candidate,
+    is_foreign,
+    is_in_hole,
+    lowest_named,
+)
 from tierfold.compaction.discovery.draft import PartitionDraft
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.refusals import missing_below
 from tierfold.compaction.model.segments import Hole
 from tierfold.compaction.model.wording import counted
@@ -17,6 +23,15 @@ def hole_notes(holes: Sequence[Hole]) -> Iterator[str]:
         largest = max(holes, key=lambda hole: hole.end_offset - hole.start_offset)
         gaps = counted(len(holes), "gap")
         yield f"{gaps} between segments taken for holes, the largest at {largest}"
+
+
+def foreign_notes(facts: PartitionFacts) -> Iterator[str]:
+    """Which candidates would be orphans, if they were not another catalog's."""
+    for found in facts.candidates:
+        if is_foreign(found, facts.row):
+            yield (
+                f"{found.listed} is kept, not read: its id says that it is another catalog's"
+            )
 
 
 def notes_of(draft: PartitionDraft, waiting: Sequence[Candidate]) -> Iterator[str]:

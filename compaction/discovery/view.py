@@ -122,6 +122,8 @@ class PartitionView:
     """Which segments are not used, and why, a sentence each."""
     doubtful: tuple[str, ...] = ()
     """Ids of unknown segments that may be another cluster's."""
+    fingerprint: int | None = None
+    """The catalog's, which the ids of what it wrote bear; None: there is no catalog yet."""
     holes: tuple[Hole, ...] = ()
     """Gaps that were taken for holes, in offset order; the row does not name them yet."""
     needed: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -41,6 +42,17 @@ class SegmentMark(NamedTuple):
     """The catalog's, `FINGERPRINT_BITS` bits."""
     is_restored: bool
     """Whether a restore made it."""
+
+
+class Maker(StrEnum):
+    """Who made the id of a segment, as one catalog sees it."""
+
+    BROKER = "a broker"
+    THIS_CATALOG = "this catalog"
+    ANOTHER_CATALOG = "another catalog"
+    """What bears it is no orphan here: only the runs of that catalog know what became of it."""
+    OLDER_TIERFOLD = "an older tierfold"
+    """Nothing says under which catalog."""
 
 
 def is_kafka_uuid(text: str) -> bool:
@@ -80,6 +92,14 @@ def is_own_id(text: str) -> bool:
         return False
     id_bytes = _number(text).to_bytes(16, "big")
     return mark_of(text) is not None or id_bytes == _unmarked(id_bytes[:8])
+
+
+def maker_of(text: str, fingerprint: int | None) -> Maker:
+    """Who made an id, for the catalog with that fingerprint; None: there is no catalog yet."""
+    mark = mark_of(text)
+    if mark is None:
+        return Maker.OLDER_TIERFOLD if is_own_id(text) else Maker.BROKER
+    return Maker.THIS_CATALOG if mark.fingerprint == fingerprint else Maker.ANOTHER_CATALOG
 
 
 def _unmarked(drawn: bytes) -> bytes:

@@ -52,16 +52,19 @@ def facts_of(
     `listed`: its listing. `brokers`: what brokers have of it, looked at after row and listing.
     """
     classified = classify(listed, state)
+    # Where there is a row, the catalog is open, and nothing more is read.
+    fingerprint = None if state is None else context.catalog.fingerprint()
     if brokers is not None and state is not None:
         classified = without_expired(classified, from_log_start(state, brokers).segments)
     sorted_out = None if brokers is None else by_standing(classified.unknown, brokers)
     read = classified.unknown if sorted_out is None else sorted_out.finished
-    candidates = candidates_of(context, key, read, brokers)
+    candidates = candidates_of(context, key, read, brokers, fingerprint)
     return PartitionFacts(
         key=key,
         state=state,
         classified=classified,
         candidates=candidates,
+        fingerprint=fingerprint,
         are_holes_declared=are_holes_declared(context.holes_are_holes, key),
         live_end=_live_end(context, key, state, candidates)
         if brokers is None
@@ -76,10 +79,14 @@ def candidates_of(
     key: PartitionKey,
     read: Sequence[ListedSegment],
     brokers: BrokerPartition | None,
+    fingerprint: int | None,
 ) -> tuple[Candidate, ...]:
     """Read what is known of listed segments, each with the end that `brokers` noted, if given."""
     most, is_named = context.batch_bytes_max(key.topic), brokers is not None
-    alone = [inspected(context.tier, key, one, most, is_named=is_named) for one in read]
+    alone = [
+        inspected(context.tier, key, one, most, is_named=is_named, fingerprint=fingerprint)
+        for one in read
+    ]
     owners = beside_each_other([candidate.ownership for candidate in alone])
     found = tuple(
         replace(candidate, ownership=owner) for candidate, owner in zip(alone, owners, strict=True)

@@ -81,5 +81,5 @@ def _with_usable(
         for segment in bare.classified.unknown
         if segment.segment_id in ids and segment.is_complete
     ]
-    sent = candidates_of(context, bare.key, unread, brokers)
+    sent = candidates_of(context, bare.key, unread, brokers, bare.fingerprint)
     return replace(bare, candidates=usable(bare.candidates, sent, brokers, context.run))

@@ -17,7 +17,7 @@ from tierfold.compaction.discovery.candidates import Candidate, EndFrom, EpochSt
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, doubtful
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
-from tierfold.compaction.model.segment_ids import is_own_id
+from tierfold.compaction.model.segment_ids import maker_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.storage.segments.segment_metadata import (
     last_offset_seen,
@@ -37,19 +37,21 @@ def inspected(
     batch_bytes_max: int = 0,
     *,
     is_named: bool = False,
+    fingerprint: int | None = None,
 ) -> Candidate:
     """The candidate with its end offset and leader epochs, if they can be read.
 
     Whose it is comes first: of what may be another cluster's nothing else is read. An error is its
     `corruption`. The checkpoint is read next: it shows another history even if the log is corrupt.
     `batch_bytes_max`: what a wrapper may take, see `compression.plain_bytes_max`. `is_named`:
-    brokers name it as this partition's, which counts if its objects do not say it.
+    brokers name it as this partition's, which counts if its objects do not say it. `fingerprint`:
+    the catalog's; None: there is none yet.
     """
     owner = ownership_of(tier, key, listed)
     found = Candidate(
         listed=listed,
         ownership=OF_PARTITION if is_named and owner.is_silent else owner,
-        is_own=is_own_id(listed.segment_id),
+        maker=maker_of(listed.segment_id, fingerprint),
     )
     if found.is_doubtful or not listed.has_log:
         return found

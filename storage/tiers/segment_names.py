@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN, is_own_id
+from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.tiers.object_store import ObjectEntry
 from tierfold.storage.tiers.remote_tier import Listing, SegmentAddress
@@ -65,22 +65,22 @@ def object_name(address: SegmentAddress, suffix: str) -> str:
 
 
 def incomplete_uploads(entries: Iterable[ObjectEntry]) -> tuple[IncompleteUpload, ...]:
-    """Return the unfinished writes of a folder, and which of them tierfold began."""
+    """Return the unfinished writes of a folder, and of which segments they are."""
     return tuple(
         IncompleteUpload(
             object_key=entry.key,
             size_bytes=entry.size_bytes,
             modified_ms=entry.modified_ms,
-            is_own=is_own(last_part(entry.key)),
+            segment_id=named_id(last_part(entry.key)),
         )
         for entry in entries
     )
 
 
-def is_own(name: str) -> bool:
-    """Whether tierfold began that write: the name, which may be hidden, has an id that it made."""
+def named_id(name: str) -> str:
+    """Return the segment's id in the name of an unfinished write; empty: there is none."""
     found = _NAME.match(name.removeprefix("."))
-    return found is not None and is_own_id(found[2])
+    return "" if found is None else found[2]
 
 
 def by_partition(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
+from tests.compaction.hash_keys import FINGERPRINT
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.checkpoint_chains import with_older_epochs
 from tierfold.compaction.discovery.draft import PartitionDraft, drafted
@@ -17,6 +18,7 @@ from tierfold.compaction.discovery.overlaps import Cut, OverlapProof
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.bindings import UNDECLARED, Detached, ServedBy
 from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segment_ids import maker_of
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -150,6 +152,7 @@ def unknown(
         segment=segment if is_complete else None,
         end_offset=None if "log" in lacking else segment.end_offset,
         checkpoint=with_older_epochs(segment.leader_epochs, LINEAGE) if has_checkpoint else (),
+        maker=maker_of(segment.segment_id, FINGERPRINT),
     )
     return replace(defaults, **fields)
 
@@ -161,7 +164,11 @@ def facts(
     known = () if state is None else state.named_segments
     listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
-        key=KEY, state=state, classified=classify(listing, state), candidates=tuple(found)
+        key=KEY,
+        state=state,
+        classified=classify(listing, state),
+        candidates=tuple(found),
+        fingerprint=FINGERPRINT,
     )
 
 

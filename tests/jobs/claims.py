@@ -10,10 +10,12 @@ from tests.jobs.tiers import key_of
 from tierfold.compaction.commits.commit import ReleaseClaim, Requirement, Update, proposed
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segment_ids import SegmentMark
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 ORDERS: Final = key_of("orders")
@@ -22,6 +24,11 @@ ORDERS: Final = key_of("orders")
 def catalog_of(tier: Path) -> Catalog:
     """Return the tier's catalog."""
     return Catalog(str(tier / CATALOG_FOLDER))
+
+
+def own_id_of(catalog: Catalog) -> str:
+    """Return the id of a new segment of that catalog."""
+    return new_segment_id(SegmentMark(catalog.fingerprint(), is_restored=False))
 
 
 def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from tests.jobs.claims import ORDERS, row_of
+from tests.jobs.claims import ORDERS, catalog_of, own_id_of, row_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import folder_of, put_updates, updated_tier
 from tierfold.compaction.model.segments import PartitionKey
@@ -14,9 +14,6 @@ from tierfold.compaction.model.segments import PartitionKey
 HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
 """When the tier was compacted."""
-
-OWN_ID: Final = "dGllcmZvbGQuR8DkMUaQBg"
-"""An id that tierfold makes."""
 
 DETACHED: Final = ("--set", "tier.binding=detached")
 DELETE: Final = (*DETACHED, "--set", "cleanup.policy=delete")
@@ -57,8 +54,8 @@ def parts(log: Path) -> list[Path]:
 
 
 def incomplete_upload(tier: Path, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
-    """Put the hidden file of a writer that died then."""
-    path = folder_of(tier, key) / f".{0:020d}-{OWN_ID}.log.0123.staged"
+    """Put the hidden file of a writer of this catalog that died then."""
+    path = folder_of(tier, key) / f".{0:020d}-{own_id_of(catalog_of(tier))}.log.0123.staged"
     path.write_bytes(b"half")
     return written(path, hours)
 

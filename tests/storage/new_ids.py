@@ -22,3 +22,8 @@ def new_address(key: PartitionKey, start_offset: int) -> SegmentAddress:
 def own_address(key: PartitionKey, start_offset: int) -> SegmentAddress:
     """Where a run puts its next segment."""
     return SegmentAddress(key, own_id(), start_offset)
+
+
+def foreign_id() -> str:
+    """The id of a new segment of another catalog."""
+    return new_segment_id(SegmentMark(FINGERPRINT ^ 1, is_restored=False))

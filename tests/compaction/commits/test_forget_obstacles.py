@@ -15,6 +15,7 @@ from tests.compaction.builders import (
     unknown,
 )
 from tests.compaction.elected import new, old, row
+from tests.storage.new_ids import foreign_id
 from tierfold.compaction.commits.forget import NAMED, comparisons_with_live, in_the_way
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.model.origins import Compacted
@@ -40,6 +41,17 @@ def test_our_segments_retired_ones_and_orphans_are_obstacles_while_listed() -> N
     moved = facts(state, [new(60, 79)])
     moved = replace(moved, classified=replace(moved.classified, known=(), retired=()))
     assert in_the_way(moved) is None
+
+
+def test_what_another_catalog_wrote_is_an_obstacle_that_vacuum_keeps() -> None:
+    theirs = unknown(replace(old(50, 99), segment_id=foreign_id()))
+    found = in_the_way(facts(row(old(0, 49), old(50, 99)), [theirs, new(60, 79)]))
+    assert found is not None
+    assert (found.foreign, found.orphans, found.doubtful) == ((theirs.segment_id,), (), ())
+    refusal = found.refusal("")
+    assert f"another catalog's: {theirs.segment_id}" in refusal.detail
+    assert "Move the segments of another catalog out of the tier" in refusal.remedy
+    assert "vacuum" not in refusal.remedy
 
 
 def test_our_retired_segments_are_obstacles_even_if_the_live_ones_are_moved_away() -> None:

@@ -100,7 +100,9 @@ def test_an_orphan_that_changed_after_the_listing_stays(was: ListedSegment, chan
 
 @pytest.mark.parametrize("change", [{"size_bytes": 8}, {"modified_ms": 3}])
 def test_an_upload_that_went_on_stays(change: dict[str, int]) -> None:
-    upload = IncompleteUpload(object_key="f/a?uploadId=1", size_bytes=7, modified_ms=2, is_own=True)
+    upload = IncompleteUpload(
+        object_key="f/a?uploadId=1", size_bytes=7, modified_ms=2, segment_id="a"
+    )
     other_one = replace(upload, object_key="f/b?uploadId=2")
     deletion = replace(DELETION, incomplete_uploads=(upload,))
     assert changed_uploads(deletion, [replace(upload, **change), other_one]) == {upload.object_key}

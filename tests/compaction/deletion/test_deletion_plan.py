@@ -25,6 +25,7 @@ from tests.compaction.builders import (
     segment_id,
     unknown,
 )
+from tests.storage.new_ids import own_id
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     MoveLogStart,
@@ -61,7 +62,7 @@ DELETE: Final = replace(
 )
 CHAIN: Final = a_chain(10, 10, 10, max_timestamp_ms=NOW_MS)
 INCOMPLETE: Final = IncompleteUpload(
-    object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS, is_own=True
+    object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS, segment_id=own_id()
 )
 
 
@@ -157,7 +158,7 @@ def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_work(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_a_brokers_upload_ends_only_where_no_broker_serves(binding: Binding) -> None:
-    uploads = [INCOMPLETE, replace(INCOMPLETE, is_own=False)]
+    uploads = [INCOMPLETE, replace(INCOMPLETE, segment_id=segment_id("broker"))]
     vacuumed = deletion(seen(a_state(CHAIN)), KEEP, binding, incomplete_uploads=uploads)
     assert len(vacuumed.incomplete_uploads) == (2 if isinstance(binding, Detached) else 1)
     is_noted = any("1 in upload" in note for note in vacuumed.notes)

@@ -29,6 +29,7 @@ from tierfold.compaction.discovery.view import (
     state_with_new,
 )
 from tierfold.compaction.model.origins import Compacted
+from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import Hole, PartitionState
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
@@ -205,7 +206,7 @@ def test_an_upload_with_offsets_of_a_hole_is_kept(span: tuple[int, int]) -> None
     assert seen.orphans == ()
     assert seen.notes == (f"{back} has offsets that were taken for a hole: kept, not read",)
     # What tierfold wrote has only records of its sources; and what was emptied has none.
-    assert starts(view(row, replace(back, is_own=True)).orphans) == [span[0]]
+    assert starts(view(row, replace(back, maker=Maker.THIS_CATALOG)).orphans) == [span[0]]
     assert starts(view(row, emptied(11)).orphans) == [11]
     assert starts(view(row, upload(3, 10)).orphans) == [3]
 

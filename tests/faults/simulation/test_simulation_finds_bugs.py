@@ -24,13 +24,14 @@ from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
 from tierfold.compaction.commits.receipts import GroupReceipt, VerifiedParts
 from tierfold.compaction.commits.round_commit import proposal_of
-from tierfold.compaction.deletion import deletion_plan
+from tierfold.compaction.deletion import deletion_plan, makers
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
 from tierfold.compaction.discovery import draft, drafted_view, facts, overlaps
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.histories import History, decided_history
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.engines import scan
 from tierfold.jobs.pipeline import check_and_commit, discovery
@@ -39,7 +40,6 @@ from tierfold.storage.catalog import log_boundary
 from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.log_windows import StoredObject, whole_log
 from tierfold.storage.segments.segment_writer import SegmentWriter
-from tierfold.storage.tiers import segment_names
 from tierfold.storage.tiers.local_tiered_storage import StagedFiles
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier
 from tierfold.storage.tiers.s3_objects import S3Object
@@ -145,7 +145,7 @@ def unanswered_completions_count_as_done(patch: pytest.MonkeyPatch) -> None:
 
 def uploads_of_brokers_are_aborted(patch: pytest.MonkeyPatch) -> None:
     """`vacuum` takes the uploads of brokers that serve the tier for its own."""
-    patch.setattr(segment_names, "is_own", lambda _: True)
+    patch.setattr(makers, "maker_of", lambda *_: Maker.THIS_CATALOG)
 
 
 def uploads_in_progress_are_aborted(patch: pytest.MonkeyPatch) -> None:

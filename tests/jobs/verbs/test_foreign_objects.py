@@ -16,12 +16,15 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.aiven import PLAIN
+from tests.jobs.claims import catalog_of, own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, files_below, key_of, updated_tier
 from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
 from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven_tiers import aiven_tier
+from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.aiven.object_names import Suffix
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 ORDERS: Final = key_of("orders", 0)
 DETACHED: Final = ("--set", "tier.binding=detached", "--json")
@@ -158,12 +161,12 @@ def test_what_is_left_of_a_segment_of_this_partition_is_deleted(
 def unproved(tier: Path) -> set[str]:
     """Write what dead runs and brokers leave, none of which says whose it is; its names."""
     before = set(files_below(tier))
-    ours, theirs = own_id(), "B" * 21 + "A"
+    ours, theirs = own_id_of(catalog_of(tier)), "B" * 21 + "A"
     objects = of_a_segment(tier, ours)
     planted(tier, ours, objects, [Suffix.LOG, Suffix.INDEXES])
     planted(tier, theirs, objects, [Suffix.INDEXES])
     (folder,) = {path.parent for path in tier.rglob("*.rsm-manifest")}
-    for segment_id in (own_id(), A_BROKERS_ID):
+    for segment_id in (ours, A_BROKERS_ID):
         path = folder / f".{0:020d}-{segment_id}.log.0123.staged"
         path.write_bytes(b"half")
         os.utime(path, (NOW_MS / 1000, NOW_MS / 1000))
@@ -256,7 +259,8 @@ def test_unfinished_uploads_to_a_bucket_stay_beside_a_foreign_segment(shared: st
     assert tierfold("compact", shared, *ALWAYS, *DETACHED, "--topic", "orders").code == 0
     foreign = f"{folder}/{0:020d}-{A_BROKERS_ID}.{Suffix.MANIFEST}"
     client.copy_object(Bucket=bucket, Key=foreign, CopySource={"Bucket": bucket, "Key": source})
-    for segment_id in (own_id(), A_BROKERS_ID):
+    ours = own_id_of(Catalog(f"{shared}/{CATALOG_FOLDER}"))
+    for segment_id in (ours, A_BROKERS_ID):
         name = f"{folder}/{0:020d}-{segment_id}.{Suffix.LOG}"
         client.create_multipart_upload(Bucket=bucket, Key=name)
     before = keys_of(client, bucket)

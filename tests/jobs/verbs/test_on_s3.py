@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import pytest
 
+from tests.jobs.claims import own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, COMPACT, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, key_of, latest_updates, records_in, updated_tier
 from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
-from tests.storage.new_ids import own_id
 from tests.storage.s3_proxy import Proxy, proxied
+from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_tiered_storage import part_key
-from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, Part, SegmentAddress
 
 ORDERS: Final = key_of("orders", 0)
 NOW: Final = (CLOCK, str(NOW_MS))
@@ -150,7 +151,7 @@ def test_vacuum_ends_uploads_of_ours_but_no_brokers(tier: str, is_detached: bool
     bucket = tier.removeprefix("s3://").partition("/")[0]
     ran("compact", tier, *ALWAYS)
     brokers = "B" * 21 + "A"
-    for segment_id in (own_id(), brokers):
+    for segment_id in (own_id_of(Catalog(f"{tier}/{CATALOG_FOLDER}")), brokers):
         key = part_key(SegmentAddress(ORDERS, segment_id, 99), Part.LOG)
         s3_client(s3()).create_multipart_upload(Bucket=bucket, Key=f"tier/{key}")
     options = DETACHED if is_detached else ()
@@ -166,6 +167,7 @@ def test_vacuum_lists_the_unfinished_uploads_of_all_partitions_at_once(
     tier = uploaded(updated_tier(tmp_path / "tier", keys, segments=2), s3())
     bucket = tier.removeprefix("s3://").partition("/")[0]
     ran("compact", tier, *ALWAYS)
+    catalog = Catalog(f"{tier}/{CATALOG_FOLDER}")
     for expected in (1, 3):  # Again before one is ended, and at the end.
         proxy.requests.clear()
         ran("vacuum", tier, "--orphan-age", "0s", "--json")
@@ -173,14 +175,15 @@ def test_vacuum_lists_the_unfinished_uploads_of_all_partitions_at_once(
         assert sum("uploads" in request.query for request in asked) == expected
         assert s3_client(s3()).list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
         for key in keys[:2]:
-            log = part_key(SegmentAddress(key, own_id(), 99), Part.LOG)
+            log = part_key(SegmentAddress(key, own_id_of(catalog), 99), Part.LOG)
             s3_client(s3()).create_multipart_upload(Bucket=bucket, Key=f"tier/{log}")
 
 
 def test_vacuum_keeps_an_upload_that_went_on_after_it_was_listed(tier: str, proxy: Proxy) -> None:
     ran("compact", tier, *ALWAYS)
     client, bucket = s3_client(s3()), tier.removeprefix("s3://").partition("/")[0]
-    names = [part_key(SegmentAddress(ORDERS, own_id(), at), Part.LOG) for at in (97, 98)]
+    ours = own_id_of(Catalog(f"{tier}/{CATALOG_FOLDER}"))
+    names = [part_key(SegmentAddress(ORDERS, ours, at), Part.LOG) for at in (97, 98)]
     uploads = [{"Bucket": bucket, "Key": f"tier/{name}"} for name in names]
     ids = [client.create_multipart_upload(**upload)["UploadId"] for upload in uploads]
     looks: list[int] = []

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.compaction.builders import a_state
+from tests.compaction.hash_keys import FINGERPRINT
 from tests.storage.deleted_segments import delete_segment
 from tests.storage.emulators import new_name
 from tests.storage.live_segments import (
@@ -279,7 +280,7 @@ def left_behind(
         if suffix not in suffixes:
             tier.store.delete(tier.names.object_key(address_of(KEY, segment), suffix))
     (listed,) = [one for one in tier.listing(KEY) if one.segment_id == segment.segment_id]
-    return inspected(tier, KEY, listed)
+    return inspected(tier, KEY, listed, fingerprint=FINGERPRINT)
 
 
 @pytest.mark.parametrize("suffixes", [[Suffix.LOG], [Suffix.LOG, Suffix.INDEXES]], ids=repr)
@@ -290,7 +291,9 @@ def test_a_log_without_its_manifest_is_an_orphan_only_if_it_is_ours(
     brokers = left_behind(tier, suffixes, put_segment(tier, MORE, offsets=(5, 6)))
     assert (brokers.is_own_unfinished, brokers.end_offset, brokers.corruption) == (False, None, "")
     assert not is_orphan(brokers, state)
-    ours = inspected(tier, KEY, replace(brokers.listed, segment_id=own_id()))
+    marked = replace(brokers.listed, segment_id=own_id())
+    ours = inspected(tier, KEY, marked, fingerprint=FINGERPRINT)
+    assert not is_orphan(inspected(tier, KEY, marked, fingerprint=FINGERPRINT + 1), state)
     assert not ours.is_readable
     assert is_orphan(ours, state)
     assert not is_orphan(ours, None)

@@ -61,13 +61,13 @@ class InAFolder(AivenLayout):
 
 
 class TestPlainInAFolder(InAFolder):
-    def test_a_hidden_file_is_an_unfinished_write_of_ours(self) -> None:
+    def test_a_hidden_file_is_an_unfinished_write_of_its_segment(self) -> None:
         self.write(KEY, 0)
         (log,) = (self.folder / "tier").glob("*/7/*.log")
         left = log.with_name(f".{log.name}.0123.staged")
         left.write_bytes(b"half")
         (found,) = self.tier.incomplete_uploads([KEY])[KEY]
-        assert (found.is_own, found.size_bytes) == (True, 4)
+        assert (found.segment_id, found.size_bytes) == (log.name[21:43], 4)
         self.tier.delete(found.object_key)
         assert not left.exists()
 
@@ -159,7 +159,7 @@ class TestBothOnS3(InABucket):
         self.store = BucketStore("s3", bucket, "a/tier", options)
         self.tier = open_tier(f"s3://{bucket}/a/tier", options, self.layout)
 
-    def test_unfinished_uploads_are_ours_by_their_ids(self) -> None:
+    def test_unfinished_uploads_have_the_ids_of_their_segments(self) -> None:
         client = self.store._clients.s3.client
         ours, theirs = own_id(), "xkx6IDUAQ0iGr3JsI9k8Fw"
         for segment_id in (ours, theirs):
@@ -168,8 +168,8 @@ class TestBothOnS3(InABucket):
                 key = f"a/tier/{self.tier.names.object_key(address, suffix)}"
                 client.create_multipart_upload(Bucket=self.store.bucket, Key=key)
         found = self.tier.incomplete_uploads([KEY])[KEY]
-        assert [upload.is_own for upload in found] == [ours in u.object_key for u in found]
-        assert sum(upload.is_own for upload in found) == 3
+        assert sorted(upload.segment_id for upload in found) == sorted([ours, theirs] * 3)
+        assert all(upload.segment_id in upload.object_key for upload in found)
         for upload in found:
             self.tier.delete(upload.object_key)
         assert self.tier.incomplete_uploads([KEY])[KEY] == ()
