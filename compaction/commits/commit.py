@@ -111,6 +111,16 @@ class NoteConsent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTier:
+    """Record that the tier stands elsewhere, which only a person can say."""
+
+    place: str
+    """As `TierPlace` prints it."""
+    consent: Consent
+    """Of the kind `MOVED`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
     """Release the claim of `run`; the epoch stays."""
 
@@ -200,6 +210,7 @@ Update: TypeAlias = (
     | NoteSpared
     | NoteDropped
     | NoteConsent
+    | MoveTier
     | ReleaseClaim
     | MoveLogStart
     | StartDeletion

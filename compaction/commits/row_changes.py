@@ -18,6 +18,7 @@ from tierfold.compaction.commits.commit import (
     FinishDeletion,
     ForgetPartition,
     MoveLogStart,
+    MoveTier,
     NoteConsent,
     NoteDropped,
     NoteSpared,
@@ -69,6 +70,9 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, has_dropped=True)
         case NoteConsent(consent=consent):
             return replace(state, consents=(*state.consents, consent))
+        case MoveTier(place=place, consent=consent):
+            clusters = tuple(replace(cluster, place=place) for cluster in state.served_by)
+            return replace(state, served_by=clusters, consents=(*state.consents, consent))
         case ReleaseClaim(run=run):
             return replace(state, owner_run="") if state.owner_run == run else state
         case MoveLogStart(offset=offset):

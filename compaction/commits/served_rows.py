@@ -6,19 +6,28 @@ go, and they must know that it is gone before the row forgets it (docs/decisions
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from tierfold.compaction.commits.commit import CommitProposal, FinishDeletion, StartDeletion
 from tierfold.compaction.commits.invariants import Invariant, with_ids
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import ConsentKind
 
 
 def the_cluster_stays(before: PartitionState, after: PartitionState) -> str:
-    """A row names at most one cluster, and keeps it: its brokers know the row's segments."""
+    """A row names at most one cluster, and keeps it: its brokers know the row's segments.
+
+    Only its place may change, in a commit that notes a person's consent to that.
+    """
     if len(after.served_by) > 1:
         return f"{len(after.served_by)} clusters"
-    if before.served_by and after.served_by != before.served_by:
+    expected = before.served_by
+    given = after.consents[len(before.consents) :]
+    if after.cluster is not None and any(consent.kind == ConsentKind.MOVED for consent in given):
+        expected = tuple(replace(cluster, place=after.cluster.place) for cluster in expected)
+    if before.served_by and after.served_by != expected:
         return f"{before.served_by} became {after.served_by}"
     return ""
 

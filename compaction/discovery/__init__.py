@@ -17,5 +17,6 @@
     drafted_view       which candidates join the log, wait, are set apart, or are orphans
     view               one partition as planning sees it, or why it is refused
     broker_refusals    a partition whose cluster is not set up for compaction
+    identity           whether cluster, catalog and tier are those that were noted
     served             a row that names a cluster is changed only with that cluster
 """

@@ -22,6 +22,8 @@ class TierBinding(StrEnum):
     """No broker does: the tier is a copy or an archive."""
     ABANDONED = "abandoned"
     """No broker does, although the catalog names a cluster: it is no more."""
+    MOVED = "moved"
+    """Brokers serve them, from another place than the catalog says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class ServedBy:
     """The brokers of this cluster serve the tier."""
 
     cluster: ServingCluster
+    """As it was found; its place is the one given as TIER."""
+    is_moved: bool = False
+    """Whether the user says that the tier now stands there."""
 
 
 Binding: TypeAlias = Detached | Undeclared | ServedBy
@@ -56,5 +61,5 @@ def binding_of(word: TierBinding | None) -> Detached | Undeclared:
             return Detached()
         case TierBinding.ABANDONED:
             return Detached(is_insisted=True)
-        case TierBinding.BOUND | None:
+        case TierBinding.BOUND | TierBinding.MOVED | None:
             return UNDECLARED

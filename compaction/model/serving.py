@@ -50,6 +50,8 @@ class ConsentKind(StrEnum):
 
     DETACHED = "detached"
     """The cluster that the row names is no more: no broker serves the tier."""
+    MOVED = "moved"
+    """The tier stands elsewhere than the row noted: it moved, or is mounted elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -3,6 +3,7 @@
     run_context      the tier, its catalog, the clock, the run's name
     run_cluster      the cluster whose brokers a run asks
     cluster_look     one look at a cluster's metadata topic and offsets
+    tier_identity    where the tier stands, who serves it, and what that forbids
     run_clocks       compares the clocks before a run writes
     tier_opener      opens the tier and the key indexes in a worker
     key_files        where the keys of an encrypted tier are

@@ -13,9 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from tierfold.compaction.discovery.served import served_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
-from tierfold.compaction.model.bindings import Binding
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import (
@@ -27,6 +25,7 @@ from tierfold.compaction.planning.partition_plan import (
 from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
+from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import with_brokers
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
@@ -57,9 +56,10 @@ def survey_of(
 ) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
+    identity = tier_identity(context, settings.binding)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
-        partition = checked_binding(partition, settings.binding)
+        partition = with_identity(partition, identity)
         plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
         return replace(plan, binding=settings.binding)
 
@@ -67,9 +67,9 @@ def survey_of(
         return list(context.progress.inspected(pool.map(surveyed, known)))
 
 
-def checked_binding(known: KnownPartition, binding: Binding) -> KnownPartition:
-    """Return the partition, refused if its row contradicts the run's binding."""
-    return replace(known, refusal=known.refusal or served_refusal(binding, known.state))
+def with_identity(known: KnownPartition, identity: TierIdentity) -> KnownPartition:
+    """Return the partition, refused if its row or the tier's note does not allow a change."""
+    return replace(known, refusal=known.refusal or identity.refusal(known.state))
 
 
 def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:

@@ -32,12 +32,12 @@ from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import Comparison, chain_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
-from tierfold.compaction.model.bindings import UNDECLARED
 from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
+from tierfold.jobs.context.tier_identity import tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
@@ -50,7 +50,7 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import checked_binding, known_by_name
+from tierfold.jobs.pipeline.survey import known_by_name, with_identity
 from tierfold.jobs.verbs.adoption import planned_adoption
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
@@ -108,7 +108,7 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
 
 def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
-    known = checked_binding(known, UNDECLARED)
+    known = with_identity(known, tier_identity(context))
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     if known.brokers is not None and not known.is_left_alone:

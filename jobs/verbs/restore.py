@@ -32,6 +32,7 @@ from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
+from tierfold.jobs.context.tier_identity import tier_identity
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.known_partition import refusal_of
@@ -44,7 +45,7 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import known_by_name
+from tierfold.jobs.pipeline.survey import known_by_name, with_identity
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
@@ -93,10 +94,9 @@ def restore(
 ) -> Restored:
     """Restore the partition `name` to its state at the time `to`, or after the run `to`.
 
-    `is_copy`: what comes back is copied under new ids, and no retired id is live again; always so
-    if the row names a cluster that serves it. A dry run checks names and sizes, and changes
-    nothing. Raises BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is
-    unreadable.
+    `is_copy`: what comes back is copied under new ids, and no retired id is live again.
+    A dry run checks names and sizes, and changes nothing. Raises BadSettings if `name` or `to`
+    matches nothing, TierfoldError if the catalog or the tier's note is unreadable.
     """
     started_at_ms = now_ms()
     with context.seconds.timed(TimedStage.SURVEY), context.progress.survey():
@@ -168,6 +168,7 @@ def _carried_out(context: RunContext, found: Restored) -> Restored:
 def _planned_restore(context: RunContext, name: str, to: str, *, is_copy: bool) -> Restored:
     """Decide from the catalog and a listing."""
     known = known_by_name(context, name, where=context.tier_uri)
+    known = with_identity(known, tier_identity(context))
     key = known.key
     if known.refusal is not None:
         return Restored(report=refused(key, known.refusal))
@@ -197,8 +198,7 @@ def _planned_restore(context: RunContext, name: str, to: str, *, is_copy: bool) 
         row=newest.state,
         target=target,
         restore_plan=restore_plan,
-        # Brokers never take back an id whose deletion they know of.
-        is_copy=is_copy or newest.state.is_served,
+        is_copy=is_copy,
     )
     refusal = _refused_by_tier(context, found, restore_plan) if report.outcome == PLANNED else None
     if refusal is None:

@@ -31,11 +31,12 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.wording import counted
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.tier_identity import tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
-from tierfold.jobs.pipeline.survey import READERS, checked_binding, known_among
+from tierfold.jobs.pipeline.survey import READERS, known_among, with_identity
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 from tierfold.storage.catalog.rows import RowsRead
@@ -58,7 +59,8 @@ def _inspected(
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     found = known_among(context, everywhere, keys, rows)
-    known = [checked_binding(partition, settings.binding) for partition in found]
+    identity = tier_identity(context, settings.binding, deletes=True)
+    known = [with_identity(partition, identity) for partition in found]
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     topics = [rules[partition.key.topic] for partition in known]
     uploads = context.tier.incomplete_uploads(keys)

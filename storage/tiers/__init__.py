@@ -22,5 +22,6 @@
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage
     aiven                  the layout of Aiven's tiered storage plugin
     layout_options         options of a layout that are not secret
+    service_notes          the note of who serves the tier, and which catalog publishes
     tier_uris              opens a tier by its path or URI
 """

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.model.tier_service import TierPlace
 from tierfold.storage.tiers.aiven.object_names import ObjectNames
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
@@ -76,6 +77,21 @@ def catalog_place(tier: Location, layout_options: LayoutOptions) -> Location:
     bucket do not share a catalog.
     """
     return tier.child(f"{layout_options.key_prefix}{CATALOG_FOLDER}")
+
+
+def tier_place(
+    tier: Location, layout_options: LayoutOptions, options: StoreOptions
+) -> TierPlace:
+    """Where the tier stands, whichever way it is named: what rows and the tier's note have.
+
+    `options`: completed by the environment, so that they name the endpoint. Nothing is read, except
+    links on the way to a folder.
+    """
+    prefix = layout_options.key_prefix
+    if tier.is_folder:
+        return TierPlace(f"{tier.folder.resolve()}/{prefix}")
+    services = (options.endpoint, options.account and f"account {options.account}")
+    return TierPlace(f"{tier}/{prefix}", ", ".join(filter(None, services)))
 
 
 def _store(location: Location, options: StoreOptions) -> ObjectStore:

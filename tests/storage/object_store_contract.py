@@ -10,6 +10,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from tests.storage.service_notes_contract import ServiceNotesContract
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.listed_count import LISTED
 from tierfold.storage.tiers.object_store import ObjectEntry, ObjectStore, StoredChecksum
@@ -337,7 +338,7 @@ class ObjectStoreContract:
                 use(key)
 
 
-class RealStoreContract(ObjectStoreContract):
+class RealStoreContract(ServiceNotesContract, ObjectStoreContract):
     """The contract of a store that Spark's workers use, too."""
 
     def test_it_travels_to_a_worker(self) -> None:

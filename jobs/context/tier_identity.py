@@ -1,0 +1,65 @@
+"""What a run knows of the tier and its cluster before it changes rows, and what that forbids.
+
+    changes rows                    refused by the row, if it names a cluster
+    deletes, or with `detached`     refused by the tier's note, too
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tierfold.compaction.discovery.identity import service_refusal
+from tierfold.compaction.discovery.served import served_refusal
+from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.tier_service import TierService
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.storage.tiers.service_notes import ServiceNotes
+from tierfold.storage.tiers.tier_uris import tier_place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierIdentity:
+    """Where the tier stands, and what it says of itself."""
+
+    binding: Binding
+    place: str
+    """As `TierPlace` prints it."""
+    fingerprint: int | None = None
+    """This catalog's; None: there is no catalog yet, or no note to compare it with."""
+    note: TierService | None = None
+    """Who serves the tier, as it says; None: it does not, or was not asked."""
+
+    def refusal(self, row: PartitionState | None) -> Refusal | None:
+        """Return why the row or the tier's note does not allow a change; None: both do."""
+        return service_refusal(
+            self.note, self.binding, row, fingerprint=self.fingerprint, place=self.place
+        ) or served_refusal(self.binding, row, self.place)
+
+
+def place_of(context: RunContext) -> str:
+    """Return where the tier stands, as rows and its note have it."""
+    return str(tier_place(context.location, context.layout_options, context.tier_options))
+
+
+def notes_of(context: RunContext) -> ServiceNotes:
+    """Return the notes of who serves the tier."""
+    return ServiceNotes(context.tier.store, context.layout_options.key_prefix)
+
+
+def tier_identity(
+    context: RunContext, binding: Binding = UNDECLARED, *, deletes: bool = False
+) -> TierIdentity:
+    """Read what decides whether rows may be changed; the note, if the run deletes or is detached.
+
+    Raises as `ServiceNotes.newest` does.
+    """
+    found = TierIdentity(binding=binding, place=place_of(context))
+    if not deletes and not isinstance(binding, Detached):
+        return found
+    newest = notes_of(context).newest()
+    if newest is None:
+        return found
+    fingerprint = context.catalog.fingerprint() if context.catalog.exists() else None
+    return replace(found, note=newest.service, fingerprint=fingerprint)
