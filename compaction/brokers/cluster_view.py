@@ -17,6 +17,7 @@ from tierfold.compaction.brokers.cluster_facts import (
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.serving import ServingCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +80,13 @@ class ClusterView:
     def metadata_topic(self) -> MetadataTopic:
         """The topic that was replayed."""
         return self.setup.metadata_topic
+
+    def serving(self, place: str) -> ServingCluster:
+        """The cluster as a row notes it; `place`: where the tier stands."""
+        topic = self.setup.metadata_topic
+        return ServingCluster(
+            cluster_id=self.cluster_id,
+            metadata_topic_id=topic.topic_id,
+            metadata_partitions=topic.partitions,
+            place=place,
+        )

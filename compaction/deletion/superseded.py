@@ -4,7 +4,8 @@
     none (detached)    any        with the first `vacuum` past the grace   VACUUM
     may serve it       tierfold   the same                                 VACUUM
     may serve it       a broker   when brokers expire it                   RETENTION
-    may serve it       a broker   never, by the topic's settings           KEPT
+    may serve it       a broker   nothing is known to remove them          KEPT
+    serve it           any        after their deletion is published        PUBLISHED
 
 A broker does not know that a segment of its own was replaced (docs/semantics.md, 9): it
 expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` includes `delete`.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
-from tierfold.compaction.model.bindings import Binding, Detached
+from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.wording import duration, spaced
@@ -29,8 +30,10 @@ class Removal(StrEnum):
 
     VACUUM = "vacuum"
     RETENTION = "retention.ms"
+    PUBLISHED = "published"
+    """`vacuum`, once brokers know of it."""
     KEPT = "kept"
-    """Nothing does."""
+    """Nothing is known to do it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class SupersededBytes:
     size_bytes: int
     """Of their whole `.log`s."""
     gone_at_ms: int | None
-    """Epoch milliseconds, the earliest; None: never."""
+    """Epoch milliseconds, the earliest; None: never, or it is not known."""
     why_kept: str = ""
     """A clause; empty unless they are kept."""
 
@@ -50,9 +53,14 @@ class SupersededBytes:
         what = f"{spaced(self.size_bytes)} bytes of replaced segments stay"
         if self.removal is Removal.KEPT:
             return (
-                f"{what}: a broker may serve them, so `tierfold vacuum` keeps them, and brokers"
-                f" never expire them ({self.why_kept}). If no broker serves this tier, set"
+                f"{what}: a broker may serve them, so `tierfold vacuum` keeps them, and nothing"
+                f" known expires them ({self.why_kept}). If no broker serves this tier, set"
                 " tier.binding=detached"
+            )
+        if self.removal is Removal.PUBLISHED:
+            return (
+                f"{what}: brokers serve their range from them until the new segments are published,"
+                f" and go on to need them for the grace period ({duration(GRACE_MS)}) after that"
             )
         if self.removal is Removal.RETENTION:
             return f"{what} until brokers expire them by retention.ms, after {gone_at}"
@@ -94,6 +102,10 @@ def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
 
 def _of_one(entry: RetiredSegment, rules: Rules, binding: Binding) -> SupersededBytes:
     segment = entry.segment
+    if isinstance(binding, ServedBy):
+        return SupersededBytes(
+            removal=Removal.PUBLISHED, size_bytes=segment.log_bytes, gone_at_ms=None
+        )
     is_deleted_by_vacuum = isinstance(binding, Detached) or not segment.is_named_by_brokers
     if is_deleted_by_vacuum or entry.deletion_started_at_ms is not None:
         removal, gone_at_ms, why_kept = Removal.VACUUM, entry.retired_at_ms + GRACE_MS, ""
@@ -110,7 +122,7 @@ def _of_one(entry: RetiredSegment, rules: Rules, binding: Binding) -> Superseded
 
 
 def _why_kept(segment: Segment, rules: Rules) -> str:
-    """Why brokers never expire the segment; empty: they do."""
+    """Why the settings here do not expire the segment; empty: they do."""
     if not rules.is_deleted:
         return "the cleanup.policy set here has no delete"
     if rules.retention_ms < 0:

@@ -18,6 +18,7 @@ from tierfold.compaction.planning.eligibility import (
     should_have_rolled_at_ms,
 )
 from tierfold.compaction.planning.holds import dead_uploads
+from tierfold.compaction.planning.outlook import Outlook
 from tierfold.compaction.planning.plan import Choice, Compact, propose
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 
@@ -45,6 +46,9 @@ class PartitionPlan:
     """The replaced segments that the row lists."""
     binding: Binding = UNDECLARED
     """The run's."""
+
+    outlook: Outlook | None = None
+    """What it means for brokers; None: none were asked, or nothing is due."""
 
     @property
     def spared_bytes(self) -> int:

@@ -8,14 +8,32 @@ that was uploaded after the first listing is found by the second one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.brokers.preconditions import (
+    cluster_preconditions,
+    partition_preconditions,
+    topic_notes,
+    topic_preconditions,
+)
+from tierfold.compaction.brokers.topic_retention import retentions
+from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tierfold.compaction.discovery.broker_refusals import refusal_of_setup
+from tierfold.compaction.discovery.identity import OfCluster, of_cluster
+from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.bindings import Binding, ServedBy
+from tierfold.compaction.planning.outlook import outlook
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.tier_identity import place_of
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
+from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.tiers.remote_tier import Listing
 
 
@@ -27,10 +45,78 @@ def with_brokers(
     look = cluster.look(
         context.progress, {one.key: _ids(one) for one in known}, asked_by=asked_by
     )
-    seen = [replace(one, brokers=look.partitions[one.key]) for one in known]
+    seen = [_seen(one, look.partitions[one.key], look.cluster_id) for one in known]
     incomplete = [one.key for one in seen if one.refusal is None and _unlisted(one)]
     again = context.tier.listings(incomplete)
     return [_with_listing(one, again.get(one.key)) for one in seen]
+
+
+def _seen(known: KnownPartition, brokers: BrokerPartition, cluster_id: str) -> KnownPartition:
+    whose = of_cluster(known.state, cluster_id, has_topic=brokers.has_topic)
+    return replace(known, brokers=brokers, is_left_alone=whose is OfCluster.LEFT_ALONE)
+
+
+def binding_of_run(context: RunContext, settings: Settings) -> Binding:
+    """Return who serves the tier, as the run knows it: the cluster that it asked, if any."""
+    look = None if context.cluster is None else context.cluster.view
+    if look is None:
+        return settings.binding
+    return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
+
+
+def with_cluster_settings(context: RunContext, settings: Settings) -> Settings:
+    """Return the settings with what the cluster says of its topics, if the run asked one.
+
+    Raises BadSettings for a value that tierfold cannot follow.
+    """
+    look = None if context.cluster is None else context.cluster.view
+    if look is None:
+        return settings
+    topics = {
+        name: topic.configs
+        for name, topic in look.topics.items()
+        if isinstance(topic.configs, Mapping)
+    }
+    return settings.of_cluster(topics, look.setup.brokers)
+
+
+def refused_by_setup(
+    context: RunContext, known: KnownPartition, settings: Settings
+) -> Refusal | None:
+    """Return why the cluster is not set up for the partition; None: it is, or none was asked."""
+    look = None if context.cluster is None else context.cluster.view
+    if look is None or known.brokers is None:
+        return None
+    rules = settings.rules_for(known.key.topic)
+    topic = look.topics[known.key.topic]
+    declared = settings.cluster.kafka_version
+    found = (
+        *cluster_preconditions(look.setup, declared=declared, grace_ms=GRACE_MS),
+        *topic_preconditions(topic, known.key.topic_id, look.setup, rules),
+        *partition_preconditions(known.brokers.view),
+    )
+    return refusal_of_setup(found)
+
+
+def with_outlook(
+    context: RunContext, plan: PartitionPlan, settings: Settings
+) -> PartitionPlan:
+    """Return a plan that is due with what it means for brokers, if the run asked any."""
+    look = None if context.cluster is None else context.cluster.view
+    choice = plan.choice
+    if look is None or not isinstance(choice, Compact):
+        return plan
+    topic = look.topics[plan.key.topic]
+    if not isinstance(topic.configs, Mapping):
+        return plan
+    found = outlook(choice, retentions(topic.configs, look.setup.brokers))
+    until_ms = found.local_until_ms
+    sentences = (
+        *found.sentences(context.now_ms, "" if until_ms is None else timestamp_text(until_ms)),
+        *topic_notes(topic, look.setup, settings.rules_for(plan.key.topic)),
+    )
+    choice = replace(choice, notes=(*choice.notes, *sentences))
+    return replace(plan, choice=choice, outlook=found)
 
 
 def _ids(known: KnownPartition) -> set[str]:

@@ -26,12 +26,8 @@ class KnownPartition:
     brokers: BrokerPartition | None = None
     """What brokers have of it, looked at after the listing; None: none were asked."""
 
-    @property
-    def is_left_alone(self) -> bool:
-        """Whether brokers were asked that do not have its topic, nor served it before."""
-        if self.brokers is None or self.brokers.has_topic:
-            return False
-        return self.state is None or not self.state.is_served
+    is_left_alone: bool = False
+    """Whether the cluster does not have its topic, nor served it before."""
 
 
 def left_alone(known: KnownPartition) -> str:

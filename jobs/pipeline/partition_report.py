@@ -20,6 +20,7 @@ from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
 from tierfold.compaction.planning.eligibility import DirtyRatio
+from tierfold.compaction.planning.outlook import Outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
@@ -109,6 +110,8 @@ class PartitionReport:
     """An upper bound of the superseded bytes that `min.rewrite.gain` left in live segments."""
     held_by: Holder | None = None
     """The other run that has the partition, or was faster; None: there is none."""
+    outlook: Outlook | None = None
+    """What the plan means for brokers; None: none were asked, or nothing is planned."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -116,6 +119,8 @@ class PartitionReport:
         entry = asdict(self)
         key = entry.pop("key")
         del entry["superseded"], entry["held_by"]
+        if self.outlook is None:
+            del entry["outlook"]
         if self.held_by is not None and self.held_by.run:
             entry["held_by"] = self.held_by.run
         parts = self.superseded or ()
@@ -190,6 +195,7 @@ def _planned(partition: PartitionPlan) -> PartitionReport:
             segments_out=len(choice.groups),
             bytes_in=choice.bytes_in,
             bytes_out=choice.bytes_out_estimate,
+            outlook=partition.outlook,
             notes=choice.notes,
         )
     if isinstance(choice, Rest):

@@ -26,7 +26,13 @@ from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
 from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
-from tierfold.jobs.pipeline.asked_brokers import with_brokers
+from tierfold.jobs.pipeline.asked_brokers import (
+    binding_of_run,
+    refused_by_setup,
+    with_brokers,
+    with_cluster_settings,
+    with_outlook,
+)
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.settings.resolution import Settings
@@ -55,13 +61,18 @@ def survey_of(
     first_dirty: int | None = None,
 ) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
+    settings = with_cluster_settings(context, settings)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
-    identity = tier_identity(context, settings.binding)
+    binding = binding_of_run(context, settings)
+    identity = tier_identity(context, binding)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
-        partition = with_identity(partition, identity)
+        if not partition.is_left_alone:
+            partition = with_identity(partition, identity)
+            setup = refused_by_setup(context, partition, settings)
+            partition = replace(partition, refusal=partition.refusal or setup)
         plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
-        return replace(plan, binding=settings.binding)
+        return replace(with_outlook(context, plan, settings), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
         return list(context.progress.inspected(pool.map(surveyed, known)))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tierfold.compaction.brokers.cluster_configs import Configs
-from tierfold.compaction.model.bindings import Detached, Undeclared, binding_of
+from tierfold.compaction.model.bindings import Detached, TierBinding, Undeclared, binding_of
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
 from tierfold.jobs.settings.cluster_layer import (
@@ -135,6 +135,12 @@ class Settings:
         """
         found = {name: cluster_layers(name, configs, brokers) for name, configs in topics.items()}
         return replace(self, of_topics=found)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the user says that the tier stands elsewhere than the catalog noted."""
+        given = self.broker.get(_BINDING)
+        return given is not None and given.value is TierBinding.MOVED
 
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.

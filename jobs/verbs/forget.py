@@ -32,12 +32,14 @@ from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import Comparison, chain_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, ServedBy
 from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.serving import ServingCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.tier_identity import tier_identity
+from tierfold.jobs.context.tier_identity import place_of, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
@@ -108,7 +110,7 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
 
 def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
-    known = with_identity(known, tier_identity(context))
+    known = with_identity(known, tier_identity(context, _binding(context)))
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     if known.brokers is not None and not known.is_left_alone:
@@ -292,7 +294,7 @@ def _adopted(
             retired=taken.retired,
             lineage=taken.lineage,
             log_start_offset=taken.log_start_offset,
-            served_by=(),
+            served_by=_served_by(context, taken),
             at_ms=at_ms,
             run=context.run,
         )
@@ -300,3 +302,14 @@ def _adopted(
 
     row = found.state or never_claimed(found.key)
     return changed_row(context, row, found.report, propose, FORGOTTEN, "forget")
+
+
+def _binding(context: RunContext) -> Binding:
+    look = None if context.cluster is None else context.cluster.view
+    return UNDECLARED if look is None else ServedBy(look.serving(place_of(context)))
+
+
+def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ...]:
+    """The cluster to note: once brokers serve what runs wrote, only its cluster may change it."""
+    look = None if context.cluster is None else context.cluster.view
+    return (look.serving(place_of(context)),) if look and taken.is_published else ()

@@ -19,6 +19,7 @@ from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.asked_brokers import with_cluster_settings
 from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
@@ -85,10 +86,9 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 
     If the run has a cluster, also with what its brokers have. Raises as `known_partitions`.
     """
-    rules = settings.rules_for
-
     def read(partition: KnownPartition) -> PartitionStatus:
-        found = _status(context, partition, rules(partition.key.topic), scope.first_dirty)
+        rules = of_topics.rules_for(partition.key.topic)
+        found = _status(context, partition, rules, scope.first_dirty)
         if partition.brokers is None:
             return found
         # A listing that failed is empty, and says nothing of what is missing.
@@ -97,6 +97,7 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
         known = known_partitions(context, scope)
+        of_topics = with_cluster_settings(context, settings)
         return list(context.progress.inspected(pool.map(read, known)))
 
 

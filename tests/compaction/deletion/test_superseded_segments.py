@@ -140,7 +140,7 @@ def test_the_sentences() -> None:
     )
     assert kept.sentence("") == (
         "1 000 bytes of replaced segments stay: a broker may serve them, so `tierfold vacuum` keeps"
-        " them, and brokers never expire them (the cleanup.policy set here has no delete). If no"
+        " them, and nothing known expires them (the cleanup.policy set here has no delete). If no"
         " broker serves this tier, set tier.binding=detached"
     )
     (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH), UNSET)
