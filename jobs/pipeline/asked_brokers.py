@@ -13,17 +13,11 @@ from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
-from tierfold.compaction.brokers.preconditions import (
-    cluster_preconditions,
-    partition_preconditions,
-    topic_notes,
-    topic_preconditions,
-)
+from tierfold.compaction.brokers.preconditions import topic_notes
 from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
-from tierfold.compaction.discovery.broker_refusals import refusal_of_setup
+from tierfold.compaction.discovery.broker_refusals import setup_refusal
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
-from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.bindings import Binding, ServedBy
 from tierfold.compaction.planning.outlook import outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -64,59 +58,32 @@ def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
 
 
-def with_cluster_settings(context: RunContext, settings: Settings) -> Settings:
-    """Return the settings with what the cluster says of its topics, if the run asked one.
-
-    Raises BadSettings for a value that tierfold cannot follow.
-    """
-    look = None if context.cluster is None else context.cluster.view
-    if look is None:
-        return settings
-    topics = {
-        name: topic.configs
-        for name, topic in look.topics.items()
-        if isinstance(topic.configs, Mapping)
-    }
-    return settings.of_cluster(topics, look.setup.brokers)
-
-
-def refused_by_setup(
-    context: RunContext, known: KnownPartition, settings: Settings
-) -> Refusal | None:
-    """Return why the cluster is not set up for the partition; None: it is, or none was asked."""
-    look = None if context.cluster is None else context.cluster.view
-    if look is None or known.brokers is None:
-        return None
-    rules = settings.rules_for(known.key.topic)
-    topic = look.topics[known.key.topic]
-    declared = settings.cluster.kafka_version
-    found = (
-        *cluster_preconditions(look.setup, declared=declared, grace_ms=GRACE_MS),
-        *topic_preconditions(topic, known.key.topic_id, look.setup, rules),
-        *partition_preconditions(known.brokers.view),
-    )
-    return refusal_of_setup(found)
-
-
-def with_outlook(
+def beside_cluster(
     context: RunContext, plan: PartitionPlan, settings: Settings
 ) -> PartitionPlan:
-    """Return a plan that is due with what it means for brokers, if the run asked any."""
+    """Return a plan with what it means for brokers, or refused for how they are set up.
+
+    The plan is unchanged if the run asked none, or nothing of the partition was inspected.
+    """
     look = None if context.cluster is None else context.cluster.view
-    choice = plan.choice
-    if look is None or not isinstance(choice, Compact):
+    if look is None or plan.view is None:
         return plan
-    topic = look.topics[plan.key.topic]
-    if not isinstance(topic.configs, Mapping):
+    declared = settings.cluster.kafka_version
+    refusal = setup_refusal(look, plan.key, plan.rules, declared=declared, grace_ms=GRACE_MS)
+    if refusal is not None:
+        return replace(plan, choice=refusal)
+    topic, choice = look.topics[plan.key.topic], plan.choice
+    if not isinstance(choice, Compact) or not isinstance(topic.configs, Mapping):
         return plan
     found = outlook(choice, retentions(topic.configs, look.setup.brokers))
     until_ms = found.local_until_ms
     sentences = (
         *found.sentences(context.now_ms, "" if until_ms is None else timestamp_text(until_ms)),
-        *topic_notes(topic, look.setup, settings.rules_for(plan.key.topic)),
+        *topic_notes(topic, look.setup, plan.rules),
     )
-    choice = replace(choice, notes=(*choice.notes, *sentences))
-    return replace(plan, choice=choice, outlook=found)
+    return replace(
+        plan, choice=replace(choice, notes=(*choice.notes, *sentences)), outlook=found
+    )
 
 
 def _ids(known: KnownPartition) -> set[str]:

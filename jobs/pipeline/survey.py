@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
+from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
@@ -26,15 +27,10 @@ from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
 from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
-from tierfold.jobs.pipeline.asked_brokers import (
-    binding_of_run,
-    refused_by_setup,
-    with_brokers,
-    with_cluster_settings,
-    with_outlook,
-)
+from tierfold.jobs.pipeline.asked_brokers import beside_cluster, binding_of_run, with_brokers
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
+from tierfold.jobs.settings.cluster_settings import settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
@@ -61,7 +57,7 @@ def survey_of(
     first_dirty: int | None = None,
 ) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
-    settings = with_cluster_settings(context, settings)
+    settings = settings_beside(settings, context.cluster)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     binding = binding_of_run(context, settings)
     identity = tier_identity(context, binding)
@@ -69,10 +65,10 @@ def survey_of(
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
             partition = with_identity(partition, identity)
-            setup = refused_by_setup(context, partition, settings)
-            partition = replace(partition, refusal=partition.refusal or setup)
+            metadata = metadata_refusal(partition.brokers)
+            partition = replace(partition, refusal=partition.refusal or metadata)
         plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
-        return replace(with_outlook(context, plan, settings), binding=binding)
+        return replace(beside_cluster(context, plan, settings), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
         return list(context.progress.inspected(pool.map(surveyed, known)))

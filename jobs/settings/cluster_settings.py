@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.client_settings import ClientSettings
 
 
+def settings_beside(settings: Settings, cluster: RunCluster | None) -> Settings:
+    """Return the settings with what a run's look at its cluster showed, if there was one.
+
+    Raises as `settings_on`.
+    """
+    look = None if cluster is None else cluster.view
+    return settings if look is None else settings_on(settings, look.setup, look.topics)
+
+
 def settings_on(
-    settings: Settings, setup: ClusterSetup, topics: Iterable[TopicSetup]
+    settings: Settings, setup: ClusterSetup, topics: Mapping[str, TopicSetup]
 ) -> Settings:
-    """Return the settings with what a cluster says of topics, of those that it does describe.
+    """Return the settings with what a cluster says of topics that it describes, by name.
 
     Raises BadSettings for a value that tierfold cannot follow.
     """
-    known = {topic.name: topic.configs for topic in topics if isinstance(topic.configs, Mapping)}
+    known = {
+        name: topic.configs for name, topic in topics.items() if isinstance(topic.configs, Mapping)
+    }
     return settings.of_cluster(known, setup.brokers)
 
 
@@ -43,4 +55,4 @@ def settings_of_topic(settings: Settings, cluster: ClientSettings, topic: str) -
             where=f"broker {setup.server}",
             remedy="Check the topic's name, or name the cluster that has it.",
         )
-    return settings_on(settings, setup, [found])
+    return settings_on(settings, setup, {topic: found})

@@ -19,11 +19,11 @@ from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.asked_brokers import with_cluster_settings
 from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, inspected, known_partitions
+from tierfold.jobs.settings.cluster_settings import settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
@@ -87,8 +87,7 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
     If the run has a cluster, also with what its brokers have. Raises as `known_partitions`.
     """
     def read(partition: KnownPartition) -> PartitionStatus:
-        rules = of_topics.rules_for(partition.key.topic)
-        found = _status(context, partition, rules, scope.first_dirty)
+        found = _status(context, partition, rules(partition.key.topic), scope.first_dirty)
         if partition.brokers is None:
             return found
         # A listing that failed is empty, and says nothing of what is missing.
@@ -97,7 +96,7 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
         known = known_partitions(context, scope)
-        of_topics = with_cluster_settings(context, settings)
+        rules = settings_beside(settings, context.cluster).rules_for
         return list(context.progress.inspected(pool.map(read, known)))
 
 

@@ -48,6 +48,8 @@ _SETTINGS: Final = {
     "log.initial.task.delay.ms": "200",
     "log.retention.check.interval.ms": "500",
     "log.segment.delete.delay.ms": "200",
+    # The metadata topic takes it from here: no event is taken half an hour after it was sent.
+    "log.message.timestamp.before.max.ms": "1800000",
     "remote.log.storage.system.enable": "true",
     "remote.log.storage.manager.class.name": f"{_STORAGE}.storage.LocalTieredStorage",
     "remote.log.storage.manager.impl.prefix": "rsm.config.",
@@ -61,6 +63,8 @@ _SETTINGS: Final = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
 }
 _TOPIC_SETTINGS: Final = {
+    # Records of tests are old.
+    "message.timestamp.before.max.ms": str(2**63 - 1),
     "remote.storage.enable": "true",
     "retention.ms": "-1",
     "retention.bytes": "-1",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from tests.brokers.altered_settings import alter, carry_out
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
 from tests.brokers.topics import Topic
@@ -127,3 +129,48 @@ def test_a_topic_that_the_cluster_does_not_have_is_left_alone(
     assert "left alone: The cluster has no topic of-another-cluster" in entry["reason"]
     ran = tierfold(kafka, "verify", kafka.tier, *planned._scope, "--engine", "local", "--json")
     assert ran.entries[0]["outcome"] == "left"
+
+
+def test_a_precondition_refuses_the_plan_until_its_command_was_carried_out(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    planned = Planned(kafka, tmp_path, topic_of(kafka, "unprepared"))
+    ten_years = {"retention.ms": "315360000000"}  # Records of tests are older than the default.
+    alter(kafka, "unprepared", ten_years | {"local.retention.ms": None})
+    ran = planned.plan(*NO_MARGIN)
+    (entry,) = ran.entries
+    assert (ran.code, entry["outcome"]) == (3, "refused")
+    assert "retention.ms is 315360000000 (topic)" in entry["reason"]
+    assert "[retention_ms]" in entry["reason"]
+    command_line = re.search(r"`(kafka-configs[^`]+)`", entry["reason"])
+    assert command_line is not None
+    carry_out(kafka, command_line[1])
+    assert planned.plan(*NO_MARGIN).entries[0]["outcome"] == "planned"
+    # Only a topic that is compacted must be prepared.
+    alter(kafka, "unprepared", {"retention.bytes": "1000000000"})
+    (entry,) = planned.plan("--set", "cleanup.policy=delete").entries
+    assert entry["outcome"] == "nothing_to_do"
+
+
+def test_the_clusters_settings_decide_what_is_planned(kafka: KafkaCluster, tmp_path: Path) -> None:
+    planned = Planned(kafka, tmp_path, topic_of(kafka, "lagging"))
+    alter(kafka, "lagging", {"min.compaction.lag.ms": str(2**62)})
+    (entry,) = planned.plan(*NO_MARGIN).entries
+    assert entry["outcome"] == "nothing_to_do"
+    assert "min.compaction.lag.ms" in entry["reason"]
+    (entry,) = planned.plan(*NO_MARGIN, "--set", "min.compaction.lag.ms=0").entries
+    assert entry["outcome"] == "planned"
+
+
+def test_a_version_that_the_brokers_disprove_refuses_the_plan(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    planned = Planned(kafka, tmp_path, topic_of(kafka, "declared"))
+    settings = tmp_path / "tierfold.toml"
+    settings.write_text('[cluster]\n"kafka.version" = "3.9"\n')
+    (entry,) = planned.plan("--config", str(settings)).entries
+    assert entry["outcome"] == "refused"
+    said = re.search(r'Write ("kafka.version" = "[0-9.]+")', entry["reason"])
+    assert said is not None
+    settings.write_text(f"[cluster]\n{said[1]}\n")
+    assert planned.plan("--config", str(settings)).entries[0]["outcome"] == "planned"
