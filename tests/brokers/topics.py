@@ -149,6 +149,10 @@ class Topic:
         leader = self._described().partitions[partition].leader
         return -1 if leader is None else leader.id
 
+    def in_sync(self, partition: int = 0) -> set[int]:
+        """The node ids of a partition's replicas in sync."""
+        return {replica.id for replica in self._described().partitions[partition].isr}
+
     def move_leader(self, node: int) -> None:
         """Make another replica the leader of all partitions."""
         nodes = [replica.id for replica in self._described().partitions[0].replicas]
