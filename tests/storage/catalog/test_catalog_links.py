@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -34,15 +35,21 @@ from tierfold.storage.tiers.folder_handles import DEPTH_MAX
 BUCKET = f"bucket={bucket_of(KEY.topic_id)}"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalog with both tables, and checkpoints."""
-    place = tmp_path / "catalog"
+    place = tmp_path_factory.mktemp("made") / "catalog"
     claims(Catalog(str(place)), CHECKPOINT_INTERVAL + 2)
     for _ in range(3):
         RunsTable(str(place)).append([A_RUN])
     superseded(place / "partitions", hours=MEMORY_HOURS + 1)
     return place
+
+
+@pytest.fixture
+def place(made_once: Path, tmp_path: Path) -> Path:
+    """A copy, for one test."""
+    return shutil.copytree(made_once, tmp_path / "catalog")
 
 
 def moved_away(path: Path, far: Path) -> None:
