@@ -50,6 +50,8 @@ class ConsentKind(StrEnum):
 
     DETACHED = "detached"
     """The cluster that the row names is no more: no broker serves the tier."""
+    ADOPTED = "adopted"
+    """The row takes over what brokers have: its catalog was lost, set back, or is another's."""
     MOVED = "moved"
     """The tier stands elsewhere than the row noted: it moved, or is mounted elsewhere."""
 

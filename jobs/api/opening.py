@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypedDict
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
+from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
@@ -29,6 +30,7 @@ from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.clock import elapsed_s, now_ms
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.store_clocks import store_now_ms
@@ -111,7 +113,7 @@ def opened(
     """
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
-    cluster = cluster_of(given, settings.cluster, os.environ) if asks_brokers else None
+    cluster = _cluster_of(given, settings) if asks_brokers else None
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     context = run_context(
@@ -138,6 +140,19 @@ def opened(
         remarks=remarks,
         began_s=began_s,
     )
+
+
+def _cluster_of(given: Mapping[str, Any], settings: Settings) -> ClientSettings | None:
+    """Return the cluster to ask; None: none is named. Raises BadSettings."""
+    cluster = cluster_of(given, settings.cluster, os.environ)
+    if cluster is not None and isinstance(settings.binding, Detached):
+        raise BadSettings(
+            "tier.binding says that no broker serves the tier, and brokers are named",
+            where="tier.binding",
+            remedy="Leave out one of them: --bootstrap-server (and bootstrap.servers under"
+            " [cluster]), or tier.binding.",
+        )
+    return cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,9 @@ from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 DEFAULTS_FILE: Final = "conf/defaults.toml"
 COMMAND_LINE: Final = "--set"
 
+OF_CLUSTER: Final = ("upload.wait.ms",)
+"""Settings of tierfold's own that are written under `[cluster]`."""
+
 _WILDCARDS: Final = frozenset("*?[")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,249}")
 _QUOTED: Final = re.compile(r"""(['"]).{3,}\1""")
@@ -157,6 +160,8 @@ def config_of_toml(toml: str, *, where: str) -> Given:
     unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
     topics = _table(document.get("topics", {}), f"{where} [topics]")
     store, layout, cluster = (f"{where} [{name}]" for name in ("store", "layout", "cluster"))
+    of_cluster = dict(_table(document.get("cluster", {}), cluster))
+    waits = {name: of_cluster.pop(name) for name in OF_CLUSTER if name in of_cluster}
     return Given(
         broker=_broker_layer(
             {
@@ -164,13 +169,14 @@ def config_of_toml(toml: str, *, where: str) -> Given:
                 for name, value in broker.items()
                 if name not in unused
             }
+            | {name: _broker_value(name, value, cluster) for name, value in waits.items()}
         ),
         topics={},
         tables=tuple(_topic_table(pattern, table, where) for pattern, table in topics.items()),
         unused=unused,
         store=store_options(_table(document.get("store", {}), store), store),
         layout=layout_of_table(_table(document.get("layout", {}), layout), layout),
-        cluster=cluster_of_table(_table(document.get("cluster", {}), cluster), cluster),
+        cluster=cluster_of_table(of_cluster, cluster),
     )
 
 
@@ -238,6 +244,10 @@ def _broker_layer(by_name: Layer) -> Layer:
 
 
 def _broker_value(name: str, value: object, where: str) -> SettingValue:
+    if name in OF_CLUSTER and not where.endswith("[cluster]"):
+        raise BadSettings(
+            f"{name} is a setting of a cluster", where=where, remedy="Put it under [cluster]."
+        )
     if name in BY_BROKER_NAME:
         parsed = _value(BY_BROKER_NAME[name], value, where)
         return SettingValue(value=parsed, source=f"{where} {name}")

@@ -1,4 +1,4 @@
-"""`forget` beside brokers: plans what the row takes over from them (`commits.adoption`)."""
+"""`forget` beside brokers: what a row takes over from them (`commits.adoption`)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,29 @@ from tierfold.compaction.commits.adoption import (
     half_sent_refusal,
     usable,
 )
+from tierfold.compaction.commits.commit import (
+    AdoptSegments,
+    CommitProposal,
+    NoteConsent,
+    proposed,
+)
 from tierfold.compaction.discovery.draft import draft_of, drafted, lineage_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
-from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.discovery.view import Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import Consent, ConsentKind, ServingCluster
+from tierfold.compaction.model.tier_service import TierService
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.tier_identity import notes_of, place_of
 from tierfold.jobs.pipeline.discovery import candidates_of, facts_of, view_of_draft
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
+from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
+from tierfold.jobs.pipeline.survey import known_by_name
+from tierfold.jobs.verbs.row_change import changed_row
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.tiers.service_notes import Noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +97,76 @@ def _with_usable(
     ]
     sent = candidates_of(context, bare.key, unread, brokers, bare.fingerprint)
     return replace(bare, candidates=usable(bare.candidates, sent, brokers, context.run))
+
+
+def carried_out(
+    context: RunContext,
+    name: str,
+    planned: PartitionReport,
+    state: PartitionState | None,
+    taken: Adoption,
+) -> PartitionReport:
+    """Let the row of the partition `name` take over what was planned, in one commit.
+
+    `state`: the row as it was read. A tier's note that names another catalog names this one then.
+    """
+
+    def propose(claimed: PartitionState) -> CommitProposal | Refusal | None:
+        # Brokers may have gone on, and a run that was not fenced until now may have, too.
+        known = known_by_name(context, name, where=context.tier_uri)
+        if known.brokers is None:
+            return None
+        if planned_adoption(context, known, known.brokers).adoption != taken:
+            return None
+        at_ms = context.clock()
+        if (refusal := _noted(context, taken, at_ms)) is not None:
+            return refusal
+        adopted = AdoptSegments(
+            live=taken.live,
+            retired=taken.retired,
+            lineage=taken.lineage,
+            log_start_offset=taken.log_start_offset,
+            served_by=_served_by(context, taken),
+            at_ms=at_ms,
+            run=context.run,
+        )
+        consent = Consent(kind=ConsentKind.ADOPTED, given_at_ms=at_ms, run=context.run)
+        updates = (adopted, NoteConsent(consent=consent))
+        return proposed(claimed, *updates, commit_id=new_commit_id(), at_ms=at_ms)
+
+    row = state or never_claimed(planned.key)
+    return changed_row(context, row, planned, propose, FORGOTTEN, "forget")
+
+
+def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ...]:
+    """The cluster to note: once brokers serve what runs wrote, only its cluster may change it."""
+    look = None if context.cluster is None else context.cluster.view
+    return (look.serving(place_of(context)),) if look and taken.is_published else ()
+
+
+def _noted(context: RunContext, taken: Adoption, at_ms: int) -> Refusal | None:
+    """Let the tier's note name this catalog, if it names another; why that failed, if it did.
+
+    It comes before the row's commit: if that fails, `forget` is run again.
+    """
+    look = None if context.cluster is None else context.cluster.view
+    notes = notes_of(context)
+    present = notes.newest()
+    fingerprint = context.catalog.fingerprint()
+    if look is None or not taken.is_published or present is None:
+        return None
+    if present.service.fingerprint == fingerprint:
+        return None
+    service = TierService(
+        cluster_id=look.cluster_id,
+        fingerprint=fingerprint,
+        place=place_of(context),
+        noted_at_ms=at_ms,
+    )
+    if isinstance(notes.write(service, present), Noted):
+        return None
+    return Refusal(
+        reason=RefusalReason.ANOTHER_CATALOG,
+        detail=f"another run changed the note in {notes.uri()}",
+        remedy="Find out which catalog it is, and run again.",
+    )

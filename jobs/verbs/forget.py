@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.commits.adoption import Adoption
 from tierfold.compaction.commits.commit import (
-    AdoptSegments,
     CommitProposal,
     ForgetPartition,
     proposed,
@@ -35,7 +34,6 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.bindings import UNDECLARED, Binding, ServedBy
 from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.compaction.model.serving import ServingCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
@@ -53,7 +51,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, with_identity
-from tierfold.jobs.verbs.adoption import planned_adoption
+from tierfold.jobs.verbs.adoption import carried_out, planned_adoption
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
 from tierfold.jobs.verbs.waiting import freed
@@ -101,7 +99,7 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
     with deferred():
         report = found.report
         if found.adoption is not None and report.outcome == PLANNED:
-            report = _adopted(context, name, found, found.adoption)
+            report = carried_out(context, name, report, found.state, found.adoption)
         elif found.loss is not None and report.outcome == PLANNED:
             report = _emptied(context, found, found.loss)
         keep_record(context, [(0, report)], started_at_ms, "forget")
@@ -278,38 +276,6 @@ def _beside_brokers(
     return Forgot(report=report, state=known.state, adoption=taken)
 
 
-def _adopted(
-    context: RunContext, name: str, found: Forgot, taken: Adoption
-) -> PartitionReport:
-    def propose(claimed: PartitionState) -> CommitProposal | None:
-        # Brokers may have gone on, and a run that was not fenced until now may have, too.
-        known = known_by_name(context, name, where=context.tier_uri)
-        if known.brokers is None:
-            return None
-        if planned_adoption(context, known, known.brokers).adoption != taken:
-            return None
-        at_ms = context.clock()
-        adopted = AdoptSegments(
-            live=taken.live,
-            retired=taken.retired,
-            lineage=taken.lineage,
-            log_start_offset=taken.log_start_offset,
-            served_by=_served_by(context, taken),
-            at_ms=at_ms,
-            run=context.run,
-        )
-        return proposed(claimed, adopted, commit_id=new_commit_id(), at_ms=at_ms)
-
-    row = found.state or never_claimed(found.key)
-    return changed_row(context, row, found.report, propose, FORGOTTEN, "forget")
-
-
 def _binding(context: RunContext) -> Binding:
     look = None if context.cluster is None else context.cluster.view
     return UNDECLARED if look is None else ServedBy(look.serving(place_of(context)))
-
-
-def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ...]:
-    """The cluster to note: once brokers serve what runs wrote, only its cluster may change it."""
-    look = None if context.cluster is None else context.cluster.view
-    return (look.serving(place_of(context)),) if look and taken.is_published else ()

@@ -10,8 +10,14 @@ from tests.brokers.published import row_of, send, swaps_of
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
 from tests.brokers.topics import Topic
-from tests.jobs.commands import CLOCK, Ran
+from tests.jobs.commands import ALWAYS, CLOCK, Ran
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import ConsentKind
+from tierfold.compaction.model.tier_service import TierService
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.tiers.locations import location_of, open_store
+from tierfold.storage.tiers.service_notes import ServiceNotes
+from tierfold.storage.tiers.store_options import ENVIRONMENT
 
 HOUR_MS = 3_600_000
 
@@ -49,6 +55,10 @@ def test_a_catalog_that_is_lost_is_adopted(kafka: KafkaCluster, tmp_path: Path) 
     swapped.publish()
     assert swapped.plan(*NO_MARGIN).code == 0
     assert swapped.forget().entries[0]["outcome"] == "nothing_to_do"
+    notes = ServiceNotes(open_store(location_of(str(kafka.tier), of="tier"), ENVIRONMENT))
+    old = Catalog(str(swapped.catalog)).fingerprint()
+    noted = TierService(cluster_id="c", fingerprint=old, place="p", noted_at_ms=1)
+    notes.write(noted, notes.newest())
     lost = swapped.lose()
     refused = swapped.plan(*NO_MARGIN)
     assert refused.code == 3
@@ -63,7 +73,14 @@ def test_a_catalog_that_is_lost_is_adopted(kafka: KafkaCluster, tmp_path: Path) 
     assert row.live_ids == lost.live_ids
     assert row.retired_ids == lost.retired_ids
     assert row.has_dropped
+    assert [consent.kind for consent in row.consents] == [ConsentKind.ADOPTED]
+    newest = notes.newest()
+    assert newest is not None
+    assert newest.service.fingerprint == Catalog(str(swapped.catalog)).fingerprint() != old
     assert swapped.plan(*NO_MARGIN).code == 0
+    # Brokers serve what a run wrote, so only their cluster may change it.
+    alone = swapped.alone("compact", *ALWAYS, "--engine", "local", "--json")
+    assert "--bootstrap-server" in alone.entries[0]["reason"]
 
 
 def test_a_run_that_died_between_its_sends_is_rolled_forward(
