@@ -1,7 +1,7 @@
 """Which version of Kafka brokers have at least: newer ones know names that older ones do not.
 
 No client of ours is answered a version. Brokers list all settings that they know, also those that
-were never set, so a name that came with a version proves that version or a later one.
+were never set, so a name that a version lists first proves that version or a later one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ OLDEST: Final = KafkaVersion(3, 8)
 
 _CAME_WITH: Final = {
     "compression.zstd.level": OLDEST,
-    "unclean.leader.election.interval.ms": KafkaVersion(3, 9),
+    "remote.log.manager.copier.thread.pool.size": KafkaVersion(3, 9),
     "remote.list.offsets.request.timeout.ms": KafkaVersion(4, 0),
     "group.streams.session.timeout.ms": KafkaVersion(4, 1),
     "remote.log.manager.follower.thread.pool.size": KafkaVersion(4, 2),
     "follower.fetch.last.tiered.offset.enable": KafkaVersion(4, 3),
     "max.decompressed.message.bytes": KafkaVersion(4, 4),
 }
-"""By a broker's setting: the version that it came with. No later one has dropped it so far."""
+"""By a broker's setting: the first version that lists it. No later one has dropped it so far."""
 
 
 class AtLeast(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,14 +12,16 @@ from tests.compaction.broker_events import added, records
 from tests.compaction.builders import KEY
 from tests.compaction.topic_settings import drawn, kafka_takes
 from tierfold.compaction.brokers.broker_versions import KafkaVersion, at_least, kafka_version
-from tierfold.compaction.brokers.broker_view import ReadOnlyCause
+from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource, ConfigValue
 from tierfold.compaction.brokers.cluster_facts import (
     ClusterSetup,
     MetadataTopic,
+    PartitionOffsets,
     TopicFacts,
     TopicSetup,
 )
+from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.preconditions import (
     PreconditionCode,
@@ -29,9 +31,9 @@ from tierfold.compaction.brokers.preconditions import (
     partition_preconditions,
     topic_preconditions,
 )
-from tierfold.compaction.discovery.broker_refusals import refusal_of_setup
+from tierfold.compaction.discovery.broker_refusals import metadata_refusal, setup_refusal
 from tierfold.compaction.discovery.view import RefusalReason
-from tierfold.compaction.model.errors import RightMissing, UnreadableObject
+from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.rules import DAY_MS, Rules
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
@@ -212,7 +214,7 @@ def test_a_late_send_is_prevented_within_half_the_grace_period() -> None:
 def named(version: KafkaVersion) -> dict[str, str]:
     """Settings of a broker of that version, in the order of the versions that brought them."""
     names = (
-        *("compression.zstd.level", "unclean.leader.election.interval.ms"),
+        *("compression.zstd.level", "remote.log.manager.copier.thread.pool.size"),
         "remote.list.offsets.request.timeout.ms",
         "group.streams.session.timeout.ms",
         "remote.log.manager.follower.thread.pool.size",
@@ -261,7 +263,7 @@ def test_a_version_is_refused_that_is_too_old_or_cannot_be(
 
 
 def test_a_topic_that_is_not_answered_is_refused_as_the_brokers_say() -> None:
-    denied = RightMissing(
+    denied = MissingRight(
         "the right DescribeConfigs on topic orders is missing",
         where="broker b:9092",
         remedy="Grant it with `kafka-acls.sh --add`.",
@@ -286,20 +288,51 @@ def test_what_the_metadata_topic_has_is_in_the_way_of_a_partition() -> None:
     fold = MetadataFold(1)
     (first, second) = records(added("a", 0, 9), added("b", 10, 19))
     fold.apply([first._replace(key=b"k"), second])
-    (found,) = partition_preconditions(fold.view(KEY))
+    view = fold.view(KEY)
+    (found,) = partition_preconditions(view)
     assert found.code == "metadata_keyed"
     assert found.detail == "The record at offset 0 of __remote_log_metadata-0 has a key"
     assert "Update tierfold" in found.remedy
-    assert len(PreconditionCode) > len(ReadOnlyCause)
+    brokers = BrokerPartition(
+        view=view,
+        naming={},
+        offsets=PartitionOffsets(log_start=0, high_watermark=20, last_stable=20),
+    )
+    refusal = metadata_refusal(brokers)
+    assert refusal is not None
+    assert refusal.detail == f"{found.detail} [metadata_keyed]"
+    untouched = replace(brokers, view=replace(view, read_only=()))
+    assert metadata_refusal(untouched) is metadata_refusal(None) is None
+
+
+@pytest.mark.parametrize("cause", ReadOnlyCause)
+def test_each_cause_has_a_code_of_its_own(cause: ReadOnlyCause) -> None:
+    reason = ReadOnly(cause=cause, metadata_partition=0, offset=7, why="is odd")
+    view = replace(MetadataFold(1).view(KEY), read_only=(reason,))
+    (found,) = partition_preconditions(view)
+    assert found.code == f"metadata_{cause}".replace(" ", "_")
+
+
+def looked(setup: ClusterSetup, values: Configs) -> ClusterView:
+    return ClusterView(
+        cluster_id="c",
+        setup=setup,
+        records=0,
+        partitions={},
+        topics={KEY.topic: replace(topic(values), name=KEY.topic)},
+    )
 
 
 def test_a_partition_has_one_refusal_that_says_each_remedy_once() -> None:
-    found = refusals(configs(GOOD | {"retention.bytes": "1", "retention.ms": "1"}))
-    refusal = refusal_of_setup(found)
+    values = configs(GOOD | {"retention.bytes": "1", "retention.ms": "1"})
+    key, late = replace(KEY, topic_id=ID), {"message.timestamp.before.max.ms": "99999999999"}
+    look = looked(cluster(late), values)
+    refusal = setup_refusal(look, key, COMPACT, declared=None, grace_ms=DAY_MS)
     assert refusal is not None
     assert refusal.reason is RefusalReason.PRECONDITION
-    assert all(f"[{one.code}]" in refusal.detail for one in found)
-    assert refusal.remedy.count("kafka-configs.sh") == 1
-    assert refusal_of_setup(()) is None
-    for one, two in itertools.pairwise(found):
-        assert one.code != two.code
+    for code in ("late_sends", "retention_bytes", "retention_ms"):
+        assert f"[{code}]" in refusal.detail
+    assert refusal.remedy.count("--entity-name orders") == 1
+    assert refusal.remedy.count("--entity-name __remote_log_metadata") == 1
+    good = looked(cluster(), configs(GOOD))
+    assert setup_refusal(good, key, COMPACT, declared=None, grace_ms=DAY_MS) is None
