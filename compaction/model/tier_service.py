@@ -28,17 +28,30 @@ class TierPlace:
 
     root: str
     """An absolute folder without links, or the URI of a bucket, with the prefix of all keys."""
-    service: str = ""
-    """The store's endpoint, or the Azure account; empty: the provider's own."""
+    endpoint: str = ""
+    """The URL of the store; empty: the provider's own."""
+    account: str = ""
+    """Of Azure; empty elsewhere, or unknown."""
 
     def __str__(self) -> str:
         """The whole place."""
-        return f"{self.root} at {self.service}" if self.service else self.root
+        account = self.account and f"account {self.account}"
+        where = ", ".join(filter(None, (self.endpoint, account)))
+        return f"{self.root} at {where}" if where else self.root
 
     def is_same(self, other: TierPlace) -> bool:
         """Whether both are one place, as far as both say where."""
-        knows_both = bool(self.service and other.service)
-        return self.root == other.root and (not knows_both or self.service == other.service)
+        by_service = (
+            (_plain(self.endpoint), _plain(other.endpoint)),
+            (self.account, other.account),
+        )
+        return self.root == other.root and not any(
+            mine and theirs and mine != theirs for mine, theirs in by_service
+        )
+
+
+def _plain(endpoint: str) -> str:
+    return endpoint.lower().rstrip("/")
 
 
 def fingerprint_text(fingerprint: int | None) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.discovery.identity import service_refusal
+from tierfold.compaction.discovery.identity import service_refusal, settings_refusal
 from tierfold.compaction.discovery.served import served_refusal
 from tierfold.compaction.discovery.view import Refusal
-from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.model.tier_service import TierService
+from tierfold.compaction.model.tier_service import TierPlace, TierService
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.storage.tiers.service_notes import ServiceNotes
 from tierfold.storage.tiers.tier_uris import tier_place
@@ -24,8 +24,9 @@ class TierIdentity:
     """Where the tier stands, and what it says of itself."""
 
     binding: Binding
-    place: str
-    """As `TierPlace` prints it."""
+    place: TierPlace
+    of_brokers: TierPlace | None = None
+    """Where brokers write to by their properties; None: these are not given, or do not say it."""
     fingerprint: int | None = None
     """This catalog's; None: there is no catalog yet, or no note to compare it with."""
     note: TierService | None = None
@@ -33,14 +34,21 @@ class TierIdentity:
 
     def refusal(self, row: PartitionState | None) -> Refusal | None:
         """Return why the row or the tier's note does not allow a change; None: both do."""
-        return service_refusal(
-            self.note, self.binding, row, fingerprint=self.fingerprint, place=self.place
-        ) or served_refusal(self.binding, row, self.place)
+        place, elsewhere = str(self.place), None
+        if isinstance(self.binding, ServedBy):
+            elsewhere = settings_refusal(self.place, self.of_brokers)
+        return (
+            elsewhere
+            or service_refusal(
+                self.note, self.binding, row, fingerprint=self.fingerprint, place=place
+            )
+            or served_refusal(self.binding, row, place)
+        )
 
 
 def place_of(context: RunContext) -> str:
     """Return where the tier stands, as rows and its note have it."""
-    return str(tier_place(context.location, context.layout_options, context.tier_options))
+    return str(_place(context))
 
 
 def notes_of(context: RunContext) -> ServiceNotes:
@@ -55,7 +63,11 @@ def tier_identity(
 
     Raises as `ServiceNotes.newest` does.
     """
-    found = TierIdentity(binding=binding, place=place_of(context))
+    found = TierIdentity(
+        binding=binding,
+        place=_place(context),
+        of_brokers=context.layout_options.brokers_place,
+    )
     if not deletes and not isinstance(binding, Detached):
         return found
     newest = notes_of(context).newest()
@@ -63,3 +75,7 @@ def tier_identity(
         return found
     fingerprint = context.catalog.fingerprint() if context.catalog.exists() else None
     return replace(found, note=newest.service, fingerprint=fingerprint)
+
+
+def _place(context: RunContext) -> TierPlace:
+    return tier_place(context.location, context.layout_options, context.tier_options)

@@ -6,6 +6,7 @@
     given_layout      a tier's layout, as the user describes it
     cluster_table     the cluster, as the user names it
     rsm_config        reads the broker's properties of Aiven's plugin
+    rsm_place         where these properties say that brokers write to
     layers            reads defaults, the user's file, `--set`; knows names that only brokers use
     cluster_layer     a topic's settings as the cluster has them
     resolution        decides which layer takes effect

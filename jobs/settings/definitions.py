@@ -276,7 +276,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         source=TIERFOLD,
         doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded. "
         "bound or not set: brokers may still refer to what they uploaded. abandoned: detached, "
-        "although the catalog names a cluster that served it.",
+        "although the catalog names a cluster that served it. moved: bound, and the tier stands "
+        "elsewhere than the catalog says; it counts only where brokers are named.",
     ),
 )
 

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 import javaproperties
 
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.settings.rsm_place import place_of_brokers
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
 
 DEFAULT_PREFIX: Final = "rsm.config."
@@ -76,6 +77,7 @@ def layout_of_properties(text: str, *, where: str) -> LayoutOptions:
             remedy="tierfold reads no Iceberg tables; only segments in Kafka's format.",
         )
     given.value("custom.metadata.fields.include", _fields, _NO_NAMES)
+    prefix = given.value("key.prefix", str, "")
     is_encrypted = given.value("encryption.enabled", _flag, default=False)
     is_compressed: bool | None = given.value("compression.enabled", _flag, default=False)
     # The plugin then looks at the first batch of each segment; the manifests say what it decided.
@@ -83,11 +85,12 @@ def layout_of_properties(text: str, *, where: str) -> LayoutOptions:
         is_compressed = None
     return LayoutOptions(
         layout=Layout.AIVEN,
-        key_prefix=given.value("key.prefix", str, ""),
+        key_prefix=prefix,
         key_files=_key_files(given) if is_encrypted else (),
         chunk_bytes=given.value("chunk.size", _chunk_bytes, None),
         is_compressed=is_compressed,
         is_encrypted=is_encrypted,
+        brokers_place=place_of_brokers(given.values, prefix),
     )
 
 

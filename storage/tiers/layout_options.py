@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from tierfold.compaction.model.tier_service import TierPlace
+
 
 class Layout(StrEnum):
     """How a tier names its objects, and what is in them."""
@@ -44,6 +46,9 @@ class LayoutOptions:
     """`compression.enabled`."""
     is_encrypted: bool | None = None
     """`encryption.enabled`."""
+    brokers_place: TierPlace | None = None
+    """Where the properties of brokers say that they write to; None: none are given, or they name a
+    store that is not known."""
 
 
 AS_FOUND: Final = LayoutOptions()

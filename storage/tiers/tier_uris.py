@@ -90,8 +90,8 @@ def tier_place(
     prefix = layout_options.key_prefix
     if tier.is_folder:
         return TierPlace(f"{tier.folder.resolve()}/{prefix}")
-    services = (options.endpoint, options.account and f"account {options.account}")
-    return TierPlace(f"{tier}/{prefix}", ", ".join(filter(None, services)))
+    account = options.account if tier.scheme == "az" else None
+    return TierPlace(f"{tier}/{prefix}", endpoint=options.endpoint or "", account=account or "")
 
 
 def _store(location: Location, options: StoreOptions) -> ObjectStore:

@@ -191,6 +191,9 @@ def test_a_copy_may_be_detached_and_nothing_else(
         (TierPlace("s3://bucket/tier/", "https://store"), True),
         (TierPlace("s3://bucket/tier/"), True),
         (TierPlace("s3://bucket/tier/", "https://other"), False),
+        (TierPlace("s3://bucket/tier/", "HTTPS://store/"), True),
+        (TierPlace("s3://bucket/tier/", account="two"), False),
+        (TierPlace("s3://bucket/tier/", account="one"), True),
         (TierPlace("s3://other/tier/"), False),
         (TierPlace("s3://bucket/"), False),
     ],
@@ -198,7 +201,7 @@ def test_a_copy_may_be_detached_and_nothing_else(
 def test_the_properties_of_brokers_name_the_same_place(
     of_brokers: TierPlace | None, is_same: bool
 ) -> None:
-    here = TierPlace("s3://bucket/tier/", "https://store")
+    here = TierPlace("s3://bucket/tier/", "https://store", "one")
     refusal = settings_refusal(here, of_brokers)
     assert (refusal is None) is is_same
     if refusal is not None:

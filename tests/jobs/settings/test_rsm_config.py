@@ -43,6 +43,41 @@ def test_the_properties_of_the_samples_brokers_are_read() -> None:
     assert encrypted.key_files == (KeyFile(key_id="key-1", path="KEYS/key-1.private.pem"),)
 
 
+S3 = "storage.s3.bucket.name=bucket\nchunk.size=7\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (S3, "s3://bucket/"),
+        (
+            S3 + "key.prefix=a/b-\nstorage.s3.endpoint.url=https://store",
+            "s3://bucket/a/b- at https://store",
+        ),
+        (S3 + "storage.s3.endpoint.url=https://me:pw@store/", "s3://bucket/ at https://store/"),
+        (S3 + "storage.azure.account.name=other", "s3://bucket/"),
+        ("storage.gcs.bucket.name=bucket\nchunk.size=7", "gs://bucket/"),
+        (
+            "storage.azure.container.name=c\nstorage.azure.account.name=one\nchunk.size=7",
+            "az://c/ at account one",
+        ),
+        ("storage.root=/no/such\nkey.prefix=a/\nchunk.size=7", "/no/such/a/"),
+        ("storage.root=relative\nchunk.size=7", None),
+        ("storage.s3.bucket.name=${env:BUCKET}\nchunk.size=7", None),
+        ("storage.backend.class=x", None),
+    ],
+)
+def test_the_place_that_brokers_write_to_is_read(text: str, place: str | None) -> None:
+    found = layout(text).brokers_place
+    assert (None if found is None else str(found)) == place
+
+
+def test_a_folder_is_named_without_its_links(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    found = layout(f"storage.root={tmp_path / 'link'}\nchunk.size=7").brokers_place
+    assert str(found) == f"{tmp_path}/"
+
+
 def test_the_active_key_comes_first_and_a_public_key_suffices() -> None:
     assert layout(ENCRYPTED).key_files == (
         KeyFile(key_id="new", path="/new.pub"),

@@ -14,7 +14,7 @@ from tierfold.storage.tiers.layout_options import AS_FOUND, KeyFile, Layout, Lay
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
-from tierfold.storage.tiers.tier_uris import catalog_place, open_tier, with_layout
+from tierfold.storage.tiers.tier_uris import catalog_place, open_tier, tier_place, with_layout
 
 LOCAL = "kafka-tiered-storage/orders-0-EnvZlVwBRBCOjS6Uhrdc6w/x"
 AIVEN = "orders-EnvZlVwBRBCOjS6Uhrdc6w/0/x"
@@ -149,6 +149,25 @@ def test_clusters_that_share_a_bucket_have_their_own_catalogs(
     found = catalog_place(place, LayoutOptions(key_prefix=prefix))
     assert str(found) == catalog
     assert location_of(catalog, of="catalog") == found
+
+
+@pytest.mark.parametrize(
+    ("uri", "prefix", "options", "place"),
+    [
+        ("s3://bucket/a/", "", StoreOptions(), "s3://bucket/a/"),
+        ("s3://bucket", "a/", StoreOptions(), "s3://bucket/a/"),
+        ("s3://bucket", "a-", StoreOptions(account="one"), "s3://bucket/a-"),
+        ("s3://b-1", "", StoreOptions(endpoint="http://s:1"), "s3://b-1/ at http://s:1"),
+        ("az://con", "a/", StoreOptions(account="one"), "az://con/a/ at account one"),
+        ("/no/such/../folder", "", StoreOptions(), "/no/folder/"),
+        ("/no/folder", "a-", StoreOptions(), "/no/folder/a-"),
+    ],
+)
+def test_a_tier_stands_in_one_place_whichever_way_it_is_named(
+    uri: str, prefix: str, options: StoreOptions, place: str
+) -> None:
+    layout = LayoutOptions(key_prefix=prefix)
+    assert str(tier_place(location_of(uri, of="tier"), layout, options)) == place
 
 
 def test_a_second_cluster_is_not_listed(place: Place) -> None:

@@ -1,0 +1,89 @@
+"""The cluster that a run asked is its binding, and must be that of the tier and its properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import CLUSTER, a_chain, a_state
+from tests.jobs.claims import ORDERS
+from tests.jobs.tiers import updated_tier
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup, MetadataTopic
+from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.discovery.view import RefusalReason
+from tierfold.compaction.model.bindings import ServedBy
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.tier_service import TierPlace
+from tierfold.jobs.context.run_cluster import RunCluster
+from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.tier_identity import place_of, tier_identity
+from tierfold.jobs.pipeline.asked_brokers import binding_of_run
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.storage.brokers.client_settings import ClientSettings
+from tierfold.storage.tiers.layout_options import LayoutOptions
+
+TOPIC: Final = MetadataTopic(
+    topic_id=CLUSTER.metadata_topic_id, partitions=CLUSTER.metadata_partitions
+)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> RunContext:
+    """A run that has looked at the cluster."""
+    cluster = RunCluster(ClientSettings(servers=("b:1",), timeout_ms=1, options={}))
+    cluster.view = ClusterView(
+        cluster_id=CLUSTER.cluster_id,
+        setup=ClusterSetup(server="b:1", metadata_topic=TOPIC, metadata_configs={}, brokers={}),
+        records=0,
+        partitions={},
+        topics={},
+    )
+    tier = updated_tier(tmp_path / "tier", [ORDERS], 1)
+    return replace(run_context(str(tier)), cluster=cluster)
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_it_is_the_cluster_with_the_place_given_as_tier(
+    context: RunContext, is_moved: bool
+) -> None:
+    settings = resolve(["tier.binding=moved"] if is_moved else [])
+    found = replace(CLUSTER, place=place_of(context))
+    assert binding_of_run(context, settings) == ServedBy(found, is_moved=is_moved)
+
+
+@pytest.mark.parametrize("word", ["detached", "abandoned"])
+def test_it_contradicts_a_user_who_says_that_there_is_none(
+    context: RunContext, word: str
+) -> None:
+    with pytest.raises(BadSettings, match=f"brokers of cluster {CLUSTER.cluster_id} are named"):
+        binding_of_run(context, resolve([f"tier.binding={word}"]))
+
+
+def test_the_row_must_name_that_cluster_there(context: RunContext) -> None:
+    identity = tier_identity(context, binding_of_run(context, resolve([])))
+    row = a_state(a_chain(10))
+    here = replace(CLUSTER, place=place_of(context))
+    assert identity.refusal(replace(row, served_by=(here,))) is None
+    refusal = identity.refusal(replace(row, served_by=(CLUSTER,)))
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.ANOTHER_PLACE
+    moved = tier_identity(context, binding_of_run(context, resolve(["tier.binding=moved"])))
+    assert moved.refusal(replace(row, served_by=(CLUSTER,))) is None
+
+
+def test_brokers_must_write_to_that_place_by_their_properties(context: RunContext) -> None:
+    def refused(root: str) -> RefusalReason | None:
+        layout = LayoutOptions(brokers_place=TierPlace(root))
+        asked = replace(context, layout_options=layout)
+        found = tier_identity(asked, binding_of_run(asked, resolve([]))).refusal(None)
+        return None if found is None else found.reason
+
+    assert refused(place_of(context)) is None
+    assert refused("/mnt/other/") is RefusalReason.ANOTHER_PLACE
+    elsewhere = replace(
+        context, layout_options=LayoutOptions(brokers_place=TierPlace("/mnt/other/"))
+    )
+    assert tier_identity(elsewhere).refusal(None) is None, "no cluster is asked"
