@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import re
-import uuid
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -30,6 +29,7 @@ FINGERPRINT_BITS: Final = 40
 _FINGERPRINTS: Final = (1 << FINGERPRINT_BITS) - 1
 
 _FINGERPRINT_AT: Final = 22
+_VARIANT_AT: Final = 62
 _VERSION_AT: Final = 76
 _RESTORED_AT: Final = 75
 """Where these bits begin, counted from the lowest; the 48 highest stay as they were drawn."""
@@ -80,7 +80,8 @@ def mark_of(text: str) -> SegmentMark | None:
     if not is_kafka_uuid(text):
         return None
     number = _number(text)
-    if uuid.UUID(int=number).version != 8:
+    is_marked = number >> _VARIANT_AT & 0b11 == 0b10 and number >> _VERSION_AT & 0xF == 8
+    if not is_marked:
         return None
     fingerprint = number >> _FINGERPRINT_AT & _FINGERPRINTS
     return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))

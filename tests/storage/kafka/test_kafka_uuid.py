@@ -35,6 +35,13 @@ def test_an_id_bears_its_mark(mark: SegmentMark) -> None:
     assert is_own_id(text)
 
 
+@given(st.binary(min_size=16, max_size=16), st.integers(0, 15), st.integers(0, 3))
+def test_only_a_uuid_of_version_8_bears_a_mark(raw: bytes, version: int, variant: int) -> None:
+    number = int.from_bytes(raw, "big") & ~(0xF << 76 | 0b11 << 62) | version << 76 | variant << 62
+    text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
+    assert (mark_of(text) is not None) is (uuid.UUID(int=number).version == 8)
+
+
 def test_an_id_of_an_older_tierfold_is_known_without_a_mark() -> None:
     text = "AAECAwQFBgd80JKRLf0jHg"
     assert is_own_id(text)
