@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
 from tierfold.compaction.brokers.epoch_ends import (
@@ -46,8 +46,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "allow.auto.create.topics": False,
 }
 _ANSWER: Final = re.compile(
-    r"\(leader epoch (?P<asked>\d+)\): broker end offset is (?P<end>-?\d+)"
-    r" \(offset leader epoch (?P<epoch>-?\d+)\)"
+    r"broker end offset is (?P<end>-?\d+) \(offset leader epoch (?P<epoch>-?\d+)\)"
 )
 """librdkafka 2.16, `rd_kafka_toppar_handle_OffsetForLeaderEpoch`."""
 
@@ -141,7 +140,7 @@ def _attempt(
                     continue
                 open_ones.remove(one)
                 grew_at_s = elapsed_s()
-                answer = _answer(message, asked[one])
+                answer = _answer(message)
                 if answer is not None:
                     found[one] = answer
     finally:
@@ -164,18 +163,16 @@ def _ask(consumer: Consumer, asked: Mapping[TopicPartition, int]) -> set[TopicPa
 
 
 def _ended(message: Message) -> TopicPartition | None:
-    """The partition that an event ends; None: it ends none."""
-    error, topic, number = message.error(), message.topic(), message.partition()
-    if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-        return None
+    """The partition that an event ends; None: it is about none, such as the group."""
+    topic, number = message.topic(), message.partition()
     return None if topic is None or number is None else (topic, number)
 
 
-def _answer(message: Message, asked: int) -> EpochAnswer | None:
-    """What the event that ends a partition says of the epoch asked; None: a fetch has ended it."""
+def _answer(message: Message) -> EpochAnswer | None:
+    """What the event that ends a partition says of its epoch; None: a fetch has ended it."""
     error = message.error()
     words = None if error is None else _ANSWER.search(error.str())
-    if words is None or int(words["asked"]) != asked:
+    if words is None:
         return None
     end_offset, epoch = int(words["end"]), int(words["epoch"])
     if end_offset < 0 or epoch < 0:
