@@ -26,7 +26,7 @@ KEYS: Final = 40
 VALUE_BYTES: Final = 200
 NOW_MS: Final = 1_800_000_000_000
 DAY_MS: Final = 86_400_000
-ROUNDS: Final = 60
+ROUNDS: Final = 30
 COMPACT: Final = (
     *("--set", "cleanup.policy=compact", "--set", "min.cleanable.dirty.ratio=0"),
     *("--engine", "local", "--json"),
@@ -94,7 +94,7 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path / "tier")
 
 
-def test_sixty_small_rounds_leave_no_more_than_the_setting_allows(log: Log) -> None:
+def test_many_small_rounds_leave_no_more_than_the_setting_allows(log: Log) -> None:
     log.begin()
     whole, sizes = log.live_bytes, []
     for number in range(ROUNDS):
