@@ -242,7 +242,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         is_for_topics=False,
         source=TIERFOLD,
         doc="If brokers are asked: an upload that they began and have not finished holds a round "
-        "back for this long, and until other segments cover its offsets.",
+        "back for this long, and until other segments cover its offsets. A file has it under "
+        "[cluster].",
     ),
     Setting(
         name="min.rewrite.gain",
