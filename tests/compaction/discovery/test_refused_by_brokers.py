@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.compaction.beside_brokers import own_id, refusal_beside, view_beside
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
-from tests.compaction.builders import CLUSTER, a_segment, a_state, retired, segment_id
+from tests.compaction.builders import CLUSTER, a_segment, a_state, epochs, retired, segment_id
 from tests.compaction.uploads import a_row, spans, upload
 from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
 from tierfold.compaction.brokers.events import Event
@@ -148,3 +148,22 @@ def test_many_segments_are_counted() -> None:
     strange = [upload(at, at + 9) for at in range(10, 90, 10)]
     refusal = refusal_beside(None, [FIRST, *strange], FINISHED_FIRST)
     assert " and 3 more" in refusal.detail
+
+
+def test_a_log_that_ends_below_the_tier_is_refused() -> None:
+    refusal = refusal_beside(None, [FIRST], FINISHED_FIRST, high_watermark=8)
+    assert refusal.reason is RefusalReason.TIER_BEYOND_LOG
+    assert spans_of(None, [FIRST], FINISHED_FIRST, high_watermark=10) == ["0-9"]
+
+
+def test_a_deposed_leaders_segment_over_live_ones_is_refused() -> None:
+    lineage = epochs((0, 0), (2, 5))
+    row = a_state([a_segment(0, 9, leader_epochs=lineage)], lineage=lineage)
+    deposed = upload(5, 9, (0, 0), (1, 5))
+    events = [
+        *uploaded(0, 0, 9, epochs={0: 0, 2: 5}),
+        *uploaded("5-9", 5, 9, epochs={1: 5}),
+    ]
+    refusal = refusal_beside(row, [deposed], events)
+    assert refusal.reason is RefusalReason.OUTSIDE_LINEAGE
+    assert deposed.segment_id in refusal.detail
