@@ -8,6 +8,7 @@
     table_functions   `tierfold_status` and `tierfold_plan` of SQL
     keywords          the keyword arguments that they share
     opening           resolves the keyword arguments: settings, tier, scope, engine
+    cluster_remarks   remarks that only a look at the cluster can show
     topic_settings    the settings of one topic, for `config`
     failures          what `check=True` raises
 

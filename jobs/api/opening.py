@@ -15,6 +15,7 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.api.cluster_remarks import settings_notes
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
@@ -82,13 +83,14 @@ class Opened:
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
-        Remarks(warnings=more).log()
+        notes = settings_notes(self.settings, self.context.cluster)
+        Remarks(warnings=more, notes=notes).log()
         doubts = () if self.context.clocks is None else self.context.clocks.warnings
         return About(
             tier=self.context.tier_uri,
             run_id=run_id,
             warnings=(*self.remarks.warnings, *doubts, *more),
-            notes=self.remarks.notes,
+            notes=(*self.remarks.notes, *notes),
             spent=spent_in(self.context),
             started_at_ms=self.context.begun_ms,
             finished_at_ms=now_ms(),
@@ -166,12 +168,13 @@ class AskedCluster:
     began_s: float
     """The same time, by `elapsed_s`."""
 
-    def about(self) -> About:
-        """Return what the verb's result says beside its partitions."""
+    def about(self, *more: str) -> About:
+        """Return what the verb's result says beside its partitions; `more`: warnings."""
+        Remarks(warnings=more).log()
         return About(
             tier="",
             run_id="",
-            warnings=(),
+            warnings=more,
             notes=self.cluster.settings.notes,
             spent=None,
             started_at_ms=self.began_ms,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.jobs.api.cluster_remarks import setup_warnings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, takes
-from tierfold.jobs.api.opening import cluster_alone, opened
-from tierfold.jobs.context.run_cluster import RunCluster
+from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -53,18 +54,17 @@ def status(tier: str | Path | None = None, **given: Unpack[ReplayKeywords]) -> S
     >>> tierfold.status("/mnt/tier", topics=["orders.*"]).to_pandas()
     >>> tierfold.status(bootstrap_server="broker-1:9092")
     """
-    cluster: RunCluster | None
+    view: ClusterView | None
     if tier is None:
         asked = cluster_alone(given)
-        cluster = asked.cluster
-        found = status_verb.status_of_cluster(cluster, asked.scope, asked.progress)
-        about = asked.about()
+        found = status_verb.status_of_cluster(asked.cluster, asked.scope, asked.progress)
+        view = asked.cluster.view
+        about = asked.about(*setup_warnings(view, settings_of(given)))
     else:
         tools = opened(tier, given, asks_brokers=True)
-        cluster = tools.context.cluster
         found = status_verb.status(tools.context, tools.settings, tools.scope)
-        about = tools.about()
-    view = None if cluster is None else cluster.view
+        view = None if tools.context.cluster is None else tools.context.cluster.view
+        about = tools.about(*setup_warnings(view, tools.settings))
     return checked(StatusResult(partitions=tuple(found), cluster=view, **about), given)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tierfold.compaction.brokers.cluster_configs import ConfigSource
 from tierfold.jobs.settings.cluster_layer import FROM_USER, SOURCE
 from tierfold.jobs.settings.resolution import Settings
 
@@ -66,11 +67,14 @@ def beside_cluster(settings: Settings, topic: str) -> list[ClusterSetting]:
 
 
 def overridden(settings: Settings, topics: Iterable[str]) -> dict[str, list[str]]:
-    """By sentence about a value of the cluster that is overridden, its topics."""
+    """By sentence about a value of the cluster that is overridden, its topics.
+
+    Not about Kafka's defaults, which are no one's decision.
+    """
     found: dict[str, list[str]] = defaultdict(list)
     for topic in topics:
         for one in beside_cluster(settings, topic):
-            if one.use is ClusterUse.OVERRIDDEN:
+            if one.use is ClusterUse.OVERRIDDEN and one.source != ConfigSource.KAFKA_DEFAULT:
                 found[
                     f"{one.name} is {one.instead}, but {one.text} on the brokers"
                     f" ({SOURCE}{one.source})"

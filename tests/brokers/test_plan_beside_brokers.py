@@ -158,8 +158,12 @@ def test_the_clusters_settings_decide_what_is_planned(kafka: KafkaCluster, tmp_p
     (entry,) = planned.plan(*NO_MARGIN).entries
     assert entry["outcome"] == "nothing_to_do"
     assert "min.compaction.lag.ms" in entry["reason"]
-    (entry,) = planned.plan(*NO_MARGIN, "--set", "min.compaction.lag.ms=0").entries
-    assert entry["outcome"] == "planned"
+    ran = planned.plan(*NO_MARGIN, "--set", "min.compaction.lag.ms=0")
+    assert ran.entries[0]["outcome"] == "planned"
+    assert ran.document["notes"] == [
+        "topic lagging: min.compaction.lag.ms is 0 (--set min.compaction.lag.ms), but"
+        f" {2**62} on the brokers (cluster: topic)"
+    ]
 
 
 def test_a_version_that_the_brokers_disprove_refuses_the_plan(

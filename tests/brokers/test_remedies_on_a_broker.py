@@ -23,6 +23,7 @@ from tests.brokers.altered_settings import TOOLS, alter, carry_out
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import CALL_S, METADATA_TOPIC, Topic
 from tests.compaction.topic_settings import drawn, kafka_takes
+from tests.jobs.commands import tierfold
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.broker_versions import KafkaVersion, at_least
 from tierfold.compaction.brokers.cluster_configs import ConfigSource
@@ -232,6 +233,11 @@ def test_the_metadata_topics_settings_are_mended_by_their_commands(kafka: KafkaC
             PreconditionCode.METADATA_SETTINGS,
             PreconditionCode.LATE_SENDS,
         }
+        for tier in ([], [kafka.tier]):
+            ran = tierfold("status", *tier, "--bootstrap-server", kafka.servers, "--json")
+            warnings = ran.document["warnings"]
+            assert len(warnings) == len(found)
+            assert all(one.command in said for one, said in zip(found, warnings, strict=True))
         for one in found:
             carry_out(kafka, one.command)
         mended = setup_of(kafka)

@@ -133,8 +133,11 @@ def test_a_value_that_cannot_be_followed_is_refused() -> None:
 def test_where_the_users_value_differs_it_is_said_once_for_all_topics() -> None:
     said = configs(
         ConfigSource.TOPIC, segment_bytes="7", segment_ms="8", compression_type="zstd"
-    ) | configs(ConfigSource.KAFKA_DEFAULT, cleanup_policy="delete")
-    settings = resolve(["segment.bytes=9", "segment.ms=8"])
+    ) | configs(
+        ConfigSource.KAFKA_DEFAULT, cleanup_policy="delete", index_interval_bytes="4096"
+    )
+    # No one decided for a default of Kafka's.
+    settings = resolve(["segment.bytes=9", "segment.ms=8", "index.interval.bytes=1"])
     settings = settings.of_cluster({"a": said, "b": said}, {})
     assert notes_on_cluster(settings, ["a", "b", "c"]) == (
         "topics a, b: segment.bytes is 9 (--set segment.bytes), but 7 on the brokers"
@@ -143,6 +146,7 @@ def test_where_the_users_value_differs_it_is_said_once_for_all_topics() -> None:
     assert {one.name: one.use for one in beside_cluster(settings, "a")} == {
         "cleanup.policy": ClusterUse.USERS,
         "segment.bytes": ClusterUse.OVERRIDDEN,
+        "index.interval.bytes": ClusterUse.OVERRIDDEN,
         "segment.ms": ClusterUse.FOLLOWED,
         "compression.type": ClusterUse.BROKERS,
     }
