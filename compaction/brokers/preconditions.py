@@ -17,7 +17,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.broker_versions import OLDEST, KafkaVersion, at_least
 from tierfold.compaction.brokers.broker_view import BrokerView, ReadOnlyCause
-from tierfold.compaction.brokers.cluster_configs import Configs
+from tierfold.compaction.brokers.cluster_configs import Configs, number_in
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicFacts, TopicSetup
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.topic_retention import (
@@ -100,8 +100,8 @@ def late_sends(setup: ClusterSetup, grace_ms: int) -> SetupRefusal | None:
     """
     found = setup.metadata_configs
     kind = found.get("message.timestamp.type")
-    limit = found.get("message.timestamp.before.max.ms")
-    limit_ms = LONG_MAX if limit is None or not limit.text else int(limit.text)
+    limit_ms = number_in(found, "message.timestamp.before.max.ms")
+    limit_ms = LONG_MAX if limit_ms is None else limit_ms
     wanted = {}
     details = []
     if kind is not None and kind.text != "CreateTime":

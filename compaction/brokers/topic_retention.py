@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource
+from tierfold.compaction.brokers.cluster_configs import (
+    Configs,
+    ConfigSource,
+    ConfigValue,
+    number_in,
+)
 from tierfold.compaction.model.rules import DAY_MS, Rules
 
 AS_RETENTION: Final = -2
@@ -28,6 +33,7 @@ _OF_BROKERS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
 }
 """By a topic's setting: a broker's names and their units; the first one that is set counts."""
+_NAMES_OF_BROKERS: Final = tuple(name for names in _OF_BROKERS.values() for name, _ in names)
 _DEFAULTS: Final = {
     "retention.ms": 7 * DAY_MS,
     "retention.bytes": FOR_EVER,
@@ -87,7 +93,11 @@ def retentions(
 
     `topic`: its settings as one broker answered; `brokers`: by broker, its own settings.
     """
-    found = [_retention(topic, {}, 0), *(_retention(topic, own, b) for b, own in brokers.items())]
+    # Brokers are mostly set up alike, and a tier may have ten thousand partitions.
+    distinct: dict[tuple[ConfigValue | None, ...], tuple[Configs, int]] = {}
+    for number, own in brokers.items():
+        distinct.setdefault(tuple(map(own.get, _NAMES_OF_BROKERS)), (own, number))
+    found = [_retention(topic, own, number) for own, number in [({}, 0), *distinct.values()]]
     return tuple(dict.fromkeys(found))
 
 
@@ -132,19 +142,18 @@ def _retention(topic: Configs, broker: Configs, number: int) -> TopicRetention:
 
 
 def _limit(topic: Configs, broker: Configs, number: int, name: str) -> Limit:
-    asked = topic.get(name)
-    default = _DEFAULTS[name]
+    default, asked = _DEFAULTS[name], number_in(topic, name)
     answer = (
         Limit(default, ConfigSource.KAFKA_DEFAULT)
-        if asked is None or not asked.text
-        else Limit(_bounded(int(asked.text), default), asked.source)
+        if asked is None
+        else Limit(_bounded(asked, default), topic[name].source)
     )
     if answer.where == ConfigSource.TOPIC:
         return answer
     for own_name, unit in _OF_BROKERS[name]:
-        if text := _text(broker, own_name):
-            value = int(text)
-            value = _bounded(value if value < 0 else value * unit, default)
+        own = number_in(broker, own_name)
+        if own is not None:
+            value = _bounded(own if own < 0 else own * unit, default)
             return answer if value == answer.value else Limit(value, f"broker {number}")
     return answer
 

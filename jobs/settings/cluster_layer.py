@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource, ConfigValue
+from tierfold.compaction.brokers.cluster_configs import (
+    Configs,
+    ConfigSource,
+    ConfigValue,
+    number_in,
+)
 from tierfold.jobs.settings.definitions import BY_TOPIC_NAME, SETTINGS
 from tierfold.jobs.settings.layers import Layer, SettingValue, parsed
 
@@ -81,9 +86,10 @@ def cluster_layers(topic: str, configs: Configs, brokers: Mapping[int, Configs])
 
 def _of_brokers_only(brokers: Mapping[int, Configs]) -> dict[str, SettingValue]:
     """The longest time for which some broker remembers a silent producer."""
-    found = [configs[_BROKERS_ONLY] for configs in brokers.values() if _BROKERS_ONLY in configs]
-    longest = max(found, key=lambda value: int(value.text or 0), default=None)
-    if longest is None or not longest.text:
-        return {}
-    value = SettingValue(value=int(longest.text), source=f"{SOURCE}{longest.source}")
-    return {_BROKERS_ONLY.replace(".", "_"): value}
+    found = [
+        SettingValue(value=number, source=f"{SOURCE}{configs[_BROKERS_ONLY].source}")
+        for configs in brokers.values()
+        if (number := number_in(configs, _BROKERS_ONLY)) is not None
+    ]
+    longest = max(found, key=lambda one: one.value, default=None)
+    return {} if longest is None else {_BROKERS_ONLY.replace(".", "_"): longest}

@@ -165,6 +165,11 @@ def test_a_broker_that_differs_counts_unless_the_topic_has_its_own_value(
     assert refusals(configs(GOOD), setup=setup) == ()
 
 
+def test_an_answer_that_is_no_number_is_one_clear_error() -> None:
+    with pytest.raises(UnreadableObject, match=r"'a week' for retention\.ms, which is no whole"):
+        refusals(configs(GOOD | {"retention.ms": "a week"}))
+
+
 def test_the_first_name_that_a_broker_has_counts() -> None:
     by_default = configs(GOOD, ConfigSource.KAFKA_DEFAULT)
     own = {"log.retention.ms": "-1", "log.retention.minutes": "", "log.retention.hours": "168"}
