@@ -1,6 +1,7 @@
 """deletion: what may be deleted.
 
     expiry          which live segments are past `retention.ms` or `retention.bytes`
+    dropped         which retired segments brokers no longer need
     makers          which orphans and unfinished uploads are this catalog's to delete
     deletion_plan   which retired, orphaned and expired segments `vacuum` may delete, and still may
     short_ages      which ages are so short that `vacuum` asks, or says so

@@ -29,6 +29,7 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
+from tierfold.compaction.deletion.dropped import Dropped, dropped_by_brokers
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.deletion.makers import (
     deletable_orphans,
@@ -89,6 +90,8 @@ class DeletionPlan:
     set_apart: tuple[ListedSegment, ...] = ()
     """Segments outside the leader epoch lineage that a person gave up."""
     incomplete_uploads: tuple[IncompleteUpload, ...] = ()
+    dropped: Dropped | None = None
+    """What brokers do not need of what is retired; None: no cluster is known."""
     ends_serving: bool = False
     """Whether the row names a cluster, and the user insists that it is no more."""
     notes: tuple[str, ...] = ()
@@ -126,13 +129,27 @@ class DeletionPlan:
             updates.append(RetireSegments(ids=_ids(self.expired), at_ms=at_ms, run=run))
             updates.append(MoveLogStart(offset=self.log_start_offset))
         if self.starting:
-            updates.append(StartDeletion(ids=_ids(self.starting), at_ms=at_ms))
+            ids, known = _ids(self.starting), self.dropped or Dropped()
+            updates.append(
+                StartDeletion(
+                    ids=ids,
+                    at_ms=at_ms,
+                    listed=known.gone.intersection(ids),
+                    never_named=known.never_named.intersection(ids),
+                )
+            )
         return tuple(updates)
 
     def last_updates(self, gone: Container[str]) -> tuple[Update, ...]:
         """The change of the row afterwards; `gone`: ids of segments without any object left."""
         finished = tuple(marked for marked in self.marked_ids if marked in gone)
-        return (FinishDeletion(ids=finished),) if finished else ()
+        known = self.dropped or Dropped()
+        finish = FinishDeletion(
+            ids=finished,
+            gone=known.gone.intersection(finished),
+            never_named=known.never_named.intersection(finished),
+        )
+        return (finish,) if finished else ()
 
 
 def _ids(entries: Sequence[Expired] | Sequence[RetiredSegment]) -> tuple[str, ...]:
@@ -158,8 +175,9 @@ def deletion_plan_of(
     expired = due if is_detached and not is_refused else ()
     state = view.state
     retired = () if state is None else state.retired
+    dropped = dropped_by_brokers(view, binding)
     past_grace = [entry for entry in retired if times.is_past_grace(entry)]
-    may_go = tuple(entry for entry in past_grace if is_detached or _is_ours(entry))
+    may_go = tuple(entry for entry in past_grace if is_detached or _may_go(entry, dropped))
     needs_originals = is_refused and not all(s.is_upload for s in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
     given_up = deletable_set_apart(view, binding) if times.takes_set_apart else ()
@@ -177,10 +195,11 @@ def deletion_plan_of(
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
-        going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
+        going=tuple(entry for entry in retired if _goes_on(entry, dropped)),
         orphans=_old(deletable_orphans(view, binding), times),
         set_apart=set_apart,
         incomplete_uploads=deletable_uploads(uploads, view, binding),
+        dropped=dropped,
         ends_serving=is_detached and state is not None and state.is_served,
         notes=(
             *_on_view(view, expired, set_apart),
@@ -194,7 +213,10 @@ def waits_until(
     view: PartitionView, binding: Binding, times: VacuumLimits
 ) -> dict[str, tuple[int, ...]]:
     """What is not due yet, by its name, with the due time of each, epoch milliseconds."""
+    dropped = dropped_by_brokers(view, binding)
     retired = () if view.state is None else view.state.whole_retired
+    if dropped is not None:
+        retired = tuple(entry for entry in retired if _may_go(entry, dropped))
     orphans = deletable_orphans(view, binding)
     set_apart = deletable_set_apart(view, binding) if times.takes_set_apart else ()
     ends_ms = {
@@ -248,6 +270,17 @@ def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
 def _is_ours(entry: RetiredSegment) -> bool:
     """Whether tierfold wrote it, so that no broker names it."""
     return not entry.segment.is_named_by_brokers
+
+
+def _may_go(entry: RetiredSegment, dropped: Dropped | None) -> bool:
+    """Whether its objects may go from a tier that brokers may serve."""
+    return _is_ours(entry) if dropped is None else entry.segment.segment_id in dropped.ids
+
+
+def _goes_on(entry: RetiredSegment, dropped: Dropped | None) -> bool:
+    """Whether a deletion that has started goes on: not if brokers have the segment again."""
+    is_started = entry.deletion_started_at_ms is not None
+    return is_started and (dropped is None or entry.segment.segment_id in dropped.ids)
 
 
 def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.discovery.standing import Standing, standing_of
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.segment_ids import Maker, maker_of
@@ -34,13 +35,20 @@ def deletable_uploads(
 def deletable_orphans(view: PartitionView, binding: Binding) -> tuple[ListedSegment, ...]:
     """The orphans that may go.
 
-    Where a cluster serves the tier, a run that died may have given one of ours to its brokers.
+    Where a cluster serves the tier, its brokers must never have had one of ours: a run that died
+    may have given it to them.
     """
     match binding:
         case Detached():
             return _made_by(view.orphans, view, _NOT_FOREIGN)
         case ServedBy():
-            return ()
+            brokers = view.brokers
+            return tuple(
+                orphan
+                for orphan in _made_by(view.orphans, view, _OURS)
+                if brokers is not None
+                and standing_of(orphan.segment_id, brokers) is Standing.NEVER_NAMED
+            )
         case _:
             return _made_by(view.orphans, view, _OURS)
 
@@ -59,10 +67,9 @@ def named_by_brokers(
     """How many orphans and uploads stay because a broker may name them, by what they are."""
     if isinstance(binding, Detached):
         return {"orphaned": 0, "in upload": 0}
-    is_served = isinstance(binding, ServedBy)
-    theirs = {Maker.BROKER, Maker.THIS_CATALOG} if is_served else {Maker.BROKER}
+    named = _made_by(view.orphans, view, {Maker.BROKER, Maker.THIS_CATALOG})
     return {
-        "orphaned": len(_made_by(view.orphans, view, theirs)),
+        "orphaned": len(named) - len(deletable_orphans(view, binding)),
         "in upload": len(_made_by(uploads, view, {Maker.BROKER})),
     }
 

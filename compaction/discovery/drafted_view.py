@@ -30,6 +30,7 @@ from tierfold.compaction.discovery.view import (
     RefusalReason,
 )
 from tierfold.compaction.model.leader_epochs import is_within_lineage
+from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import Hole, PartitionState, Segment
 
 _OTHER_BATCHES: Final = (
@@ -58,7 +59,11 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     log_start_offset = _log_start(facts, segments)
     end_offset = segments[-1].end_offset if segments else log_start_offset - 1
     orphans = tuple(found.listed for found in facts.candidates if is_orphan(found, row))
-    orphans += tuple(unnamed.listed for unnamed in facts.left_alone if unnamed.is_ours)
+    orphans += tuple(
+        unnamed.listed
+        for unnamed in facts.left_alone
+        if unnamed.is_ours and unnamed.maker is not Maker.ANOTHER_CATALOG
+    )
     waiting = tuple(_waiting(draft, orphans))
     return PartitionView(
         key=facts.key,

@@ -21,7 +21,7 @@ from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
 from tierfold.compaction.discovery.candidates import Candidate, EndFrom
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.leader_epochs import epochs_in
-from tierfold.compaction.model.segment_ids import is_own_id
+from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.wording import counted
 
@@ -62,11 +62,13 @@ class UnnamedSegment:
 
     listed: ListedSegment
     standing: Standing
+    maker: Maker
+    """Who wrote it, by its id."""
 
     @property
     def is_ours(self) -> bool:
         """Whether a run that died left it: brokers never named it, and tierfold made its id."""
-        return self.standing is Standing.NEVER_NAMED and is_own_id(self.listed.segment_id)
+        return self.standing is Standing.NEVER_NAMED and self.maker is not Maker.BROKER
 
     @property
     def denies_brokers(self) -> bool:
@@ -98,7 +100,8 @@ def by_standing(unknown: Iterable[ListedSegment], brokers: BrokerPartition) -> B
         if standing is Standing.FINISHED and not is_expired:
             finished.append(listed)
         else:
-            left_alone.append(UnnamedSegment(listed=listed, standing=standing))
+            maker = maker_of(listed.segment_id, brokers.asked_by)
+            left_alone.append(UnnamedSegment(listed=listed, standing=standing, maker=maker))
     return ByStanding(finished=tuple(finished), left_alone=tuple(left_alone))
 
 

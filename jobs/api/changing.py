@@ -73,7 +73,7 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     >>> tierfold.vacuum("/mnt/tier", settings={"tier.binding": "detached"}, dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given, writing=WritingVerb.VACUUM)
+    tools = opened(tier, given, writing=WritingVerb.VACUUM, asks_brokers=True)
     limits = limits_of(given, tools.context.now_ms)
     verb = (tools.context, tools.settings, tools.scope, limits)
     if is_dry_run:

@@ -149,7 +149,7 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(ScopeKeywords, WritingKeywords, total=False):
+class VacuumKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, total=False):
     """The keywords of `vacuum`."""
 
     grace_ms: int

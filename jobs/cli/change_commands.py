@@ -104,6 +104,7 @@ def forget_verb(output: Output, **given: Any) -> None:
 
 @click.command("vacuum", cls=Verb)
 @tier_options
+@cluster_options
 @clock_options
 @click.option(
     "--grace-period",
@@ -148,7 +149,8 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     A segment expires by retention.ms or retention.bytes if the topic's cleanup.policy contains
     delete. Expired segments are retired, and the log start moves; their objects are deleted a grace
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
-    that tierfold wrote are deleted. Catalog files that were superseded thirty days ago are deleted
+    that tierfold wrote are deleted. With brokers, only what they never had, or forgot: nothing is
+    sent to them. Catalog files that were superseded thirty days ago are deleted
     too, whatever --topic is, and so are key indexes of segments that are gone.
 
     \b

@@ -33,8 +33,9 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.tier_identity import tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
+from tierfold.jobs.pipeline.asked_brokers import binding_of_run
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
-from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, known_among, with_identity
 from tierfold.jobs.settings.resolution import Settings
@@ -59,13 +60,14 @@ def _inspected(
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     found = known_among(context, everywhere, keys, rows)
-    identity = tier_identity(context, settings.binding, deletes=True)
-    known = [with_identity(partition, identity) for partition in found]
+    binding = binding_of_run(context, settings)
+    identity = tier_identity(context, binding, deletes=True)
+    known = [one if one.is_left_alone else with_identity(one, identity) for one in found]
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     topics = [rules[partition.key.topic] for partition in known]
     uploads = context.tier.incomplete_uploads(keys)
     unfinished = [uploads[partition.key] for partition in known]
-    inspect_one = partial(_inspect, context, settings.binding, times)
+    inspect_one = partial(_inspect, context, binding, times)
     with ThreadPoolExecutor(READERS) as pool:
         found_all = pool.map(inspect_one, known, topics, unfinished)
         return list(context.progress.inspected(found_all))
@@ -91,7 +93,9 @@ def _inspect(
     try:
         if known.refusal is not None:
             return _refused(row, known.refusal)
-        facts = facts_of(context, known.key, known.state, known.listed)
+        if known.is_left_alone:
+            return _left_alone(row, left_alone(known))
+        facts = facts_of(context, known.key, known.state, known.listed, known.brokers)
         view = view_from(context, facts)
         refusal = view if isinstance(view, Refusal) else None
         if isinstance(view, Refusal):
@@ -133,6 +137,12 @@ def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -
     reason = "; ".join((*waits, refusal.sentence))
     return PartitionVacuum(
         deletion=DeletionPlan(key=row.key), row=row, outcome=REFUSED, reason=reason
+    )
+
+
+def _left_alone(row: PartitionState, why: str) -> PartitionVacuum:
+    return PartitionVacuum(
+        deletion=DeletionPlan(key=row.key), row=row, outcome=NOTHING_TO_DO, reason=why
     )
 
 

@@ -83,6 +83,7 @@ def facts_beside(
         ),
         live_end=live_end_by(brokers, state),
         brokers=brokers,
+        fingerprint=CATALOG,
         left_alone=sorted_out.left_alone,
     )
 

@@ -129,12 +129,11 @@ def test_a_started_deletion_continues_whatever_its_age_and_the_binding() -> None
     assert vacuumed.needs_claim
 
 
-@pytest.mark.parametrize("binding", [UNDECLARED, ServedBy(CLUSTER)])
-def test_only_our_segments_go_if_a_broker_may_name_the_others(binding: Binding) -> None:
+def test_only_our_segments_go_if_a_broker_may_name_the_others() -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
-    vacuumed = deletion(view, DELETE, binding, incomplete_uploads=[INCOMPLETE])
+    vacuumed = deletion(view, DELETE, UNDECLARED, incomplete_uploads=[INCOMPLETE])
     assert ids(vacuumed) == ([], [B], [], [])
     assert vacuumed.incomplete_uploads == (INCOMPLETE,)
     assert vacuumed.log_start_offset == 20

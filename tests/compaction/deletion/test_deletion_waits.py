@@ -50,7 +50,7 @@ def view(
     [
         (Detached(), True, ["retired segment", "orphan", "segment set apart"]),
         (Detached(), False, ["retired segment", "orphan"]),
-        (ServedBy(CLUSTER), True, ["retired segment"]),
+        (ServedBy(CLUSTER), True, []),
         (UNDECLARED, True, ["retired segment"]),
     ],
 )

@@ -1,0 +1,158 @@
+"""Beside brokers a retired segment goes only if they never had it, or forgot it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.beside_brokers import brokers_have, discovered_beside, own_id, view_beside
+from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
+from tests.compaction.builders import CLUSTER, a_chain, a_state, retired, segment_id, unknown
+from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.commits.commit import FinishDeletion, StartDeletion, proposed
+from tierfold.compaction.commits.invariants import violations
+from tierfold.compaction.commits.row_changes import applied, claimed
+from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS, deletion_invariants
+from tierfold.compaction.deletion.deletion_plan import (
+    DeletionPlan,
+    VacuumLimits,
+    deletion_plan_of,
+    waits_until,
+)
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.bindings import ServedBy
+from tierfold.compaction.model.origins import UPLOADED, Compacted
+from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.segments import PartitionState, RetiredSegment
+
+NOW_MS: Final = 100 * DAY_MS
+TIMES: Final = VacuumLimits(now_ms=NOW_MS)
+OLD, LIVE = a_chain(10, 10)
+LIVE_EVENTS: Final = uploaded("10-19", 10, 19)
+NEVER: Final[Sequence[Event]] = ()
+STATES: Final = {
+    "never named": NEVER,
+    "started": [added("old", 0, 9)],
+    "finished": uploaded("old", 0, 9),
+    "listed": [*uploaded("old", 0, 9), updated("old", LISTED)],
+    "gone": [*uploaded("old", 0, 9), updated("old", LISTED), updated("old", GONE)],
+}
+
+
+def entry(*, is_ours: bool, for_ms: int = DAY_MS) -> RetiredSegment:
+    """A retired segment with the id "old"."""
+    origin = Compacted("earlier") if is_ours else UPLOADED
+    segment = replace(OLD, segment_id=segment_id("old"), origin=origin)
+    return retired(segment, retired_at_ms=NOW_MS - for_ms)
+
+
+def row_with(one: RetiredSegment) -> PartitionState:
+    """A served row with one live upload and one retired segment."""
+    live = replace(LIVE, segment_id=segment_id("10-19"))
+    return a_state([live], retired=(one,), log_start_offset=0, served_by=(CLUSTER,))
+
+
+def seen(one: RetiredSegment, events: Sequence[Event], *, is_there: bool = True) -> PartitionView:
+    """The partition as a run with brokers sees it; `is_there`: its objects are listed."""
+    state = row_with(one)
+    listing = () if is_there else (one.segment.segment_id,)
+    ids = state.named_ids
+    # Of an upload that they never had the discovery would refuse already.
+    view = view_beside(row_with(entry(is_ours=True)), [], LIVE_EVENTS, gone=listing)
+    return replace(view, state=state, brokers=brokers_have([*LIVE_EVENTS, *events], ids))
+
+
+def planned(view: PartitionView) -> DeletionPlan:
+    return deletion_plan_of(view, Rules(retention_ms=-1), ServedBy(CLUSTER), TIMES)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize("state", STATES)
+def test_it_goes_by_what_brokers_have_of_it(state: str, is_ours: bool, is_there: bool) -> None:
+    one = entry(is_ours=is_ours)
+    view = seen(one, STATES[state], is_there=is_there)
+    deletion = planned(view)
+    never = state == "never named" and is_ours
+    forgotten = state == "gone" and (is_ours or not is_there)
+    assert [one.segment.segment_id for one in deletion.starting] == (
+        [segment_id("old")] if never or forgotten else []
+    )
+    if not deletion.starting:
+        (note,) = deletion.notes
+        assert "a broker may still name these segments, so they stay: 1 retired" in note
+        return
+    ids = (segment_id("old"),)
+    start = StartDeletion(
+        ids=ids,
+        at_ms=5,
+        listed=frozenset(ids if forgotten else ()),
+        never_named=frozenset(ids if never else ()),
+    )
+    assert deletion.updates(at_ms=5, run="r") == (start,)
+    finish = FinishDeletion(ids=ids, gone=start.listed, never_named=start.never_named)
+    assert deletion.last_updates(ids) == (finish,)
+    row = claimed(row_with(one), run="r", commit_id="1", at_ms=5)
+    for update in (start, finish):
+        proposal = proposed(row, update, commit_id="2", at_ms=5)
+        after = applied(proposal, row)
+        assert violations(row, after, (*SERVED_INVARIANTS, *deletion_invariants(proposal))) == {}
+        row = after
+    assert row.retired == ()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_grace_period_holds_all_the_same(state: str) -> None:
+    view = seen(entry(is_ours=True, for_ms=DAY_MS - 1), STATES[state])
+    assert planned(view).starting == ()
+    waits = waits_until(view, ServedBy(CLUSTER), TIMES)
+    assert ("retired segment" in waits) is (state in {"never named", "gone"})
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_deletion_stops_if_brokers_have_the_segment_again(state: str) -> None:
+    started = replace(entry(is_ours=True), deletion_started_at_ms=NOW_MS)
+    view = seen(started, STATES[state])
+    assert bool(planned(view).going) is (state in {"never named", "gone"})
+
+
+def test_without_a_look_nothing_goes() -> None:
+    view = replace(seen(entry(is_ours=True), NEVER), brokers=None)
+    assert planned(view).starting == ()
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize(
+    ("events", "is_orphan"),
+    [
+        (NEVER, True),
+        ([added("x", 10, 19)], False),
+        ([added("x", 10, 19), updated("x", LISTED)], False),
+        ([added("x", 10, 19), updated("x", LISTED), updated("x", GONE)], False),
+    ],
+)
+def test_an_orphan_must_be_ours_and_never_have_been_named(
+    events: Sequence[Event], is_orphan: bool, is_ours: bool
+) -> None:
+    name = own_id() if is_ours else own_id(1)
+    stray = unknown(replace(LIVE, segment_id=name))
+    stray = replace(stray, listed=replace(stray.listed, modified_ms=0))
+    named = [event._replace(segment_id=name) for event in events]
+    state = replace(row_with(entry(is_ours=True)), retired=())
+    view = discovered_beside(state, [stray], [*LIVE_EVENTS, *named])
+    # Named by brokers and not by the row, it is refused, unless it was only started or is gone.
+    found = planned(view).orphans if isinstance(view, PartitionView) else ()
+    orphans = [orphan.segment_id for orphan in found]
+    assert orphans == ([name] if is_orphan and is_ours else [])
+
+
+def test_what_brokers_have_finished_is_never_an_orphan() -> None:
+    """A second upload over the same offsets, which no reader finds."""
+    twice = unknown(replace(LIVE, segment_id=segment_id("twice")))
+    twice = replace(twice, listed=replace(twice.listed, modified_ms=0))
+    state = replace(row_with(entry(is_ours=True)), retired=())
+    events = [added("twice", 10, 19), updated("twice", FINISHED), *LIVE_EVENTS]
+    assert planned(view_beside(state, [twice], events)).orphans == ()
