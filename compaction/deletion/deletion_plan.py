@@ -40,7 +40,7 @@ from tierfold.compaction.deletion.makers import (
 )
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
-from tierfold.compaction.model.bindings import Binding, Detached
+from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.serving import Consent, ConsentKind
@@ -180,8 +180,7 @@ def deletion_plan_of(
     may_go = tuple(entry for entry in past_grace if is_detached or _may_go(entry, dropped))
     needs_originals = is_refused and not all(s.is_upload for s in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
-    given_up = deletable_set_apart(view, binding) if times.takes_set_apart else ()
-    set_apart = _old(given_up, times)
+    set_apart = _old(deletable_set_apart(view, binding), times) if times.takes_set_apart else ()
     uploads = () if state is None else _old(incomplete_uploads, times)
     doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
     stay = {
@@ -203,7 +202,8 @@ def deletion_plan_of(
         ends_serving=is_detached and state is not None and state.is_served,
         notes=(
             *_on_view(view, expired, set_apart),
-            *_on_kept(len(may_go) - len(starting), len(doubted), stay),
+            *_on_kept(len(may_go) - len(starting), len(doubted)),
+            *_on_named(stay, binding),
             *maker_notes(view, binding, uploads),
         ),
     )
@@ -242,8 +242,8 @@ def _on_view(
             yield note
 
 
-def _on_kept(originals: int, doubted: int, stay: Mapping[str, int]) -> Iterator[str]:
-    """What stays for a restore, beside another cluster's segment, or because of brokers."""
+def _on_kept(originals: int, doubted: int) -> Iterator[str]:
+    """What stays for a restore, or beside another cluster's segment."""
     if originals:
         yield f"{counted(originals, 'retired original')} kept for `tierfold restore`"
     if doubted:
@@ -251,8 +251,14 @@ def _on_kept(originals: int, doubted: int, stay: Mapping[str, int]) -> Iterator[
             f"{counted(doubted, 'unfinished upload')} kept: a segment in the same folder may be"
             " another cluster's"
         )
+
+
+def _on_named(stay: Mapping[str, int], binding: Binding) -> Iterator[str]:
+    """What stays because of brokers."""
     listed = ", ".join(f"{count} {what}" for what, count in stay.items() if count)
-    if listed:
+    if listed and isinstance(binding, ServedBy):
+        yield f"brokers have or may have these segments, so they stay: {listed}"
+    elif listed:
         yield (
             f"a broker may still name these segments, so they stay: {listed}. If no broker serves"
             " this tier, set tier.binding=detached"

@@ -244,7 +244,7 @@ def test_a_segment_set_apart_is_deleted_only_if_a_person_gave_it_up(
     kept = [note for note in vacuumed.notes if "set apart, outside the leader epoch" in note]
     assert len(kept) is not goes
     is_reported = not isinstance(binding, Detached) and order.takes_set_apart
-    assert any("1 set apart." in note for note in vacuumed.notes) is is_reported
+    assert any("they stay: 1 set apart" in note for note in vacuumed.notes) is is_reported
 
 
 def test_segments_that_no_run_has_adopted_expire_as_well() -> None:
