@@ -27,8 +27,7 @@ ABANDON: Final = (
 )
 COPY_OR_MOVED: Final = (
     "If this is a copy that no broker serves, set tier.binding=detached. If the tier moved, or is"
-    " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved: the"
-    " catalog records it."
+    " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved."
 )
 _LOST_METADATA: Final = (
     "Do not restart a broker: what a running broker remembers, a restarted one does not"
@@ -133,15 +132,17 @@ def service_refusal(
     """Why the tier's note does not let this catalog delete there; None: it does, or there is none.
 
     `fingerprint`: this catalog's, None: it does not exist yet. `place`: TIER, as `TierPlace` prints
-    it. Where the note says another place, the tier is a copy, which may be detached.
+    it. Where the note says another place, the tier is a copy, which may be detached; unless a
+    person says that it moved.
     """
     if note is None:
         return None
     is_here = note.place == place
+    is_moved = isinstance(binding, ServedBy) and binding.is_moved
     match binding:
         case Detached() if not is_here:
             return None
-        case _ if not is_here:
+        case _ if not is_here and not is_moved:
             return Refusal(
                 reason=RefusalReason.ANOTHER_PLACE,
                 detail=f"the tier's note says that cluster {note.cluster_id} serves it from"
@@ -176,6 +177,7 @@ def _another_catalog(note: TierService, fingerprint: int | None) -> Refusal:
         detail=f"the tier's note says that cluster {note.cluster_id} serves it, and that the"
         f" catalog {fingerprint_text(note.fingerprint)} publishes there; this catalog is"
         f" {fingerprint_text(fingerprint)}",
-        remedy="Use that catalog (--catalog). If it is lost, and the cluster is no more, move the"
-        " folder of the note, _tierfold_served_by, out of the tier and keep it.",
+        remedy="Use that catalog (--catalog). If it is lost, `tierfold forget` with the brokers takes"
+        " over what they have, and the note. If its cluster is no more either, move the folder of"
+        " the note, _tierfold_served_by, out of the tier and keep it.",
     )

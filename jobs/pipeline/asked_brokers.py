@@ -18,8 +18,7 @@ from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.discovery.broker_refusals import setup_refusal
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
-from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.bindings import Binding, ServedBy
 from tierfold.compaction.planning.outlook import outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
@@ -52,21 +51,10 @@ def _seen(known: KnownPartition, brokers: BrokerPartition, cluster_id: str) -> K
 
 
 def binding_of_run(context: RunContext, settings: Settings) -> Binding:
-    """Return who serves the tier, as the run knows it: the cluster that it asked, if any.
-
-    Raises BadSettings if the user says that there is none.
-    """
+    """Return who serves the tier, as the run knows it: the cluster that it asked, if any."""
     look = None if context.cluster is None else context.cluster.view
     if look is None:
         return settings.binding
-    if isinstance(settings.binding, Detached):
-        raise BadSettings(
-            f"it says that no broker serves the tier, and brokers of cluster {look.cluster_id} are"
-            " named",
-            where="tier.binding",
-            remedy="Leave out one of them: tier.binding if these brokers serve the tier, otherwise"
-            " --bootstrap-server and bootstrap.servers.",
-        )
     return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
 
 

@@ -184,6 +184,16 @@ def test_a_copy_may_be_detached_and_nothing_else(
     assert reason is (None if is_detached else RefusalReason.ANOTHER_PLACE)
 
 
+def test_a_tier_that_moved_is_its_own_catalogs_and_clusters_alone() -> None:
+    found = replace(CLUSTER, place="/mnt/other/")
+    moved = ServedBy(found, is_moved=True)
+    assert noted(moved, place="/mnt/other/") is None
+    reason = noted(moved, place="/mnt/other/", fingerprint=1)
+    assert reason is RefusalReason.ANOTHER_CATALOG
+    other = ServedBy(replace(found, cluster_id=OTHER_ID), is_moved=True)
+    assert noted(other, place="/mnt/other/") is RefusalReason.ANOTHER_CLUSTER
+
+
 @pytest.mark.parametrize(
     ("of_brokers", "is_same"),
     [

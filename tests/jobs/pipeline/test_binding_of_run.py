@@ -15,7 +15,6 @@ from tierfold.compaction.brokers.cluster_facts import ClusterSetup, MetadataTopi
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.bindings import ServedBy
-from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.tier_service import TierPlace
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext, run_context
@@ -52,14 +51,6 @@ def test_it_is_the_cluster_with_the_place_given_as_tier(
     settings = resolve(["tier.binding=moved"] if is_moved else [])
     found = replace(CLUSTER, place=place_of(context))
     assert binding_of_run(context, settings) == ServedBy(found, is_moved=is_moved)
-
-
-@pytest.mark.parametrize("word", ["detached", "abandoned"])
-def test_it_contradicts_a_user_who_says_that_there_is_none(
-    context: RunContext, word: str
-) -> None:
-    with pytest.raises(BadSettings, match=f"brokers of cluster {CLUSTER.cluster_id} are named"):
-        binding_of_run(context, resolve([f"tier.binding={word}"]))
 
 
 def test_the_row_must_name_that_cluster_there(context: RunContext) -> None:
