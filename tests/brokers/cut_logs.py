@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
+from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import CALL_S, KeyValue, Topic
 
@@ -32,6 +31,8 @@ NEW_END: Final = 69
 """The last offset of the elected leader's log."""
 
 _SEGMENT: Final = 10
+_NEVER_MS: Final = 10**13
+"""Three hundred years, as records of tests are old."""
 _DEPOSED, _ELECTED = 2, 3
 
 
@@ -59,23 +60,20 @@ class CutLog:
         self._kafka.wait(lambda: self.topic.leader() == -1, "no leader")
 
     def elect(self) -> None:
-        """Start the other replica, which is elected although it lacks records; it does not upload.
-
-        `remote.log.copy.disable` needs a local retention that follows the topic's.
-        """
-        self._set(remote_log_copy_disable="true", local_retention_ms="-2")
+        """Start the other replica, which is elected although it lacks records."""
+        self._keep_local(_NEVER_MS)
         self._kafka.broker(_ELECTED)
         self._kafka.wait(lambda: self.topic.leader() == _ELECTED, "the election")
         # The new leader refuses the sequence numbers of a producer that wrote the tail.
         self.topic = Topic(self._kafka, self.topic.name)
 
     def write_on(self) -> None:
-        """Write beyond the end of the tail that was cut off."""
-        self._write(CUT_AT, NEW_END + 1)
+        """Write beyond the end of the tail that was cut off, in a segment that is not rolled."""
+        self._write(CUT_AT, NEW_END + 1, NEW_END + 1 - CUT_AT)
 
     def upload(self) -> None:
-        """Let the new leader upload everything."""
-        self._set(remote_log_copy_disable="false", local_retention_ms="1")
+        """Let the new leader roll and upload everything."""
+        self._keep_local(1)
         self.topic.wait_until_tiered()
 
     def restore(self) -> None:
@@ -87,29 +85,19 @@ class CutLog:
         admin.delete_topics([self.topic.name])[self.topic.name].result(CALL_S)
         self._kafka.brokers[_ELECTED - 1].stop()
 
-    def _write(self, start_offset: int, next_offset: int) -> None:
-        """Write offsets as segments of ten; keys repeat in each, values say who wrote them."""
+    def _write(self, start_offset: int, next_offset: int, most: int = _SEGMENT) -> None:
+        """Write offsets as segments of so many; values say who wrote them."""
         leader = self.topic.leader()
-        for first in range(start_offset, next_offset, _SEGMENT):
+        for first in range(start_offset, next_offset, most):
             records: list[KeyValue] = [
                 (b"key-%d" % (offset % 7), b"%d of broker %d" % (offset, leader))
-                for offset in range(first, min(first + _SEGMENT, next_offset))
+                for offset in range(first, min(first + most, next_offset))
             ]
             self.topic.append(records)
 
-    def _set(self, **settings: str) -> None:
-        """Change settings of the topic; each `a_b` stands for `a.b`."""
-        entries = [
-            ConfigEntry(
-                name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET
-            )
-            for name, value in settings.items()
-        ]
-        resource = ConfigResource(
-            ResourceType.TOPIC, self.topic.name, incremental_configs=entries
-        )
-        admin = self._kafka.admin()
-        admin.incremental_alter_configs([resource])[resource].result(CALL_S)
+    def _keep_local(self, retention_ms: int) -> None:
+        """What is older is rolled, uploaded and deleted locally at once."""
+        alter(self._kafka, self.topic.name, {"local.retention.ms": str(retention_ms)})
 
 
 @contextmanager

@@ -1,10 +1,6 @@
-"""A log that an unclean election cuts off is refused at every instant, and comes free again.
+"""A log that an unclean election cuts off is refused at every instant, and `forget` leads out.
 
-    before        the deposed leader has uploaded 30-59, all is as it was
-    deposed       no leader
-    elected       the new leader's log ends at 30
-    written on    ... at 70, and nothing of it is uploaded: only leader epochs show the cut
-    uploaded      the tier shows it, too
+A partition without a row, and one whose row has the tail that is cut off and was compacted.
 """
 
 from __future__ import annotations
@@ -14,65 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
+from tests.brokers.cluster import KafkaCluster
 from tests.brokers.cut_logs import CUT_AT, NEW_END, TAIL_END, CutLog, cut_log
-from tests.brokers.topics import Topic
-from tests.jobs.commands import ALWAYS, Ran, tierfold, told
-from tests.storage.brokers.secured import client
-from tierfold.compaction.brokers.broker_view import BrokerView
-from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
-from tierfold.compaction.brokers.epoch_ends import EpochEnd, NoAnswer
-from tierfold.compaction.brokers.lineage import (
-    EpochDenied,
-    LineageHolds,
-    LineageStatus,
-    LogEndsBelow,
-    Unconfirmed,
-    epochs_to_ask,
-    finished,
-    lineage_status,
-    outside_lineage,
-)
-from tierfold.compaction.brokers.metadata_fold import MetadataFold
-from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
-from tierfold.storage.brokers.connection import Connection, connected
-from tierfold.storage.brokers.epoch_ends import epoch_ends
-from tierfold.storage.brokers.facts import partition_offsets
-from tierfold.storage.brokers.metadata_reader import read_metadata
-
-BEFORE = PartitionOffsets(log_start=0, high_watermark=TAIL_END + 1, last_stable=TAIL_END + 1)
-
-
-def view_of(connection: Connection, topic: Topic) -> BrokerView:
-    key = PartitionKey(topic=topic.name, partition=0, topic_id=topic.id)
-    fold = MetadataFold(METADATA_PARTITIONS, [key])
-    for chunk in read_metadata(connection, dict.fromkeys(fold.metadata_partitions(), 0)):
-        fold.apply(chunk)
-    return fold.view(key)
-
-
-def lineage_of(topic: Topic) -> tuple[LeaderEpoch, ...]:
-    """The checkpoint with the highest epoch, among these the one of the segment that ends last."""
-    found = []
-    for log in topic.logs():
-        lines = log.with_suffix(".leader_epoch_checkpoint").read_text().splitlines()[2:]
-        pairs = [tuple(map(int, line.split())) for line in lines]
-        found.append((pairs[-1][0], int(log.name.partition("-")[0]), pairs))
-    _, _, newest = max(found)
-    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in newest)
-
-
-def status(kafka: KafkaCluster, topic: Topic) -> LineageStatus:
-    """What a look at the brokers finds; without a leader, beside the offsets of before."""
-    one = (topic.name, 0)
-    with connected(client(kafka.servers, {"request.timeout.ms": "3000"})) as connection:
-        view = view_of(connection, topic)
-        offsets = partition_offsets(connection, [one])[one]
-        if isinstance(offsets, UnreadableObject):
-            offsets = BEFORE
-        answers = epoch_ends(connection, {one: epochs_to_ask(view, offsets.log_start)})
-    return lineage_status(view, lineage_of(topic), offsets, answers[one])
+from tests.brokers.test_forget_beside_brokers import Swapped
+from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
+from tests.jobs.commands import told
 
 
 @pytest.fixture(scope="module")
@@ -81,53 +23,52 @@ def log(kafka: KafkaCluster) -> Iterator[CutLog]:
         yield log
 
 
-@pytest.fixture(scope="module")
-def catalog(kafka: KafkaCluster, log: CutLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with a row of the deposed leader's log."""
-    catalog = tmp_path_factory.mktemp("cut") / "catalog"
-    assert plan(kafka, catalog, "compact", "--engine", "local").code == 0
-    return catalog
+def planned_to(planned: Planned) -> int:
+    """The end of what is planned."""
+    (entry,) = planned.plan(*NO_MARGIN).entries
+    assert entry["outcome"] == "planned", entry
+    end: int = entry["next_offset"]
+    return end
 
 
-def plan(kafka: KafkaCluster, catalog: Path, verb: str = "plan", *more: str) -> Ran:
-    settings = () if verb == "forget" else ALWAYS
-    return tierfold(
-        verb, kafka.tier, *settings, "--catalog", catalog, "--topic", "cut", *more
-    )
+def is_refused(planned: Planned, *words: str) -> None:
+    (entry,) = planned.plan(*NO_MARGIN).entries
+    assert entry["outcome"] == "refused", entry
+    assert not told(entry["reason"], *words), entry
 
 
-def test_it_is_refused_at_every_instant(kafka: KafkaCluster, log: CutLog, catalog: Path) -> None:
-    assert status(kafka, log.topic) == LineageHolds(end_offset=TAIL_END)
+def test_it_is_refused_at_every_instant(kafka: KafkaCluster, log: CutLog, tmp_path: Path) -> None:
+    new = Planned(kafka, tmp_path / "new", log.topic)
+    assert planned_to(new) == TAIL_END + 1
+    known = Swapped(kafka, tmp_path / "known", log.topic)  # And compacted.
+    assert known.row.next_offset == TAIL_END + 1
 
     log.depose()
-    deposed = status(kafka, log.topic)
-    assert isinstance(deposed, Unconfirmed)
-    assert isinstance(deposed.answer, NoAnswer)
+    for planned in (new, known):
+        is_refused(planned, "once the partition has a leader")
 
     log.elect()
-    below = LogEndsBelow(high_watermark=CUT_AT, end_offset=TAIL_END)
-    assert status(kafka, log.topic) == below
+    for planned in (new, known):
+        is_refused(planned, "the brokers' log ends at offset 29", "the tier has offsets up to 59")
 
     log.write_on()
     assert log.topic.offsets() == (0, NEW_END + 1)
-    end = EpochEnd(epoch=0, end_offset=CUT_AT)
-    denied = EpochDenied(epoch=0, end_offset=TAIL_END, found=end)
-    assert status(kafka, log.topic) == denied
-    assert plan(kafka, catalog).code == 0  # Without brokers, nothing shows it yet.
+    for planned in (new, known):
+        is_refused(
+            planned,
+            "the tier has leader epoch 0 up to offset 59, but in the brokers' log it ends at",
+            "offset 29",
+            "once the new leader has uploaded",
+        )
+    # Its way out must not take over what was cut off.
+    assert known.forget().entries[0]["outcome"] == "refused"
 
     log.upload()
-    assert status(kafka, log.topic) == LineageHolds(end_offset=NEW_END)
-
-
-def test_after_the_new_leaders_upload_the_tier_shows_the_cut(
-    kafka: KafkaCluster, log: CutLog, catalog: Path, tmp_path: Path
-) -> None:
-    with connected(client(kafka.servers, {})) as connection:
-        view = view_of(connection, log.topic)
-    outside = outside_lineage(finished(view, 0), lineage_of(log.topic))
-    starts = [segment.added.start_offset for segment in outside]
-    assert starts == list(range(CUT_AT, TAIL_END + 1, 10))
-    refused = plan(kafka, catalog, "plan", "--json")
-    assert refused.outcomes["cut", 0] == "refused", refused
-    assert not told(str(refused.partitions["cut", 0]), "of leader epoch 2", "tierfold forget")
-    assert plan(kafka, tmp_path).code == 0  # Without a row, what was cut off is left out.
+    assert planned_to(new) == NEW_END + 1
+    is_refused(known, "up to offset 59", "tierfold forget")
+    done = known.forget()
+    assert done.entries[0]["outcome"] == "forgotten", done
+    gone = (entry.segment for entry in known.row.retired)
+    offsets = {(segment.start_offset, segment.end_offset) for segment in gone}
+    assert offsets == {(0, TAIL_END), *((at, at + 9) for at in range(CUT_AT, TAIL_END, 10))}
+    assert planned_to(known) == NEW_END + 1
