@@ -88,12 +88,6 @@ class MetadataFold:
             else:
                 self._apply_event(record, event)
 
-    def metadata_partitions(self) -> frozenset[int]:
-        """The metadata partitions that have to be read."""
-        if self._folds_all:
-            return frozenset(range(self._partition_count))
-        return frozenset(named.metadata_partition for named in self._named.values())
-
     def next_offset(self, metadata_partition: int) -> int:
         """The offset from which on the next reading of a metadata partition goes on."""
         return self._next_offsets.get(metadata_partition, 0)

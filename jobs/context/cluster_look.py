@@ -1,6 +1,6 @@
 """What brokers have of partitions: one look at their metadata topic, and their offsets after it.
 
-    metadata topic → which of its partitions are needed → replay from 0 → topics → offsets
+    metadata topic → replay of all its partitions from 0 → topics → offsets
                    → leader epochs
 
 The offsets are asked for last, after the replay: in any other order, what an upload or an expiry
@@ -52,7 +52,8 @@ def cluster_view(
     for key, segment_ids in (listed or {}).items():
         fold.ask(key, segment_ids)
     records = 0
-    first_offsets = dict.fromkeys(sorted(fold.metadata_partitions()), 0)
+    # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
+    first_offsets = dict.fromkeys(range(setup.metadata_topic.partitions), 0)
     with progress.replay() as replayed:
         for chunk in read_metadata(connection, first_offsets, replayed):
             fold.apply(chunk)

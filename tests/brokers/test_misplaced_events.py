@@ -10,7 +10,7 @@ from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.published import updated
 from tests.brokers.test_status_of_brokers import RECORDS, tierfold
 from tests.brokers.topics import METADATA_TOPIC, Topic
-from tests.jobs.commands import ALWAYS
+from tests.jobs.commands import ALWAYS, Ran
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
@@ -37,9 +37,13 @@ def test_a_misplaced_event_refuses_the_partition_that_it_names(
         for _ in range(3):
             topic.append(RECORDS)
         topic.wait_until_tiered()
-    scope = ("--topic", named.name, "--topic", other.name, "--catalog", tmp_path / "catalog")
-    plan = ("plan", kafka.tier, *ALWAYS, *scope, "--json")
-    assert set(tierfold(kafka, *plan).outcomes.values()) == {"planned"}
+
+    def planned(*scope: Topic) -> Ran:
+        chosen = [part for topic in scope for part in ("--topic", topic.name)]
+        catalog = ("--catalog", tmp_path / "catalog")
+        return tierfold(kafka, "plan", kafka.tier, *ALWAYS, *catalog, *chosen, "--json")
+
+    assert set(planned(named, other).outcomes.values()) == {"planned"}
 
     key = PartitionKey(topic=named.name, partition=0, topic_id=named.id)
     event = updated(key, UNKNOWN_ID, SegmentState.DELETE_STARTED)
@@ -47,7 +51,9 @@ def test_a_misplaced_event_refuses_the_partition_that_it_names(
     producer.produce(METADATA_TOPIC, encode(event), partition=place_of(other))
     assert producer.flush(30) == 0
 
-    planned = tierfold(kafka, *plan)
-    assert planned.outcomes == {(named.name, 0): "refused", (other.name, 0): "planned"}
-    reason = planned.partitions[named.name, 0]["reason"]
+    ran = planned(named, other)
+    assert ran.outcomes == {(named.name, 0): "refused", (other.name, 0): "planned"}
+    reason = ran.partitions[named.name, 0]["reason"]
     assert f"of {METADATA_TOPIC}-{place_of(other)} belongs to metadata partition" in reason
+    # It is found as well if none of the other's events are wanted.
+    assert planned(named).partitions[named.name, 0]["reason"] == reason

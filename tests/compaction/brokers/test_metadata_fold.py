@@ -102,7 +102,6 @@ def test_reading_goes_on_behind_the_last_record_and_never_back() -> None:
 def test_only_wanted_partitions_are_kept() -> None:
     fold = MetadataFold(50, [KEY])
     number = metadata_partition(KEY, 50)
-    assert fold.metadata_partitions() == {number}
     other = [event._replace(key=OTHER_KEY) for event in UPLOAD]
     fold.apply([record._replace(metadata_partition=number) for record in records(*other)])
     assert fold.partitions() == (KEY,)
@@ -111,7 +110,6 @@ def test_only_wanted_partitions_are_kept() -> None:
     for refused in (lambda: fold.view(OTHER_KEY), lambda: fold.ask(OTHER_KEY, [A])):
         with pytest.raises(KeyError):
             refused()
-    assert MetadataFold(3).metadata_partitions() == {0, 1, 2}
     assert MetadataFold(3, [OTHER_KEY, KEY]).partitions() == (KEY, OTHER_KEY)
 
 
