@@ -62,7 +62,8 @@ def cluster_view(
     views = {key: fold.view(key) for key in keys}
     topics = topic_setups(connection, {key.topic for key in keys})
     offsets = _offsets(connection, keys, topics)
-    answers = _epoch_answers(connection, views, offsets)
+    # Beside no tier there is nothing to compare.
+    answers = {} if listed is None else _epoch_answers(connection, views, offsets)
     return ClusterView(
         cluster_id=connection.cluster_id,
         setup=setup,
