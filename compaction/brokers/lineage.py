@@ -9,8 +9,9 @@ each leader epoch of the tier ends in their log (`epoch_ends`):
                epoch 0 ends at 20   epoch 2 from there     refused: they lack 20-29 of epoch 0
 
 A leader's log is the only one with its epoch, and other replicas take it over as it is. So a log
-that has the tier's last epoch up to its end has all below, too. Earlier epochs are compared as
-well, because segments of several uploads make up the tier.
+that has the tier's last epoch up to its end has all of that leader's log, and discovery has
+compared every segment with the checkpoint of that leader. The epochs before it are asked for as
+well, the newest few: a log that is years old has hundreds, and each takes a round of questions.
 
 Rule: Kafka `OffsetsForLeaderEpochUtils`, KIP-101, KIP-320; PUBLISHING 2.7.
 """
@@ -34,6 +35,7 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.leader_epochs import are_within_lineage
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 
+_ASKED_MAX: Final = 8
 _NOT_ASKED: Final = NoAnswer("It was not asked for.")
 
 
@@ -95,8 +97,8 @@ def finished(view: BrokerView, log_start: int) -> tuple[BrokerSegment, ...]:
 
 
 def epochs_to_ask(view: BrokerView, log_start: int) -> tuple[int, ...]:
-    """The leader epochs of all finished segments, the highest first; each is asked for once."""
-    return tuple(sorted(_ends(finished(view, log_start)), reverse=True))
+    """The highest leader epochs of the finished segments, descending; each is asked for once."""
+    return tuple(sorted(_ends(finished(view, log_start)), reverse=True)[:_ASKED_MAX])
 
 
 def outside_lineage(
@@ -138,8 +140,8 @@ def lineage_status(
     """Compare the finished segments of the lineage with what the brokers answered.
 
     `lineage`: in offset order, from the segment with the highest leader epoch, among these the one
-    with the highest end. `answers`: by leader epoch, of `epochs_to_ask`; one that is not there
-    leaves the lineage unconfirmed. `offsets` are asked for after the view was replayed.
+    with the highest end. `answers`: by leader epoch, of `epochs_to_ask`; without one for the last
+    epoch the lineage is unconfirmed. `offsets` are asked for after the view was replayed.
     """
     within = [one for one in finished(view, offsets.log_start) if _is_within(one, lineage)]
     if not within:
@@ -151,7 +153,7 @@ def lineage_status(
     last = max(ends)
     found = [
         _against(epoch, ends[epoch], answers.get(epoch, _NOT_ASKED), is_last=epoch == last)
-        for epoch in sorted(ends, reverse=True)
+        for epoch in sorted({last, *ends.keys() & answers.keys()}, reverse=True)
     ]
     denied = next((one for one in found if isinstance(one, EpochDenied)), None)
     unconfirmed = next((one for one in found if one is not None), None)

@@ -133,10 +133,17 @@ def test_without_an_answer_the_lineage_is_unconfirmed(
     assert status(SAME | {epoch: answer}) == unconfirmed
 
 
-def test_an_epoch_that_was_not_asked_for_is_unconfirmed() -> None:
-    found = status({1: SAME[1]})
-    assert isinstance(found, Unconfirmed)
-    assert (found.epoch, found.answer) == (0, NoAnswer("It was not asked for."))
+def test_only_the_newest_epochs_are_asked_for_and_the_last_one_must_be() -> None:
+    starts = {epoch: 10 * epoch for epoch in range(20)}
+    tier = view(*uploaded("a", 0, 199, epochs=starts))
+    asked = epochs_to_ask(tier, 0)
+    assert asked == tuple(range(19, 11, -1))
+    answers = {epoch: EpochEnd(epoch=epoch, end_offset=10 * epoch + 10) for epoch in asked}
+    lineage = epochs(*starts.items())
+    assert status(answers, of=tier, lineage=lineage, end=200) == LineageHolds(end_offset=199)
+    del answers[19]
+    unasked = Unconfirmed(epoch=19, end_offset=199, answer=NoAnswer("It was not asked for."))
+    assert status(answers, of=tier, lineage=lineage, end=200) == unasked
 
 
 def test_a_denial_counts_more_than_a_missing_answer() -> None:
