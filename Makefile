@@ -7,11 +7,13 @@
 #   STEPS=2000          how many real verbs it runs in random order
 #   SPARK_SEEDS=0:40    which of the oracle's logs it compacts with both engines
 #   AIRFLOW=/folder     the environment of Airflow's tests
+#   DEMO=/folder        where `make demo` works
 #   INPUTS=1300000      how many malformed inputs it gives to the parsers
 #   SEED=1              its first seed; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
 AIRFLOW ?= build/airflow-env
+DEMO ?= build/demo
 KILLS ?= 50
 SEEDS ?= 10000
 STEPS ?= 2000
@@ -34,7 +36,7 @@ help: ## list the targets
 
 demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (build/demo)
 	@scripts/require-java
-	@PATH="$(abspath $(BIN)):$$PATH" scripts/demo build/demo
+	@PATH="$(abspath $(BIN)):$$PATH" scripts/demo $(DEMO)
 
 demo-kafka: $(RUNTIME) ## let a real broker fill a tier, and show it (build/demo-kafka)
 	@scripts/require-java
@@ -70,7 +72,7 @@ test check: export TOKIO_WORKER_THREADS := 1
 test check: export OPENBLAS_NUM_THREADS := 1
 
 # The kernels that `tests.built_archive` compiles.
-test check: export NUMBA_CPU_NAME := generic
+test check airflow: export NUMBA_CPU_NAME := generic
 
 lint: $(TESTING) ## only the linters: style, types, and which package may import which
 	@$(BIN)/ruff check .

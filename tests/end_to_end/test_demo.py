@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -21,10 +20,11 @@ from tierfold.storage.tiers.tier_uris import open_tier
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder that the demo filled, and what it printed."""
     folder = tmp_path_factory.mktemp("demo") / "demo"
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    # The environment is this one, and is not installed again.
+    installed = ("-o", f"{sys.prefix}/.tierfold-runtime", f"VENV={sys.prefix}")
     done = subprocess.run(
-        [ROOT / "scripts" / "demo", folder],
-        env={**os.environ, "PATH": path},
+        ["make", *installed, "demo", f"DEMO={folder}"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
