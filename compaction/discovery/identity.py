@@ -177,7 +177,7 @@ def _another_catalog(note: TierService, fingerprint: int | None) -> Refusal:
         detail=f"the tier's note says that cluster {note.cluster_id} serves it, and that the"
         f" catalog {fingerprint_text(note.fingerprint)} publishes there; this catalog is"
         f" {fingerprint_text(fingerprint)}",
-        remedy="Use that catalog (--catalog). If it is lost, `tierfold forget` with the brokers takes"
-        " over what they have, and the note. If its cluster is no more either, move the folder of"
+        remedy="Use that catalog (--catalog). If it is lost, `tierfold forget` with the brokers"
+        " takes over what they have, and the note. If its cluster is no more either, move the folder of"
         " the note, _tierfold_served_by, out of the tier and keep it.",
     )
