@@ -179,7 +179,7 @@ def _uncovered(view: PartitionView, brokers: BrokerPartition) -> Refusal | None:
 
 
 def noted_segment(added: SegmentAdded, run: str) -> Segment:
-    """A segment as brokers noted it, which nobody reads any longer."""
+    """A segment as brokers noted it; it is retired, so it is never read."""
     return Segment(
         segment_id=added.segment_id,
         start_offset=added.start_offset,

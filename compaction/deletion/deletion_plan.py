@@ -173,8 +173,7 @@ def deletion_plan_of(
     is_detached = isinstance(binding, Detached)
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if is_detached and not is_refused else ()
-    state = view.state
-    retired = () if state is None else state.retired
+    state, retired = view.state, () if view.state is None else view.state.retired
     dropped = dropped_by_brokers(view, binding)
     past_grace = [entry for entry in retired if times.is_past_grace(entry)]
     may_go = tuple(entry for entry in past_grace if is_detached or _may_go(entry, dropped))

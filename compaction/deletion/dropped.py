@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tierfold.compaction.discovery.standing import Standing, standing_of
+from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import Binding, ServedBy
 
@@ -44,10 +44,10 @@ def dropped_by_brokers(view: PartitionView, binding: Binding) -> Dropped | None:
     listed = {segment.segment_id for segment in view.retired}
     for entry in view.state.retired:
         name, is_ours = entry.segment.segment_id, not entry.segment.is_named_by_brokers
-        match standing_of(name, view.brokers):
-            case Standing.NEVER_NAMED if is_ours:
+        match phase_of(name, view.brokers):
+            case Phase.NEVER_NAMED if is_ours:
                 never.add(name)
-            case Standing.GONE if is_ours or name not in listed:
+            case Phase.GONE if is_ours or name not in listed:
                 gone.add(name)
             case _:
                 pass

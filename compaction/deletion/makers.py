@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.discovery.standing import Standing, standing_of
+from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.segment_ids import Maker, maker_of
@@ -47,7 +47,7 @@ def deletable_orphans(view: PartitionView, binding: Binding) -> tuple[ListedSegm
                 orphan
                 for orphan in _made_by(view.orphans, view, _OURS)
                 if brokers is not None
-                and standing_of(orphan.segment_id, brokers) is Standing.NEVER_NAMED
+                and phase_of(orphan.segment_id, brokers) is Phase.NEVER_NAMED
             )
         case _:
             return _made_by(view.orphans, view, _OURS)

@@ -22,7 +22,7 @@ from tierfold.compaction.discovery.holes import with_end
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.notes import foreign_notes, hole_notes, notes_of
 from tierfold.compaction.discovery.overlaps import OverlapProof, chain_of, with_proof
-from tierfold.compaction.discovery.standing import standing_notes
+from tierfold.compaction.discovery.phases import phase_notes
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
     PartitionView,
@@ -88,7 +88,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
             *hole_notes(holes),
             *foreign_notes(facts),
             *notes_of(draft, waiting),
-            *standing_notes(facts.left_alone),
+            *phase_notes(facts.left_alone),
         ),
         brokers=facts.brokers,
     )

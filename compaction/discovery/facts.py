@@ -9,7 +9,7 @@ from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.histories import History, decided_history
 from tierfold.compaction.discovery.holes import HoleRule
 from tierfold.compaction.discovery.listing import Classified
-from tierfold.compaction.discovery.standing import UnnamedSegment
+from tierfold.compaction.discovery.phases import UnnamedSegment
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 
 

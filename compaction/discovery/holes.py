@@ -9,7 +9,7 @@ such a segment ends where the next one starts. Without them both cases look alik
 decides. A segment's end comes from
 
     the catalog's row       what was decided before
-    brokers' metadata       if a cluster is given (`discovery.standing`)
+    brokers' metadata       if a cluster is given (`discovery.phases`)
     its own objects         the manifest in Aiven's layout: `RemoteTier.recorded_end`
     its last batch          then a gap may be a hole
 """

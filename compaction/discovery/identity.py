@@ -178,6 +178,6 @@ def _another_catalog(note: TierService, fingerprint: int | None) -> Refusal:
         f" catalog {fingerprint_text(note.fingerprint)} publishes there; this catalog is"
         f" {fingerprint_text(fingerprint)}",
         remedy="Use that catalog (--catalog). If it is lost, `tierfold forget` with the brokers"
-        " takes over what they have, and the note. If its cluster is no more either, move the folder of"
-        " the note, _tierfold_served_by, out of the tier and keep it.",
+        " takes over what they have, and the note. If its cluster is no more either, move the"
+        " folder of the note, _tierfold_served_by, out of the tier and keep it.",
     )

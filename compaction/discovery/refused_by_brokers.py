@@ -14,7 +14,7 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import METADATA_TOPIC, SegmentState
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.discovery.standing import Standing, standing_of
+from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
 from tierfold.compaction.model.segment_ids import is_own_id, mark_of
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -83,7 +83,7 @@ def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refus
         segment
         for segment in _named_in(facts.state)
         if segment.is_named_by_brokers
-        and standing_of(segment.segment_id, brokers) is Standing.NEVER_NAMED
+        and phase_of(segment.segment_id, brokers) is Phase.NEVER_NAMED
     ]
     if not uploads:
         return None
@@ -137,7 +137,7 @@ def _deleted_live(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | 
         segment
         for segment in live
         if segment.end_offset >= brokers.log_start
-        and standing_of(segment.segment_id, brokers) in {Standing.LISTED, Standing.GONE}
+        and phase_of(segment.segment_id, brokers) in {Phase.LISTED, Phase.GONE}
     ]
     if not deleted:
         return None
@@ -182,8 +182,8 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
     if state is None or brokers.log_start <= state.log_start_offset:
         return None
     below = [one for one in _named_in(state) if one.end_offset < brokers.log_start]
-    standings = {one.segment_id: standing_of(one.segment_id, brokers) for one in below}
-    kept = [one for one in below if standings[one.segment_id] is Standing.FINISHED]
+    phases = {one.segment_id: phase_of(one.segment_id, brokers) for one in below}
+    kept = [one for one in below if phases[one.segment_id] is Phase.FINISHED]
     if kept:
         return Refusal(
             reason=RefusalReason.LOG_START_UNPROVEN,
@@ -191,8 +191,8 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
             f" deleted {_segments(kept)} below it yet",
             remedy="They do so within minutes (remote.log.manager.task.interval.ms): run again.",
         )
-    deleted = {Standing.LISTED, Standing.GONE}
-    if not below or deleted & set(standings.values()) or state.is_served:
+    deleted = {Phase.LISTED, Phase.GONE}
+    if not below or deleted & set(phases.values()) or state.is_served:
         return None
     return Refusal(
         reason=RefusalReason.LOG_START_UNPROVEN,

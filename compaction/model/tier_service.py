@@ -1,6 +1,6 @@
 """What the tier itself says: which cluster serves it, and which catalog publishes to that cluster.
 
-It stands in the tier, outside any catalog, so that every catalog of the tier finds it
+It lies in the tier, outside any catalog, so that every catalog of the tier finds it
 (docs/decisions/0014). `storage.tiers.service_notes` keeps it.
 """
 

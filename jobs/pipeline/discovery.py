@@ -21,11 +21,11 @@ from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts, from_log_start
 from tierfold.compaction.discovery.listing import ListedSegment, classify, without_expired
 from tierfold.compaction.discovery.ownership import Whose, beside_each_other
-from tierfold.compaction.discovery.standing import (
-    ByStanding,
+from tierfold.compaction.discovery.phases import (
+    ByPhase,
     UnnamedSegment,
     as_brokers_have,
-    by_standing,
+    by_phase,
     live_end_by,
 )
 from tierfold.compaction.discovery.view import PartitionView, Refusal
@@ -56,7 +56,7 @@ def facts_of(
     fingerprint = None if state is None else context.catalog.fingerprint()
     if brokers is not None and state is not None:
         classified = without_expired(classified, from_log_start(state, brokers).segments)
-    sorted_out = None if brokers is None else by_standing(classified.unknown, brokers)
+    sorted_out = None if brokers is None else by_phase(classified.unknown, brokers)
     read = classified.unknown if sorted_out is None else sorted_out.finished
     candidates = candidates_of(context, key, read, brokers, fingerprint)
     return PartitionFacts(
@@ -97,7 +97,7 @@ def candidates_of(
 
 
 def _of_partition(
-    context: RunContext, key: PartitionKey, sorted_out: ByStanding
+    context: RunContext, key: PartitionKey, sorted_out: ByPhase
 ) -> tuple[UnnamedSegment, ...]:
     """Return what is left alone, without whole objects that may be another cluster's."""
     return tuple(

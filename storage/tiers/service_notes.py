@@ -34,7 +34,7 @@ _FINGERPRINT: Final = re.compile(rf"[0-9a-f]{{{FINGERPRINT_BITS // 4}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedNote:
-    """A note as it stands in the tier."""
+    """A note as the tier has it."""
 
     number: int
     service: TierService

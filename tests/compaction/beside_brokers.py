@@ -17,7 +17,7 @@ from tierfold.compaction.discovery.draft import drafted
 from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts, from_log_start
 from tierfold.compaction.discovery.listing import classify, without_expired
-from tierfold.compaction.discovery.standing import as_brokers_have, by_standing, live_end_by
+from tierfold.compaction.discovery.phases import as_brokers_have, by_phase, live_end_by
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.segment_ids import SegmentMark
 from tierfold.compaction.model.segments import PartitionState
@@ -70,7 +70,7 @@ def facts_beside(
     classified = classify(listing, state)
     if state is not None:
         classified = without_expired(classified, from_log_start(state, brokers).segments)
-    sorted_out = by_standing(classified.unknown, brokers)
+    sorted_out = by_phase(classified.unknown, brokers)
     finished = {one.segment_id for one in sorted_out.finished}
     return PartitionFacts(
         key=KEY,

@@ -26,7 +26,7 @@ from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.wording import counted
 
 
-class Standing(StrEnum):
+class Phase(StrEnum):
     """What brokers have of a segment."""
 
     STARTED = "started"
@@ -41,19 +41,19 @@ class Standing(StrEnum):
 
 
 _OF_STATE: Final = {
-    SegmentState.COPY_STARTED: Standing.STARTED,
-    SegmentState.COPY_FINISHED: Standing.FINISHED,
-    SegmentState.DELETE_STARTED: Standing.LISTED,
+    SegmentState.COPY_STARTED: Phase.STARTED,
+    SegmentState.COPY_FINISHED: Phase.FINISHED,
+    SegmentState.DELETE_STARTED: Phase.LISTED,
 }
 
 
-def standing_of(segment_id: str, brokers: BrokerPartition) -> Standing:
+def phase_of(segment_id: str, brokers: BrokerPartition) -> Phase:
     """What brokers have of a segment that was asked about before the replay."""
     segment = brokers.view.segments.get(segment_id)
     if segment is not None:
         return _OF_STATE[segment.state]
     never = brokers.naming.get(segment_id) is Naming.NEVER_NAMED
-    return Standing.NEVER_NAMED if never else Standing.GONE
+    return Phase.NEVER_NAMED if never else Phase.GONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +61,24 @@ class UnnamedSegment:
     """A listed segment that no row names and that is not read, and why."""
 
     listed: ListedSegment
-    standing: Standing
+    phase: Phase
     maker: Maker
     """Who wrote it, by its id."""
 
     @property
     def is_ours(self) -> bool:
         """Whether a run that died left it: brokers never named it, and tierfold made its id."""
-        return self.standing is Standing.NEVER_NAMED and self.maker is not Maker.BROKER
+        return self.phase is Phase.NEVER_NAMED and self.maker is not Maker.BROKER
 
     @property
     def denies_brokers(self) -> bool:
         """Whether its objects are whole, although brokers never named it and no run made it."""
-        is_strange = self.standing is Standing.NEVER_NAMED and not self.is_ours
+        is_strange = self.phase is Phase.NEVER_NAMED and not self.is_ours
         return is_strange and self.listed.is_complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByStanding:
+class ByPhase:
     """Listed segments that no row names, sorted by what brokers have of them."""
 
     finished: tuple[ListedSegment, ...]
@@ -86,7 +86,7 @@ class ByStanding:
     left_alone: tuple[UnnamedSegment, ...]
 
 
-def by_standing(unknown: Iterable[ListedSegment], brokers: BrokerPartition) -> ByStanding:
+def by_phase(unknown: Iterable[ListedSegment], brokers: BrokerPartition) -> ByPhase:
     """Sort the segments of `Classified.unknown`.
 
     What ends below the brokers' log start is left alone, too: they are about to delete it.
@@ -94,15 +94,15 @@ def by_standing(unknown: Iterable[ListedSegment], brokers: BrokerPartition) -> B
     finished: list[ListedSegment] = []
     left_alone: list[UnnamedSegment] = []
     for listed in unknown:
-        standing = standing_of(listed.segment_id, brokers)
+        phase = phase_of(listed.segment_id, brokers)
         segment = brokers.view.segments.get(listed.segment_id)
         is_expired = segment is not None and segment.added.end_offset < brokers.log_start
-        if standing is Standing.FINISHED and not is_expired:
+        if phase is Phase.FINISHED and not is_expired:
             finished.append(listed)
         else:
             maker = maker_of(listed.segment_id, brokers.asked_by)
-            left_alone.append(UnnamedSegment(listed=listed, standing=standing, maker=maker))
-    return ByStanding(finished=tuple(finished), left_alone=tuple(left_alone))
+            left_alone.append(UnnamedSegment(listed=listed, phase=phase, maker=maker))
+    return ByPhase(finished=tuple(finished), left_alone=tuple(left_alone))
 
 
 def as_brokers_have(candidate: Candidate, brokers: BrokerPartition) -> Candidate:
@@ -154,11 +154,11 @@ def _differences(candidate: Candidate, log_bytes: int, added: SegmentAdded) -> I
         yield f"its .log has {log_bytes} bytes, by brokers' metadata {added.size_bytes}"
 
 
-def standing_notes(left_alone: Iterable[UnnamedSegment]) -> Iterator[str]:
+def phase_notes(left_alone: Iterable[UnnamedSegment]) -> Iterator[str]:
     """What is left alone, and why, a sentence for each kind."""
     kinds: dict[str, int] = {}
     for unnamed in left_alone:
-        what = _OURS if unnamed.is_ours else _NOTES[unnamed.standing]
+        what = _OURS if unnamed.is_ours else _NOTES[unnamed.phase]
         kinds[what] = kinds.get(what, 0) + 1
     for what, count in kinds.items():
         yield f"{counted(count, 'segment')} {what}: kept, not read"
@@ -166,9 +166,9 @@ def standing_notes(left_alone: Iterable[UnnamedSegment]) -> Iterator[str]:
 
 _OURS: Final = "that a run which died left behind, as brokers never had them"
 _NOTES: Final = {
-    Standing.STARTED: "whose upload brokers began and have not finished",
-    Standing.FINISHED: "below the brokers' log start",
-    Standing.LISTED: "that brokers are deleting",
-    Standing.GONE: "that brokers deleted, of which objects are left",
-    Standing.NEVER_NAMED: "that brokers never had",
+    Phase.STARTED: "whose upload brokers began and have not finished",
+    Phase.FINISHED: "below the brokers' log start",
+    Phase.LISTED: "that brokers are deleting",
+    Phase.GONE: "that brokers deleted, of which objects are left",
+    Phase.NEVER_NAMED: "that brokers never had",
 }

@@ -16,7 +16,7 @@ from tests.compaction.broker_events import FINISHED, GONE, LISTED, STARTED, adde
 from tests.compaction.builders import a_segment, a_state, retired, segment_id
 from tests.compaction.uploads import a_row, spans, upload
 from tierfold.compaction.discovery.candidates import EndFrom
-from tierfold.compaction.discovery.standing import Standing, as_brokers_have, standing_of
+from tierfold.compaction.discovery.phases import Phase, as_brokers_have, phase_of
 from tierfold.compaction.model.origins import Compacted
 
 FIRST = upload(0, 9)
@@ -24,24 +24,24 @@ SECOND = upload(10, 19)
 
 
 @pytest.mark.parametrize(
-    ("states", "standing"),
+    ("states", "phase"),
     [
-        ((), Standing.NEVER_NAMED),
-        ((STARTED,), Standing.STARTED),
-        ((STARTED, FINISHED), Standing.FINISHED),
-        ((STARTED, FINISHED, LISTED), Standing.LISTED),
-        ((STARTED, FINISHED, LISTED, GONE), Standing.GONE),
+        ((), Phase.NEVER_NAMED),
+        ((STARTED,), Phase.STARTED),
+        ((STARTED, FINISHED), Phase.FINISHED),
+        ((STARTED, FINISHED, LISTED), Phase.LISTED),
+        ((STARTED, FINISHED, LISTED, GONE), Phase.GONE),
     ],
 )
 def test_a_segment_stands_where_its_last_event_put_it(
-    states: tuple[int, ...], standing: Standing
+    states: tuple[int, ...], phase: Phase
 ) -> None:
     events = [
         added("0-9", 0, 9) if state is STARTED else updated("0-9", state)  # type: ignore[arg-type]
         for state in states
     ]
     brokers = brokers_have(events, [FIRST.segment_id])
-    assert standing_of(FIRST.segment_id, brokers) is standing
+    assert phase_of(FIRST.segment_id, brokers) is phase
 
 
 @pytest.mark.parametrize(
