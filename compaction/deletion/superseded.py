@@ -102,7 +102,7 @@ def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
 
 def _of_one(entry: RetiredSegment, rules: Rules, binding: Binding) -> SupersededBytes:
     segment = entry.segment
-    if isinstance(binding, ServedBy):
+    if isinstance(binding, ServedBy) and entry.deletion_started_at_ms is None:
         return SupersededBytes(
             removal=Removal.PUBLISHED, size_bytes=segment.log_bytes, gone_at_ms=None
         )

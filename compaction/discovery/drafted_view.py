@@ -58,12 +58,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     segments = live + taken
     log_start_offset = _log_start(facts, segments)
     end_offset = segments[-1].end_offset if segments else log_start_offset - 1
-    orphans = tuple(found.listed for found in facts.candidates if is_orphan(found, row))
-    orphans += tuple(
-        unnamed.listed
-        for unnamed in facts.left_alone
-        if unnamed.is_ours and unnamed.maker is not Maker.ANOTHER_CATALOG
-    )
+    orphans = tuple(_orphans(facts))
     waiting = tuple(_waiting(draft, orphans))
     return PartitionView(
         key=facts.key,
@@ -92,6 +87,14 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         ),
         brokers=facts.brokers,
     )
+
+
+def _orphans(facts: PartitionFacts) -> Iterator[ListedSegment]:
+    """Segments without records of their own, and what runs of this catalog left beside brokers."""
+    yield from (found.listed for found in facts.candidates if is_orphan(found, facts.row))
+    for unnamed in facts.left_alone:
+        if unnamed.is_ours and unnamed.maker is not Maker.ANOTHER_CATALOG:
+            yield unnamed.listed
 
 
 def _log_start(facts: PartitionFacts, segments: Sequence[Segment]) -> int:

@@ -79,20 +79,20 @@ def test_a_tier_that_was_compacted_before_its_cluster_was_given(
 def test_objects_that_brokers_never_had_refuse_until_they_are_moved_out(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
-    topic = topic_of(kafka, "with-a-stranger")
+    topic = topic_of(kafka, "with-a-copy")
     planned = Planned(kafka, tmp_path, topic)
     last = topic.logs()[-1]
     old_id, new_id = last.stem.partition("-")[2], "A" * 21 + "Q"
-    strangers = []
+    copies = []
     for path in topic.folder().glob(f"*{old_id}*"):
-        strangers.append(path.with_name(path.name.replace(old_id, new_id)))
-        strangers[-1].write_bytes(path.read_bytes())
+        copies.append(path.with_name(path.name.replace(old_id, new_id)))
+        copies[-1].write_bytes(path.read_bytes())
     ran = planned.plan()
     assert ran.code == 3
     (entry,) = ran.entries
     assert new_id in entry["reason"]
     assert "Do not restart a broker" in entry["reason"]
-    for path in strangers:  # As the message says.
+    for path in copies:  # As the message says.
         path.rename(tmp_path / path.name)
     assert planned.plan().code == 0
 

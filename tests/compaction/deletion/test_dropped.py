@@ -72,7 +72,7 @@ def planned(view: PartitionView) -> DeletionPlan:
 @pytest.mark.parametrize("is_there", [False, True])
 @pytest.mark.parametrize("is_ours", [False, True])
 @pytest.mark.parametrize("state", STATES)
-def test_it_goes_by_what_brokers_have_of_it(state: str, is_ours: bool, is_there: bool) -> None:
+def test_what_brokers_have_of_it_decides(state: str, is_ours: bool, is_there: bool) -> None:
     one = entry(is_ours=is_ours)
     view = seen(one, STATES[state], is_there=is_there)
     deletion = planned(view)

@@ -34,6 +34,7 @@ RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
 NO_DELETE: Final = (Removal.KEPT, None, "the cleanup.policy set here has no delete")
 FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
+PUBLISHED: Final = (Removal.PUBLISHED, None, "")
 
 
 def entry(writer: str, newest_ms: int = NEWEST_MS) -> RetiredSegment:
@@ -48,11 +49,11 @@ def entry(writer: str, newest_ms: int = NEWEST_MS) -> RetiredSegment:
         (DETACHED, OURS, COMPACT, WEEK_MS, NEWEST_MS, VACUUM),
         (DETACHED, BROKER, BOTH, WEEK_MS, NEWEST_MS, VACUUM),
         (DETACHED, BROKER, BOTH, -1, -1, VACUUM),
-        (BOUND, OURS, COMPACT, WEEK_MS, NEWEST_MS, VACUUM),
+        (BOUND, OURS, COMPACT, WEEK_MS, NEWEST_MS, PUBLISHED),
         (UNSET, OURS, BOTH, -1, -1, VACUUM),
-        (BOUND, BROKER, COMPACT, WEEK_MS, NEWEST_MS, NO_DELETE),
+        (BOUND, BROKER, COMPACT, WEEK_MS, NEWEST_MS, PUBLISHED),
         (UNSET, BROKER, COMPACT, WEEK_MS, NEWEST_MS, NO_DELETE),
-        (BOUND, BROKER, BOTH, WEEK_MS, NEWEST_MS, RETENTION),
+        (BOUND, BROKER, BOTH, WEEK_MS, NEWEST_MS, PUBLISHED),
         (UNSET, BROKER, BOTH, WEEK_MS, NEWEST_MS, RETENTION),
         (UNSET, BROKER, BOTH, WEEK_MS, 0, (Removal.RETENTION, WEEK_MS, "")),
         (UNSET, BROKER, BOTH, -1, NEWEST_MS, FOR_EVER),
@@ -74,9 +75,10 @@ def test_what_removes_a_superseded_segment_and_when(
     assert found.size_bytes == 1000
 
 
-def test_a_segment_whose_deletion_started_goes_on_every_tier() -> None:
+@pytest.mark.parametrize("binding", [DETACHED, BOUND, UNSET])
+def test_a_segment_whose_deletion_started_goes_on_every_tier(binding: Binding) -> None:
     going = replace(entry(BROKER), deletion_started_at_ms=RETIRED_MS + 2 * DAY_MS)
-    (found,) = superseded_bytes([going], Rules(cleanup_policy=COMPACT), UNSET)
+    (found,) = superseded_bytes([going], Rules(cleanup_policy=COMPACT), binding)
     assert (found.removal, found.gone_at_ms, found.why_kept) == VACUUM
 
 
@@ -148,3 +150,9 @@ def test_the_sentences() -> None:
         "1 000 bytes of replaced segments stay until brokers expire them by retention.ms, after"
         " 1970-01-08"
     )
+
+
+def test_beside_brokers_the_sentence_names_no_time() -> None:
+    (served,) = superseded_bytes([entry(BROKER)], Rules(cleanup_policy=COMPACT), BOUND)
+    assert served.sentence("").startswith("1 000 bytes of replaced segments stay: brokers serve")
+    assert "until the new segments are published" in served.sentence("")
