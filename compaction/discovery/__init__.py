@@ -7,7 +7,7 @@
     histories          which history of the log a candidate belongs to, by its leader epochs
     holes              gaps between segments: holes, or missing segments
     overlaps           uploads that share offsets: which are used, and from which offset on
-    phase           what brokers have of a segment that no row names
+    phases             what brokers have of a segment that no row names
     facts              what is read of a partition before a decision
     refusals           why it is refused for its listing, its leader epochs, or a gap
     refused_by_brokers why it is refused for what brokers have of it
