@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tierfold.compaction.brokers.cluster_configs import Configs
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,8 @@ class ClusterSetup:
     """Of the metadata topic."""
     brokers: Mapping[int, Configs]
     """By broker that runs: its settings, those of plugins masked."""
+    lacks_write: MissingRight | None = None
+    """The right that publishing will need, if it is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

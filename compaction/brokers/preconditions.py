@@ -93,6 +93,14 @@ def cluster_preconditions(
     )
 
 
+def cluster_notes(setup: ClusterSetup) -> tuple[str, ...]:
+    """What will be needed to publish, and is not yet; sentences."""
+    missing = setup.lacks_write
+    if missing is None:
+        return ()
+    return (f"To publish, tierfold will need one more right: {missing.what}. {missing.remedy}",)
+
+
 def late_sends(setup: ClusterSetup, grace_ms: int) -> SetupRefusal | None:
     """What lets brokers take an event that was sent long ago, if anything does (PUBLISHING.md 3.6).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.brokers.preconditions import cluster_notes as notes_on_setup
 from tierfold.compaction.brokers.preconditions import cluster_preconditions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.jobs.context.run_cluster import RunCluster
@@ -23,11 +24,13 @@ def setup_warnings(look: ClusterView | None, settings: Settings) -> tuple[str, .
     return tuple(f"{one.detail} [{one.code}]. {one.remedy}" for one in found)
 
 
-def settings_notes(settings: Settings, cluster: RunCluster | None) -> tuple[str, ...]:
-    """Where the settings of topics that are compacted differ from those on the cluster."""
+def cluster_notes(settings: Settings, cluster: RunCluster | None) -> tuple[str, ...]:
+    """What publishing needs and is missing; where settings of compacted topics differ there."""
     look = None if cluster is None else cluster.view
     if look is None:
         return ()
     beside = settings_beside(settings, cluster)
     topics = [name for name in look.topics if beside.rules_for(name).is_compacted]
-    return notes_on_cluster(beside, topics)
+    if not topics:
+        return ()
+    return (*notes_on_setup(look.setup), *notes_on_cluster(beside, topics))

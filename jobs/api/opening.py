@@ -15,7 +15,7 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
-from tierfold.jobs.api.cluster_remarks import settings_notes
+from tierfold.jobs.api.cluster_remarks import cluster_notes
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
@@ -83,7 +83,7 @@ class Opened:
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
-        notes = settings_notes(self.settings, self.context.cluster)
+        notes = cluster_notes(self.settings, self.context.cluster)
         Remarks(warnings=more, notes=notes).log()
         doubts = () if self.context.clocks is None else self.context.clocks.warnings
         return About(

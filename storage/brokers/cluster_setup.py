@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka.admin import AclOperation
+
 from tierfold.compaction.brokers.cluster_configs import Configs
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, MetadataTopic, TopicSetup
 from tierfold.compaction.brokers.events import METADATA_TOPIC
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, MissingRight, UnreadableObject
+from tierfold.storage.brokers.broker_errors import Resource, Right, lacking
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import broker_configs, topic_configs, topic_facts
 
@@ -48,7 +52,24 @@ def cluster_setup(connection: Connection) -> ClusterSetup:
         metadata_topic=MetadataTopic(topic_id=found.topic_id, partitions=found.partitions),
         metadata_configs=configs,
         brokers=brokers,
+        lacks_write=_lacks_write(connection),
     )
+
+
+def _lacks_write(connection: Connection) -> MissingRight | None:
+    """The right to produce to the metadata topic, if it is missing."""
+    asked = connection.admin.describe_topics(
+        TopicCollection([METADATA_TOPIC]),
+        include_authorized_operations=True,
+        request_timeout=connection.timeout_s,
+    )
+    answer = connection.answer(asked[METADATA_TOPIC])
+    if isinstance(answer, KafkaError):
+        raise connection.refusal(answer)
+    if AclOperation.WRITE in (answer.authorized_operations or ()):
+        return None
+    right = Right(operation="Write", resource=Resource.TOPIC, name=METADATA_TOPIC)
+    return lacking(right, connection.server)
 
 
 def topic_setups(connection: Connection, topics: Iterable[str]) -> dict[str, TopicSetup]:

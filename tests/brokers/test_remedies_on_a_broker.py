@@ -31,6 +31,7 @@ from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.preconditions import (
     PreconditionCode,
     SetupRefusal,
+    cluster_notes,
     cluster_preconditions,
     topic_notes,
     topic_preconditions,
@@ -45,6 +46,11 @@ pytestmark = pytest.mark.jvm
 
 COMPACT: Final = Rules(cleanup_policy=frozenset({"compact"}))
 COMPACT_DELETE: Final = Rules(cleanup_policy=frozenset({"compact", "delete"}))
+READ_METADATA: Final = Right(AclOperation.READ, METADATA_TOPIC)
+METADATA_SETTINGS: Final = Right(AclOperation.DESCRIBE_CONFIGS, METADATA_TOPIC)
+BROKER_SETTINGS: Final = Right(
+    AclOperation.DESCRIBE_CONFIGS, "kafka-cluster", ResourceType.BROKER
+)
 MINUTE_MS: Final = 60_000
 WEEK: Final = "604800000"
 LOGIN: Final = {
@@ -296,6 +302,19 @@ def test_a_right_that_is_missing_is_granted_by_the_command(
             carry_out(kafka, found[0].command.replace("User:NAME", f"User:{USER}"))
             kafka.wait(lambda before=found: refusals() != before, "the right that was granted")
         assert refusals() == ()
+
+
+def test_the_right_to_publish_is_noted_until_it_is_granted(kafka: KafkaCluster) -> None:
+    def notes() -> tuple[str, ...]:
+        with connected(client(kafka.servers_of("SASL"), LOGIN)) as connection:
+            return cluster_notes(cluster_setup(connection))
+
+    with granted(kafka, READ_METADATA, METADATA_SETTINGS, BROKER_SETTINGS):
+        (note,) = notes()
+        command = re.search(r"`(kafka-acls[^`]+)`", note)
+        assert command is not None
+        carry_out(kafka, command[1].replace("User:NAME", f"User:{USER}"))
+        kafka.wait(lambda: notes() == (), "the right that was granted")
 
 
 def test_the_newest_broker_proves_its_version(kafka: KafkaCluster) -> None:

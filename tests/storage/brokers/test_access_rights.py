@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from tests.brokers.access import PASSWORD, USER, Right, granted
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.topics import Topic
-from tests.jobs.commands import tierfold
+from tests.jobs.commands import ALWAYS, tierfold
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.cluster_facts import TopicFacts
 from tierfold.compaction.brokers.events import METADATA_TOPIC
@@ -96,6 +96,28 @@ def test_the_rights_of_the_guide_are_enough(
         assert tierfold(*status, "--command-config", properties).code == 0
     refused = tierfold(*status, "--command-config", properties)
     assert (refused.code, COMMAND.search(refused.stderr) is not None) == (3, True)
+
+
+def test_a_plan_also_needs_the_settings_of_its_topics(
+    kafka: KafkaCluster, topic: Topic, tmp_path: Path
+) -> None:
+    server = kafka.servers_of("SASL")
+    properties = tmp_path / "client.properties"
+    properties.write_text("".join(f"{name}={text}\n" for name, text in LOGIN.items()))
+    plan = ("plan", kafka.tier, "--topic", TOPIC, *ALWAYS, "--bootstrap-server", server)
+    plan = (*plan, "--set", "tail.margin.segments=0", "--command-config", properties, "--json")
+    with granted(kafka, *LEAST):
+        (entry,) = tierfold(*plan).entries
+    assert (entry["outcome"], "[right_missing]" in entry["reason"]) == ("refused", True)
+    found = COMMAND.search(entry["reason"])
+    assert found is not None
+    arguments = f"--add --allow-principal User:NAME --operation DescribeConfigs --topic {TOPIC}"
+    assert found[2] == arguments
+    with granted(kafka, *LEAST, Right(AclOperation.DESCRIBE_CONFIGS, TOPIC)):
+        ran = tierfold(*plan)
+    assert ran.entries[0]["outcome"] != "refused"
+    (note,) = ran.document["notes"]
+    assert f"--operation Write --topic {METADATA_TOPIC}" in note
 
 
 @pytest.mark.parametrize(
