@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
-from tierfold.compaction.brokers.preconditions import cluster_notes as notes_on_setup
-from tierfold.compaction.brokers.preconditions import cluster_preconditions
+from tierfold.compaction.brokers.preconditions import cluster_notes, cluster_preconditions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.settings.cluster_settings import settings_beside
-from tierfold.jobs.settings.remarks import notes_on_cluster
+from tierfold.jobs.settings.remarks import Remarks, advice, notes_on_cluster
 from tierfold.jobs.settings.resolution import Settings
 
 
@@ -24,13 +23,20 @@ def setup_warnings(look: ClusterView | None, settings: Settings) -> tuple[str, .
     return tuple(f"{one.detail} [{one.code}]. {one.remedy}" for one in found)
 
 
-def cluster_notes(settings: Settings, cluster: RunCluster | None) -> tuple[str, ...]:
-    """What publishing needs and is missing; where settings of compacted topics differ there."""
+def remarks_beside(
+    settings: Settings, cluster: RunCluster | None, *, has_advice: bool
+) -> Remarks:
+    """What the look at a cluster shows about topics that are compacted; nothing without one.
+
+    The right that publishing needs, if it is missing; settings that differ from the cluster's; with
+    `has_advice` also those that work badly together.
+    """
     look = None if cluster is None else cluster.view
     if look is None:
-        return ()
+        return Remarks()
     beside = settings_beside(settings, cluster)
     topics = [name for name in look.topics if beside.rules_for(name).is_compacted]
-    if not topics:
-        return ()
-    return (*notes_on_setup(look.setup), *notes_on_cluster(beside, topics))
+    return Remarks(
+        warnings=advice(beside, topics) if has_advice else (),
+        notes=(*(cluster_notes(look.setup) if topics else ()), *notes_on_cluster(beside, topics)),
+    )

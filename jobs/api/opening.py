@@ -15,7 +15,7 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
-from tierfold.jobs.api.cluster_remarks import cluster_notes
+from tierfold.jobs.api.cluster_remarks import remarks_beside
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
@@ -80,17 +80,19 @@ class Opened:
     remarks: Remarks
     began_s: float
     """The same time, by `elapsed_s`."""
+    has_advice: bool = False
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
-        notes = cluster_notes(self.settings, self.context.cluster)
-        Remarks(warnings=more, notes=notes).log()
+        beside = remarks_beside(self.settings, self.context.cluster, has_advice=self.has_advice)
+        more = (*more, *beside.warnings)
+        Remarks(warnings=more, notes=beside.notes).log()
         doubts = () if self.context.clocks is None else self.context.clocks.warnings
         return About(
             tier=self.context.tier_uri,
             run_id=run_id,
             warnings=(*self.remarks.warnings, *doubts, *more),
-            notes=(*self.remarks.notes, *notes),
+            notes=(*self.remarks.notes, *beside.notes),
             spent=spent_in(self.context),
             started_at_ms=self.context.begun_ms,
             finished_at_ms=now_ms(),
@@ -131,7 +133,8 @@ def opened(
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
         cluster=None if cluster is None else RunCluster(cluster),
     )
-    remarks = remarks_on_tier(settings, context, scope if has_advice else None)
+    # With a cluster, the advice is on what the look at it shows.
+    remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
     if cluster is not None:
         remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
     remarks.log()
@@ -141,6 +144,7 @@ def opened(
         scope=scope,
         remarks=remarks,
         began_s=began_s,
+        has_advice=has_advice,
     )
 
 

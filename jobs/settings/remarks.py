@@ -60,13 +60,13 @@ def remarks_on_tier(
         if table.is_exact and table.pattern not in topics
     ]
     in_scope = [] if advised is None else [key.topic for key in advised.chosen(keys)]
-    return Remarks(warnings=(*unknown, *_advice(settings, in_scope)), notes=settings.notes)
+    return Remarks(warnings=(*unknown, *advice(settings, in_scope)), notes=settings.notes)
 
 
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:
     """Return the remarks of `config`, which reads no tier; raises as `Settings.rules_for`."""
     return Remarks(
-        warnings=_advice(settings, [topic]),
+        warnings=advice(settings, [topic]),
         notes=(*settings.notes, *notes_on_cluster(settings, [topic])),
     )
 
@@ -77,8 +77,8 @@ def notes_on_cluster(settings: Settings, topics: Iterable[str]) -> tuple[str, ..
     return tuple(f"{_named(topics)}: {sentence}" for sentence, topics in found.items())
 
 
-def _advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
-    """Warnings from KIP-280, each with all topics that it applies to."""
+def advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
+    """Warnings from KIP-280, each with all topics that it applies to; raises as `rules_for`."""
     found: dict[str, list[str]] = defaultdict(list)
     for topic, rules in settings.rules_by_topic(topics).items():
         fields = outlasting(rules) if rules.is_compacted else ()

@@ -166,6 +166,19 @@ def test_the_clusters_settings_decide_what_is_planned(kafka: KafkaCluster, tmp_p
     ]
 
 
+def test_advice_is_on_the_settings_that_the_cluster_has(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    planned = Planned(kafka, tmp_path, topic_of(kafka, "advised"))
+    by_time = ("--set", "compaction.strategy=timestamp")
+    (alone,) = planned.alone("plan", *ALWAYS, *by_time, "--json").document["warnings"]
+    assert "segment.ms = 604800000 (conf/defaults.toml)" in alone
+    # On the cluster, segments roll after a minute.
+    (beside,) = planned.plan(*by_time).document["warnings"]
+    assert "segment.ms" not in beside
+    assert "max.compaction.lag.ms = 9223372036854775807 (cluster: Kafka's default)" in beside
+
+
 def test_a_version_that_the_brokers_disprove_refuses_the_plan(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
