@@ -15,7 +15,6 @@ from tierfold.compaction.brokers.cluster_facts import (
     UnknownOffsets,
 )
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
-from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.serving import ServingCluster
 
@@ -55,12 +54,6 @@ class BrokerPartition:
     def log_start(self) -> int:
         """The first offset that consumers can read; 0 if the cluster does not say it."""
         return 0 if self.known_offsets is None else self.known_offsets.log_start
-
-    @property
-    def remote_end(self) -> int:
-        """The last offset that brokers have in the tier; -1: none."""
-        finished = self.view.in_state(SegmentState.COPY_FINISHED)
-        return max((segment.added.end_offset for segment in finished), default=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

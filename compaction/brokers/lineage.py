@@ -111,6 +111,21 @@ def outside_lineage(
     return tuple(segment for segment in segments if not _is_within(segment, lineage))
 
 
+def not_cut_off(
+    segments: Iterable[BrokerSegment], lineage: Sequence[LeaderEpoch]
+) -> tuple[BrokerSegment, ...]:
+    """The finished segments without those that a leader of the lineage has cut off.
+
+    `lineage` may end early, as a view's does: what is of a newer leader counts as not cut off.
+    """
+    newest = lineage[-1].epoch if lineage else -1
+    return tuple(
+        segment
+        for segment in segments
+        if segment.added.leader_epochs[-1].epoch > newest or _is_within(segment, lineage)
+    )
+
+
 def beside(
     outside: Iterable[BrokerSegment], live: Iterable[Segment], given_up: Collection[str]
 ) -> tuple[BrokerSegment, ...]:

@@ -18,6 +18,7 @@ from typing import Final
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.brokers.lineage import finished, not_cut_off
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import UPLOADED, Compacted
@@ -165,14 +166,16 @@ def adoption(
 
 def _uncovered(view: PartitionView, brokers: BrokerPartition) -> Refusal | None:
     """The refusal if look-ups do not find every offset from the log start to the remote end."""
-    first = view.segments[0].start_offset if view.segments else brokers.remote_end + 1
-    if first <= brokers.log_start and view.next_offset > brokers.remote_end:
+    log = not_cut_off(finished(brokers.view, brokers.log_start), view.lineage)
+    end = max((segment.added.end_offset for segment in log), default=-1)
+    first = view.segments[0].start_offset if view.segments else end + 1
+    if first <= brokers.log_start and view.next_offset > end:
         return None
     missing = view.next_offset if first <= brokers.log_start else brokers.log_start
     return Refusal(
         reason=RefusalReason.GAP,
         detail=f"brokers' look-ups do not find every offset from their log start"
-        f" {brokers.log_start} to their remote end {brokers.remote_end}: offset {missing} is"
+        f" {brokers.log_start} to their remote end {end}: offset {missing} is"
         " missing",
         remedy="Consumers cannot read it either: find out what deleted it.",
     )

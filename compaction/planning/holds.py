@@ -16,6 +16,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.brokers.lineage import finished, not_cut_off
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segment_ids import is_own_id
@@ -117,8 +118,10 @@ def _tail(view: PartitionView, brokers: BrokerView, rules: Rules, now_ms: int) -
     """The newest segments that readers find, unless they have waited too long (KIP-354)."""
     margin = rules.tail_margin_segments
     referenced = brokers.referenced_ids
+    # What a deposed leader uploaded may begin beyond the log's newest segment.
+    log = not_cut_off(finished(brokers, view.log_start_offset), view.lineage)
     starts = sorted(
-        (brokers.segments[segment_id].added.start_offset for segment_id in referenced),
+        (one.added.start_offset for one in log if one.added.segment_id in referenced),
         reverse=True,
     )[:margin]
     if not starts:

@@ -9,7 +9,14 @@ import pytest
 
 from tests.compaction.beside_brokers import brokers_have, own_id, view_beside
 from tests.compaction.broker_events import FINISHED, LISTED, added, updated, uploaded
-from tests.compaction.builders import CLUSTER, a_segment, a_state, retired, segment_id
+from tests.compaction.builders import (
+    CLUSTER,
+    a_segment,
+    a_state,
+    epochs,
+    retired,
+    segment_id,
+)
 from tests.compaction.uploads import upload
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.commits.adoption import (
@@ -140,6 +147,19 @@ def test_a_log_that_look_ups_do_not_cover_is_refused(
     refusal = adoption(view, None, brokers, RUN)
     assert isinstance(refusal, Refusal)
     assert f"offset {missing} is missing" in refusal.detail
+
+
+def test_what_an_election_cut_off_needs_no_cover_but_what_a_newer_leader_wrote_does() -> None:
+    events = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19, epochs={2: 10})]
+    events += uploaded("cut", 10, 29, epochs={0: 10})
+    view = replace(view_of([FIRST, SECOND], events), lineage=epochs((0, 0), (2, 10)))
+    found = adopted(view, events)
+    assert {one.segment_id for one in found.retired} == {segment_id("cut")}
+    # The lineage of a view ends where its segments end.
+    events = [*uploaded("0-9", 0, 9), *uploaded("late", 20, 29, epochs={1: 20})]
+    refusal = adoption(view_of([FIRST], events), None, brokers_have(events), RUN)
+    assert isinstance(refusal, Refusal)
+    assert "offset 10 is missing" in refusal.detail
 
 
 def test_a_retired_segment_of_a_served_row_never_returns() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from tests.compaction.beside_brokers import own_id, view_beside
+from tests.compaction.beside_brokers import brokers_have, own_id, view_beside
 from tests.compaction.broker_events import FINISHED, added, updated, uploaded
-from tests.compaction.builders import a_segment, a_state, cleaned_to, retired, seen
+from tests.compaction.builders import a_segment, a_state, cleaned_to, epochs, retired, seen
 from tests.compaction.uploads import a_row, upload
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.discovery.view import PartitionView
@@ -95,6 +96,15 @@ def test_the_margin_counts_what_readers_find() -> None:
     ours = a_segment(0, 29, segment_id=own_id(), origin=Compacted(run="r"))
     row = a_state([ours], retired=tuple(retired(one) for one in ROW.segments))
     assert offsets_of(view_beside(row, [], LIVE), Rules()) == [0]
+
+
+def test_the_margin_does_not_count_what_an_election_cut_off() -> None:
+    two = replace(NO_MARGIN, tail_margin_segments=2)
+    cut = [event for at in (30, 40, 50) for event in uploaded(f"cut{at}", at, at + 9)]
+    view = replace(view_with(), brokers=brokers_have([*LIVE, *cut]))
+    assert offsets_of(view, two) == [20]
+    elected = replace(view, lineage=epochs((0, 0), (1, 30)))
+    assert offsets_of(elected, two) == [10]
 
 
 def test_what_has_waited_too_long_is_not_left_alone() -> None:
