@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tierfold.compaction.brokers.lineage import (
-    beside,
-    finished,
-    lineage_status,
-    outside_lineage,
-)
+from tierfold.compaction.brokers.lineage import beside, finished, outside_lineage
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.overlaps import Chain, Comparison, chain_of, comparisons
@@ -24,7 +19,7 @@ from tierfold.compaction.discovery.refusals import (
     refused_without_row,
 )
 from tierfold.compaction.discovery.refused_by_brokers import refused_by_brokers
-from tierfold.compaction.discovery.refused_by_lineage import refused_beside, refused_by_lineage
+from tierfold.compaction.discovery.refused_by_lineage import denied_lineage, refused_beside
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 
 
@@ -50,13 +45,7 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
 
 def lineage_refusal(draft: PartitionDraft) -> Refusal | None:
     """The refusal if the brokers' log is not the one that the tier has; None: it is."""
-    brokers = draft.facts.brokers
-    offsets = None if brokers is None else brokers.known_offsets
-    if brokers is None or offsets is None:
-        return None
-    lineage = draft.history.lineage
-    status = lineage_status(brokers.view, lineage, offsets, brokers.epoch_answers)
-    return refused_by_lineage(status)
+    return denied_lineage(draft.facts, draft.history.lineage)
 
 
 def _refused_beside(draft: PartitionDraft) -> Refusal | None:

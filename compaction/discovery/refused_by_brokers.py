@@ -12,9 +12,11 @@ from typing import Final
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import METADATA_TOPIC, SegmentState
+from tierfold.compaction.brokers.lineage import finished, not_cut_off
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.phases import Phase, phase_of
+from tierfold.compaction.discovery.refused_by_lineage import denied_lineage
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
 from tierfold.compaction.model.segment_ids import is_own_id, mark_of
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -151,19 +153,22 @@ def _deleted_live(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | 
 
 
 def _without_objects(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
-    """Segments that readers may need and that the tier does not have whole."""
+    """Segments that readers may need and that the tier does not have whole.
+
+    What an election cut off is not needed, and its offsets are those of other records.
+    """
+    lineage = facts.history().lineage
     whole = {listed.segment_id for listed in facts.classified.unknown if listed.is_complete}
     whole |= {listed.segment_id for listed in facts.classified.known}
     retired = frozenset[str]() if facts.state is None else facts.state.retired_ids
     missing = [
         segment
-        for segment in brokers.view.in_state(SegmentState.COPY_FINISHED)
+        for segment in not_cut_off(finished(brokers.view, brokers.log_start), lineage)
         if segment.added.segment_id not in whole | retired
-        and segment.added.end_offset >= brokers.log_start
     ]
     if not missing:
         return None
-    return Refusal(
+    return denied_lineage(facts, lineage) or Refusal(
         reason=RefusalReason.NOT_IN_TIER,
         detail=f"brokers have {_noted(missing)} as whole, and their objects are not all in this"
         " tier",

@@ -14,8 +14,11 @@ from tierfold.compaction.brokers.lineage import (
     LogEndsBelow,
     NothingTiered,
     Unconfirmed,
+    lineage_status,
 )
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason, first_few
+from tierfold.compaction.model.segments import LeaderEpoch
 
 _CUT_OFF: Final = (
     "An unclean leader election cut the log off, or these are not the brokers of this tier. If they"
@@ -29,6 +32,19 @@ _GIVE_UP: Final = (
     f" `tierfold forget {PLACE} --dry-run`, with the same brokers, shows what would be given up;"
     f" then accept it with `tierfold forget {PLACE}` (docs/operations.md)."
 )
+
+
+def denied_lineage(facts: PartitionFacts, lineage: Sequence[LeaderEpoch]) -> Refusal | None:
+    """The refusal if the brokers' log is not the one that the tier has; None: it is.
+
+    None also where brokers were not asked, or do not say the offsets, which is another refusal.
+    """
+    brokers = facts.brokers
+    offsets = None if brokers is None else brokers.known_offsets
+    if brokers is None or offsets is None:
+        return None
+    status = lineage_status(brokers.view, lineage, offsets, brokers.epoch_answers)
+    return refused_by_lineage(status)
 
 
 def refused_by_lineage(status: LineageStatus) -> Refusal | None:

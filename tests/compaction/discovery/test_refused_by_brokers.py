@@ -102,6 +102,16 @@ def test_segments_whose_objects_are_not_in_the_tier() -> None:
     assert refusal_beside(None, [FIRST, part], events).reason is RefusalReason.NOT_IN_TIER
 
 
+def test_what_an_election_cut_off_need_not_be_in_the_tier() -> None:
+    events = [*uploaded("0-9", 0, 9), *uploaded("cut", 10, 19, epochs={0: 10})]
+    # Its loss is none, so nothing asks to delete records at its offsets.
+    refusal = refusal_beside(None, [FIRST], events, high_watermark=10)
+    assert refusal.reason is RefusalReason.TIER_BEYOND_LOG
+    elected = upload(10, 19, (0, 0), (2, 10))
+    events += uploaded("10-19", 10, 19, epochs={2: 10})
+    assert spans_of(None, [FIRST, elected], events) == ["0-9", "10-19"]
+
+
 def test_what_is_retired_or_expired_need_not_be_in_the_tier() -> None:
     ours = a_segment(0, 9, segment_id=own_id(), origin=Compacted(run="r"))
     row = a_state([ours], retired=(retired(a_segment(0, 9)),))
