@@ -11,10 +11,12 @@ from tests.brokers.topics import METADATA_TOPIC
 from tests.brokers.versions import smoke_versions
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.broker_versions import at_least
+from tierfold.compaction.brokers.epoch_ends import EpochEnd, UnknownEpoch
 from tierfold.compaction.brokers.preconditions import cluster_preconditions
 from tierfold.compaction.model.rules import DAY_MS
 from tierfold.storage.brokers.cluster_setup import cluster_setup
 from tierfold.storage.brokers.connection import connected
+from tierfold.storage.brokers.epoch_ends import epoch_ends
 
 pytestmark = pytest.mark.jvm
 
@@ -36,4 +38,7 @@ def test_a_broker_tiers_serves_and_proves_its_version(tmp_path: Path, broker_ver
         assert bound.version == (int(major), int(minor))
         assert cluster_preconditions(setup, declared=bound.version, grace_ms=DAY_MS) == ()
         kafka.restart(kafka.brokers[0])
+        with connected(client(kafka.servers, {})) as connection:
+            (answers,) = epoch_ends(connection, {("tiered", 0): (0, 99)}).values()
+        assert answers == {0: EpochEnd(epoch=0, end_offset=3), 99: UnknownEpoch()}
         assert [record.value for record in topic.read()] == [b"1", b"2", b"3"]
