@@ -147,6 +147,15 @@ def test_an_orphan_must_be_ours_and_never_have_been_named(
     found = planned(view).orphans if isinstance(view, PartitionView) else ()
     orphans = [orphan.segment_id for orphan in found]
     assert orphans == ([name] if is_orphan and is_ours else [])
+    if isinstance(view, PartitionView):
+        assert [orphan.segment_id for orphan in view.orphans] == orphans
+    # Nor if brokers were given it after it was taken for an orphan.
+    stale = replace(
+        view_beside(state, [], LIVE_EVENTS),
+        orphans=(stray.listed,),
+        brokers=brokers_have([*LIVE_EVENTS, *named], [name]),
+    )
+    assert bool(planned(stale).orphans) is (is_orphan and is_ours)
 
 
 def test_what_brokers_have_finished_is_never_an_orphan() -> None:

@@ -123,8 +123,16 @@ def test_what_is_set_apart_is_given_up_unless_it_is_another_catalogs(maker: Make
 
 
 def test_a_segment_of_another_catalog_is_no_candidate_that_waits() -> None:
-    view = seen(ROW, [within(IDS[Maker.ANOTHER_CATALOG], lacking="snapshot")])
-    assert (view.waiting, view.orphans) == ((), ())
+    for lacking in PLACES:
+        view = seen(ROW, [within(IDS[Maker.ANOTHER_CATALOG], lacking=lacking)])
+        assert (view.waiting, view.orphans) == ((), ())
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_view_that_takes_it_for_an_orphan_is_not_believed(binding: Binding) -> None:
+    view = replace(seen(ROW), orphans=(within(IDS[Maker.ANOTHER_CATALOG]).listed,))
+    deletion = deletion_plan_of(view, Rules(), binding, VacuumLimits(now_ms=NOW_MS))
+    assert deletion.orphans == ()
 
 
 def test_a_catalog_that_does_not_exist_yet_made_no_id() -> None:
