@@ -9,6 +9,7 @@ from typing import Any, Final
 from tests.jobs.claims import ORDERS, catalog_of, own_id_of, row_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import folder_of, put_updates, updated_tier
+from tests.storage.new_ids import foreign_id
 from tierfold.compaction.model.segments import PartitionKey
 
 HOUR_MS: Final = 3_600_000
@@ -54,8 +55,10 @@ def parts(log: Path) -> list[Path]:
 
 
 def incomplete_upload(tier: Path, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
-    """Put the hidden file of a writer of this catalog that died then."""
-    path = folder_of(tier, key) / f".{0:020d}-{own_id_of(catalog_of(tier))}.log.0123.staged"
+    """Put the hidden file of a writer that died then: of this catalog, if there is one."""
+    catalog = catalog_of(tier)
+    segment_id = own_id_of(catalog) if catalog.exists() else foreign_id()
+    path = folder_of(tier, key) / f".{0:020d}-{segment_id}.log.0123.staged"
     path.write_bytes(b"half")
     return written(path, hours)
 

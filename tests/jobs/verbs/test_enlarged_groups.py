@@ -140,13 +140,11 @@ def test_what_a_failure_leaves_of_several_segments_is_vacuumed(
     (orphan,) = status_of(tmp_path)["legacy", 0]["orphans"]
     assert {name for name in left if orphan in name} == left.keys() - originals.keys()
     detached = ("--set", "tier.binding=detached")
-    for hours, binding, files in ((23, detached, left), (25, (), left), (25, detached, originals)):
+    # The mark in its id says that this catalog's run wrote it, so brokers never had it.
+    for hours, binding, files in ((23, detached, left), (23, (), left), (25, (), originals)):
         now = (CLOCK, str(int((time.time() + 3600 * hours) * 1000)))
         vacuumed = tierfold("vacuum", tmp_path, *now, *COMPACT, *binding, "--json")
         assert vacuumed.code == 0, vacuumed
         assert files_below(folder) == files
-        if not binding:
-            (note,) = vacuumed.entries[0]["notes"]
-            assert "1 orphaned. If no broker serves this tier, set tier.binding=detached" in note
     assert tierfold("compact", tmp_path, *DO, *now).outcomes == {("legacy", 0): "compacted"}
     assert tierfold("verify", tmp_path, "--json").code == 0
