@@ -139,10 +139,13 @@ $(RUNTIME): $(PACKAGING)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(TESTING): $(RUNTIME)
-	@echo "installing the test tools into $(VENV)"
+# It is the environment of the runtime, too.
+$(TESTING): $(PACKAGING)
+	@scripts/require-python $(PYTHON)
+	@echo "installing tierfold and the test tools into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
+	@touch $(RUNTIME) $@
 
 # An environment of its own: Airflow brings 120 packages, and pyspark-client writes over pyspark.
 $(AIRFLOW)/.tierfold-airflow: $(PACKAGING)
