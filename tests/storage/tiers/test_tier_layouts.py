@@ -163,7 +163,7 @@ def test_clusters_that_share_a_bucket_have_their_own_catalogs(
         ("/no/folder", "a-", StoreOptions(), "/no/folder/a-"),
     ],
 )
-def test_a_tier_stands_in_one_place_whichever_way_it_is_named(
+def test_a_tier_has_one_place_whichever_way_it_is_named(
     uri: str, prefix: str, options: StoreOptions, place: str
 ) -> None:
     layout = LayoutOptions(key_prefix=prefix)
