@@ -29,7 +29,7 @@ from pyspark.sql.udtf import UserDefinedTableFunction
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import setting_name
-from tierfold.jobs.api.keywords import ReplayKeywords
+from tierfold.jobs.api.keywords import ClusterKeywords, ReplayKeywords
 from tierfold.jobs.sources.segment_tasks import in_one_sentence
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ def _rows(
         raise BadSettings(
             "no tier is named", where=function, remedy=f"Write {function}('s3://bucket/tier')."
         )
-    known = ReplayKeywords.__annotations__
-    unknown = sorted(given.keys() - known.keys())
+    # Workers have no client of Kafka.
+    known = ReplayKeywords.__annotations__.keys() - ClusterKeywords.__annotations__.keys()
+    unknown = sorted(given.keys() - known)
     if unknown:
         raise BadSettings(
             f"there is no argument {setting_name(unknown[0])}",

@@ -129,7 +129,7 @@ def test_a_segment_of_another_catalog_is_no_candidate_that_waits() -> None:
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-def test_a_view_that_takes_it_for_an_orphan_is_not_believed(binding: Binding) -> None:
+def test_a_view_that_takes_it_for_an_orphan_deletes_nothing(binding: Binding) -> None:
     view = replace(seen(ROW), orphans=(within(IDS[Maker.ANOTHER_CATALOG]).listed,))
     deletion = deletion_plan_of(view, Rules(), binding, VacuumLimits(now_ms=NOW_MS))
     assert deletion.orphans == ()

@@ -15,9 +15,11 @@ from tests.jobs.tiers import key_of
 from tierfold.compaction.brokers.beside_catalog import beside_catalog
 from tierfold.compaction.brokers.broker_view import Naming
 from tierfold.compaction.brokers.cluster_facts import (
+    Absence,
     ClusterSetup,
     MetadataTopic,
     PartitionOffsets,
+    UnknownOffsets,
 )
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.event_bytes import encode
@@ -125,7 +127,7 @@ def test_sentences_below_say_why_nothing_may_be_published(status: PartitionStatu
     assert "orders-0: The record at offset 0 of __remote_log_metadata-" in text
     assert "9 records of the brokers' metadata topic replayed; nothing was sent." in text
     assert status.brokers is not None
-    unknown = replace(status.brokers, offsets=None, why_unknown="It was deleted.")
+    unknown = replace(status.brokers, offsets=UnknownOffsets(Absence.NO_TOPIC, "It was deleted."))
     assert "orders-0: It was deleted." in shown(replace(status, brokers=unknown))
 
 
@@ -153,7 +155,9 @@ def test_what_is_the_same_is_not_mentioned() -> None:
     fold = MetadataFold(5, [ORDERS])
     fold.ask(ORDERS, [])
     brokers = BrokerPartition(
-        view=fold.view(ORDERS), naming=fold.naming(ORDERS), offsets=None, why_unknown="Gone."
+        view=fold.view(ORDERS),
+        naming=fold.naming(ORDERS),
+        offsets=UnknownOffsets(Absence.NO_TOPIC, "Gone."),
     )
     beside = beside_catalog(brokers.view, brokers.naming, live=(), retired=())
     text = shown(PartitionStatus(key=ORDERS, row=None, brokers=brokers, beside=beside))

@@ -13,6 +13,7 @@ from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import Rules
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS
+from tierfold.jobs.settings.layers import OF_CLUSTER
 from tierfold.jobs.settings.resolution import resolve
 
 # Two settings of each kind of name; values are small, so that no two conflict.
@@ -98,7 +99,8 @@ def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None
     text |= {"segment.index.bytes": "4", "tier.binding": "detached", "bloom.filter.fpp": "0.1"}
     for name, spelling in BY_BROKER_NAME.items():
         value = text.get(spelling.setting.name, "1")
-        config = user_file(tmp_path, f'[broker]\n"{name}" = "{value}"\n')
+        table = "cluster" if name in OF_CLUSTER else "broker"
+        config = user_file(tmp_path, f'[{table}]\n"{name}" = "{value}"\n')
         settings = resolve((), config)
         rules, field = settings.rules_for("any"), spelling.setting.field
         if field == "tier_binding":
@@ -110,6 +112,12 @@ def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None
         resolved = resolve((), user_file(tmp_path, f'[topics.t]\n"{name}" = "{value}"\n'))
         assert getattr(resolved.rules_for("t"), spelling.setting.field) == spelling.parse(value)
         assert resolved.rules_for("other") == Rules()
+
+
+def test_a_setting_of_a_cluster_is_refused_elsewhere(tmp_path: Path) -> None:
+    for name in OF_CLUSTER:
+        with pytest.raises(BadSettings, match="Put it under \\[cluster\\]"):
+            resolve((), user_file(tmp_path, f'[broker]\n"{name}" = "1"\n'))
 
 
 HEADERS = """
