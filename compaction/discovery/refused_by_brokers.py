@@ -157,24 +157,27 @@ def _without_objects(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal
 
     What an election cut off is not needed, and its offsets are those of other records.
     """
-    lineage = facts.history().lineage
     whole = {listed.segment_id for listed in facts.classified.unknown if listed.is_complete}
     whole |= {listed.segment_id for listed in facts.classified.known}
     retired = frozenset[str]() if facts.state is None else facts.state.retired_ids
     missing = [
         segment
-        for segment in not_cut_off(finished(brokers.view, brokers.log_start), lineage)
+        for segment in finished(brokers.view, brokers.log_start)
         if segment.added.segment_id not in whole | retired
     ]
     if not missing:
         return None
+    lineage = facts.history().lineage
+    needed = not_cut_off(missing, lineage)
+    if not needed:
+        return None
     return denied_lineage(facts, lineage) or Refusal(
         reason=RefusalReason.NOT_IN_TIER,
-        detail=f"brokers have {_noted(missing)} as whole, and their objects are not all in this"
+        detail=f"brokers have {_noted(needed)} as whole, and their objects are not all in this"
         " tier",
         remedy="Check that these brokers write to this place (their rsm.config). If they do, bring"
         " the objects back from a backup. If they are lost for good, delete the records that are"
-        f" lost, up to offset {missing[-1].added.end_offset}: `kafka-delete-records.sh`.",
+        f" lost, up to offset {needed[-1].added.end_offset}: `kafka-delete-records.sh`.",
     )
 
 
