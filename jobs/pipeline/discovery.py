@@ -52,8 +52,9 @@ def facts_of(
     `listed`: its listing. `brokers`: what brokers have of it, looked at after row and listing.
     """
     classified = classify(listed, state)
-    # Where there is a row, the catalog is open, and nothing more is read.
-    fingerprint = None if state is None else context.catalog.fingerprint()
+    # A row that was ever claimed was read from the catalog, so this reads nothing more.
+    is_claimed = state is not None and state.epoch > 0
+    fingerprint = context.catalog.fingerprint() if is_claimed else None
     if brokers is not None and state is not None:
         classified = without_expired(classified, from_log_start(state, brokers).segments)
     sorted_out = None if brokers is None else by_phase(classified.unknown, brokers)
