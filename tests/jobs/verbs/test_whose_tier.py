@@ -10,14 +10,17 @@ from typing import Any, Final
 import pytest
 
 from tests.compaction.builders import CLUSTER
+from tests.jobs.aiven import PLAIN
 from tests.jobs.claims import catalog_of, note_served, own_id_of, row_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, compact, ids_in, orphan
 from tests.storage.new_ids import foreign_id
+from tests.storage.tiers.aiven_tiers import aiven_tier
 from tierfold.compaction.model.tier_service import TierService, fingerprint_text
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.tier_identity import notes_of, place_of
+from tierfold.storage.tiers.layout_options import LayoutOptions
 from tierfold.storage.tiers.service_notes import FOLDER, Noted
 
 LATER: Final = (CLOCK, str(THEN_MS + 90 * HOUR_MS), "--json")
@@ -195,3 +198,35 @@ def test_only_what_this_catalog_wrote_goes_and_never_what_another_one_wrote(tier
     assert ids_in(tier) == {live, theirs}
     (note,) = [note for note in run("vacuum", tier).entry["notes"] if theirs in note]
     assert "its id says that it is another catalog's" in note
+
+
+# 5. The note is below the key prefix, beside what brokers write.
+
+
+@pytest.mark.parametrize("prefix", ["", "a/b-", "a/"])
+def test_tiers_of_one_place_have_notes_of_their_own(tmp_path: Path, prefix: str) -> None:
+    uploads = updated_tier(tmp_path / "local", [ORDERS], 3)
+    tier = tmp_path / "tier"
+    for one in (prefix, "z/"):
+        aiven_tier(uploads, tier, replace(PLAIN.variant, key_prefix=one))
+
+    def ran(key_prefix: str, *options: str) -> Ran:
+        return run("vacuum", tier, "--layout", "aiven", "--key-prefix", key_prefix, *options)
+
+    for one in (prefix, "z/"):
+        assert compact(tier, "--layout", "aiven", "--key-prefix", one).code == 0
+    context = run_context(str(tier), layout=LayoutOptions(key_prefix=prefix))
+    before = context.tier.partitions()
+    service = TierService(
+        cluster_id=CLUSTER.cluster_id,
+        fingerprint=context.catalog.fingerprint(),
+        place=place_of(context),
+        noted_at_ms=THEN_MS,
+    )
+    assert isinstance(notes_of(context).write(service, None), Noted)
+    assert (tier / f"{prefix}{FOLDER}").is_dir()
+    assert context.tier.partitions() == before
+    why = reason(ran(prefix))
+    assert f"serves it from {tier}/{prefix}." in why
+    assert ran("z/").code == 0
+    assert ran(prefix, *ABANDONED).entry["outcome"] == "vacuumed"
