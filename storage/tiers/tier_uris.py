@@ -91,7 +91,8 @@ def tier_place(
     if tier.is_folder:
         return TierPlace(f"{tier.folder.resolve()}/{prefix}")
     account = options.account if tier.scheme == "az" else None
-    return TierPlace(f"{tier}/{prefix}", endpoint=options.endpoint or "", account=account or "")
+    endpoint = (options.endpoint or "").lower().rstrip("/")
+    return TierPlace(f"{tier}/{prefix}", endpoint=endpoint, account=account or "")
 
 
 def _store(location: Location, options: StoreOptions) -> ObjectStore:

@@ -158,6 +158,7 @@ def test_clusters_that_share_a_bucket_have_their_own_catalogs(
         ("s3://bucket", "a/", StoreOptions(), "s3://bucket/a/"),
         ("s3://bucket", "a-", StoreOptions(account="one"), "s3://bucket/a-"),
         ("s3://b-1", "", StoreOptions(endpoint="http://s:1"), "s3://b-1/ at http://s:1"),
+        ("s3://b-1", "", StoreOptions(endpoint="HTTP://S:1/"), "s3://b-1/ at http://s:1"),
         ("az://con", "a/", StoreOptions(account="one"), "az://con/a/ at account one"),
         ("/no/such/../folder", "", StoreOptions(), "/no/folder/"),
         ("/no/folder", "a-", StoreOptions(), "/no/folder/a-"),
