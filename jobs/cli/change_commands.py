@@ -79,15 +79,15 @@ def restore_verb(output: Output, **given: Any) -> None:
 def forget_verb(output: Output, **given: Any) -> None:
     """Accept that a log was truncated, or take over what brokers have.
 
-    After such an election the brokers continue with a log that lacks some records of the tier, and
-    every verb refuses the partition. `forget` empties the partition's row in the catalog. The next
+    After an unclean leader election the brokers continue with a log that lacks some records of the
+    tier, and every verb refuses the partition. `forget` empties the partition's row in the catalog. The next
     `compact` then reads the new log, as for a new partition. No object is deleted; `vacuum
     --diverged` deletes the segments that are not part of the new log.
 
     While the tier holds segments that tierfold wrote, retired segments or orphans, `forget`
     refuses and prints what to do first. It cannot be undone, so check --dry-run.
 
-    With brokers, it takes over what they have: their consumers' segments become live, and what was
+    With brokers, it takes over what they have: what consumers read becomes live, and what was
     replaced stays replaced. That is the way out if the catalog was lost or set back, or if brokers
     have segments of another catalog.
 
@@ -95,7 +95,7 @@ def forget_verb(output: Output, **given: Any) -> None:
     Examples:
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
-      tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092 --dry-run
+      tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092
     """
     from tierfold.jobs.api.changing import forget
 
