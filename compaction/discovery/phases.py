@@ -18,6 +18,7 @@ from typing import Final
 from tierfold.compaction.brokers.broker_view import Naming
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.brokers.lineage import not_cut_off
 from tierfold.compaction.discovery.candidates import Candidate, EndFrom
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.leader_epochs import epochs_in
@@ -131,15 +132,20 @@ def as_brokers_have(candidate: Candidate, brokers: BrokerPartition) -> Candidate
 def live_end_by(brokers: BrokerPartition, state: PartitionState | None) -> int | None:
     """The last live segment's end as brokers noted it of what the row names; None: they did not.
 
-    The row may have it from the last batch, behind which Kafka's cleaner left a hole.
+    The row may have it from the last batch, behind which Kafka's cleaner left a hole. What the row
+    retired because an election cut it off, or because it begins further on, says nothing of it.
     """
-    named = frozenset[str]() if state is None else state.named_ids
-    ends = [
-        segment.added.end_offset
+    if state is None or not state.segments:
+        return None
+    last = state.segments[-1]
+    noted = [
+        segment
         for segment_id, segment in brokers.view.segments.items()
-        if segment_id in named and segment.state is not SegmentState.COPY_STARTED
+        if segment_id in state.named_ids
+        and segment.state is not SegmentState.COPY_STARTED
+        and segment.added.start_offset <= last.end_offset
     ]
-    return max(ends, default=None)
+    return max((one.added.end_offset for one in not_cut_off(noted, state.lineage)), default=None)
 
 
 def _differences(candidate: Candidate, log_bytes: int, added: SegmentAdded) -> Iterator[str]:

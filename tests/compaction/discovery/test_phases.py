@@ -13,7 +13,7 @@ from tests.compaction.beside_brokers import (
     view_beside,
 )
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, STARTED, added, updated, uploaded
-from tests.compaction.builders import a_segment, a_state, retired, segment_id
+from tests.compaction.builders import a_segment, a_state, epochs, retired, segment_id
 from tests.compaction.uploads import a_row, spans, upload
 from tierfold.compaction.discovery.candidates import EndFrom
 from tierfold.compaction.discovery.phases import Phase, as_brokers_have, phase_of
@@ -155,3 +155,22 @@ def test_a_retired_segment_stays_retired() -> None:
     facts = facts_beside(row, [], events)
     assert facts.candidates == ()
     assert spans(view_beside(row, [], events)) == ["10-19"]
+
+
+def test_a_retired_tail_of_a_deposed_leader_does_not_end_the_log() -> None:
+    live = [
+        a_segment(0, 9, segment_id=segment_id("live0")),
+        a_segment(10, 19, segment_id=segment_id("live10"), leader_epochs=epochs((2, 10))),
+    ]
+    cut = a_segment(10, 29, segment_id=segment_id("cut"))
+    row = a_state(live, lineage=epochs((0, 0), (2, 10)), retired=(retired(cut),))
+    events = [
+        *uploaded("live0", 0, 9),
+        *uploaded("live10", 10, 19, epochs={2: 10}),
+        *uploaded("cut", 10, 29, epochs={0: 10}),
+    ]
+    late = upload(20, 25, (0, 0), (2, 10))
+    events += uploaded("20-25", 20, 25, epochs={2: 20})
+    view = view_beside(row, [late], events)
+    assert view.holes == ()
+    assert spans(view)[-1].startswith("20")
