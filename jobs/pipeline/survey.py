@@ -65,8 +65,6 @@ def survey_of(
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
             partition = with_identity(partition, identity)
-            metadata = metadata_refusal(partition.brokers)
-            partition = replace(partition, refusal=partition.refusal or metadata)
         plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
         return replace(beside_cluster(context, plan, settings), binding=binding)
 
@@ -75,8 +73,12 @@ def survey_of(
 
 
 def with_identity(known: KnownPartition, identity: TierIdentity) -> KnownPartition:
-    """Return the partition, refused if its row or the tier's note does not allow a change."""
-    return replace(known, refusal=known.refusal or identity.refusal(known.state))
+    """Return the partition, refused if its row or the tier's note does not allow a change.
+
+    Refused, too, if records of the metadata topic cannot be followed: what brokers have is unknown.
+    """
+    found = known.refusal or identity.refusal(known.state) or metadata_refusal(known.brokers)
+    return replace(known, refusal=found)
 
 
 def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:

@@ -8,9 +8,11 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import CLUSTER, a_chain, a_state
+from tests.compaction.beside_brokers import brokers_have
+from tests.compaction.builders import CLUSTER, KEY, a_chain, a_state
 from tests.jobs.claims import ORDERS
 from tests.jobs.tiers import updated_tier
+from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, MetadataTopic
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.discovery.view import RefusalReason
@@ -20,6 +22,8 @@ from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.tier_identity import place_of, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import binding_of_run
+from tierfold.jobs.pipeline.known_partition import KnownPartition
+from tierfold.jobs.pipeline.survey import with_identity
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.tiers.layout_options import LayoutOptions
@@ -78,3 +82,19 @@ def test_brokers_must_write_to_that_place_by_their_properties(context: RunContex
         context, layout_options=LayoutOptions(brokers_place=TierPlace("/mnt/other/"))
     )
     assert tier_identity(elsewhere).refusal(None) is None, "no cluster is asked"
+
+
+def test_where_the_metadata_topic_cannot_be_followed_no_verb_changes_a_row(
+    context: RunContext,
+) -> None:
+    brokers = brokers_have([])
+    why = ReadOnly(
+        cause=ReadOnlyCause.UNKNOWN_RECORD, metadata_partition=0, offset=7, why="is not known"
+    )
+    known = KnownPartition(key=KEY, state=None, refusal=None, listed=(), brokers=brokers)
+    identity = tier_identity(context, binding_of_run(context, resolve([])))
+    assert with_identity(known, identity).refusal is None
+    unread = replace(brokers, view=replace(brokers.view, read_only=(why,)))
+    refusal = with_identity(replace(known, brokers=unread), identity).refusal
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.PRECONDITION
