@@ -11,7 +11,7 @@ from that. All of it is one commit, which a person asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
 from tierfold.compaction.brokers.lineage import finished, not_cut_off
 from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.histories import decided_history
 from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.segment_ids import is_own_id
@@ -62,13 +63,12 @@ def half_sent(brokers: BrokerPartition) -> tuple[BrokerSegment, ...]:
 
 
 def half_sent_refusal(
-    brokers: BrokerPartition, complete: Iterable[str], now_ms: int
+    brokers: BrokerPartition, whole: Collection[str], now_ms: int
 ) -> Refusal | None:
     """Why the partition has to wait for a run that may still send; None: it need not.
 
-    `complete`: ids of listed segments that lack no object.
+    `whole`: ids of those of `half_sent` that can be taken over.
     """
-    whole = set(complete)
     open_ones = [one for one in half_sent(brokers) if one.added.segment_id not in whole]
     last_ms = max((one.since_ms for one in open_ones), default=None)
     if last_ms is None or now_ms - last_ms >= PUBLISHING_GRACE_MS:
@@ -77,7 +77,7 @@ def half_sent_refusal(
     left = duration(last_ms + PUBLISHING_GRACE_MS - now_ms)
     return Refusal(
         reason=RefusalReason.ANOTHER_CATALOG,
-        detail=f"a run began to publish {ids}, whose objects are not all there, and may still be at"
+        detail=f"a run began to publish {ids}, which cannot be taken over, and may still be at"
         " work",
         remedy=f"Stop that run, and run `tierfold forget {PLACE}` again in {left}.",
     )
@@ -93,14 +93,29 @@ def usable(
     run that adopts, as it is not known which one wrote them.
     """
     referenced = brokers.view.referenced_ids
-    rolled = [one for one in sent if not any(_supersedes(other, one) for other in sent)]
+    of_log = within_log(finished, sent)
+    whole = [one for one in sent if one.segment_id in of_log]
+    rolled = [one for one in whole if not any(_supersedes(other, one) for other in whole)]
     kept = [
         candidate
         for candidate in finished
         if candidate.segment_id in referenced
+        and candidate.segment_id in of_log
         and not any(_holds(replacement, candidate) for replacement in rolled)
     ]
     return tuple(_with_origin(candidate, run) for candidate in (*kept, *rolled))
+
+
+def within_log(finished: Sequence[Candidate], sent: Sequence[Candidate]) -> frozenset[str]:
+    """Ids of the candidates without those that are proven to be of another history.
+
+    Of `sent`, without any that cannot be read or does not fit, either: its sources are read then.
+    """
+    history = decided_history([one for one in (*finished, *sent) if one.listed.has_log], None)
+    apart = {one.segment_id for one in history.apart}
+    fitting = {one.segment_id for one in history.fitting}
+    ids = {one.segment_id for one in finished} - apart
+    return frozenset(ids | {one.segment_id for one in sent} & fitting)
 
 
 def _supersedes(outer: Candidate, inner: Candidate) -> bool:

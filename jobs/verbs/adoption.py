@@ -12,6 +12,7 @@ from tierfold.compaction.commits.adoption import (
     half_sent,
     half_sent_refusal,
     usable,
+    within_log,
 )
 from tierfold.compaction.commits.commit import (
     AdoptSegments,
@@ -19,6 +20,7 @@ from tierfold.compaction.commits.commit import (
     NoteConsent,
     proposed,
 )
+from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.draft import draft_of, drafted, lineage_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
@@ -73,10 +75,11 @@ def _planned(
     bare = facts_of(context, key, None, listed, brokers)
     if (refusal := refused_without_row_by_brokers(bare)) is not None:
         return refusal
-    complete = [segment.segment_id for segment in listed if segment.is_complete]
-    if (refusal := half_sent_refusal(brokers, complete, context.now_ms)) is not None:
+    sent = _sent(context, bare, brokers)
+    whole = within_log(bare.candidates, sent)
+    if (refusal := half_sent_refusal(brokers, whole, context.now_ms)) is not None:
         return refusal
-    facts = _with_usable(context, bare, brokers)
+    facts = replace(bare, candidates=usable(bare.candidates, sent, brokers, context.run))
     draft = draft_of(facts)
     refusal = None if isinstance(draft, Refusal) else lineage_refusal(draft)
     view = refusal or view_of_draft(context, facts, draft)
@@ -85,18 +88,17 @@ def _planned(
     return adoption(view, known.state, brokers, context.run)
 
 
-def _with_usable(
+def _sent(
     context: RunContext, bare: PartitionFacts, brokers: BrokerPartition
-) -> PartitionFacts:
-    """Return the facts with only what would be live; raises TierfoldError."""
+) -> tuple[Candidate, ...]:
+    """Return what is known of the whole ones of `half_sent`; raises TierfoldError."""
     ids = {segment.added.segment_id for segment in half_sent(brokers)}
     unread = [
         segment
         for segment in bare.classified.unknown
         if segment.segment_id in ids and segment.is_complete
     ]
-    sent = candidates_of(context, bare.key, unread, brokers, bare.fingerprint)
-    return replace(bare, candidates=usable(bare.candidates, sent, brokers, context.run))
+    return candidates_of(context, bare.key, unread, brokers, bare.fingerprint)
 
 
 def carried_out(

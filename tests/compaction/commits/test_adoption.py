@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.compaction.beside_brokers import brokers_have, own_id, view_beside
+from tests.compaction.beside_brokers import brokers_have, facts_beside, own_id, view_beside
 from tests.compaction.broker_events import FINISHED, LISTED, added, updated, uploaded
 from tests.compaction.builders import (
     CLUSTER,
@@ -26,11 +26,13 @@ from tierfold.compaction.commits.adoption import (
     half_sent,
     half_sent_refusal,
     usable,
+    within_log,
 )
 from tierfold.compaction.commits.commit import AdoptSegments, proposed
 from tierfold.compaction.commits.invariants import ADOPT_INVARIANTS, ensure
 from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.discovery.candidates import Candidate
+from tierfold.compaction.discovery.draft import PartitionDraft, draft_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.origins import Compacted
@@ -210,3 +212,43 @@ def test_an_adoption_that_loses_a_name_is_refused() -> None:
     with pytest.raises(InvariantBroken, match="forgotten"):
         committed(row, replace(taken, retired=()))
 
+
+
+def draft_by(
+    found: list[Candidate], sent: list[Candidate], events: list[Event]
+) -> PartitionDraft:
+    """What discovery drafts of what is usable."""
+    facts = facts_beside(None, found, events)
+    taken = usable(facts.candidates, sent, brokers_have(events), RUN)
+    draft = draft_of(replace(facts, candidates=taken))
+    assert isinstance(draft, PartitionDraft), draft
+    return draft
+
+
+CUT_AT_10 = ((0, 0), (2, 10))
+OF_NEW_LEADER = upload(10, 19, *CUT_AT_10)
+AFTER_ELECTION = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19, epochs={2: 10})]
+
+
+def test_a_deposed_leaders_tail_that_reaches_further_is_given_up() -> None:
+    events = [*AFTER_ELECTION, *uploaded("10-29", 10, 29, epochs={0: 10})]
+    draft = draft_by([FIRST, OF_NEW_LEADER, upload(10, 29)], [], events)
+    assert draft.chain.reached == 19
+
+
+def test_a_half_sent_segment_that_an_election_cut_off_does_not_hide_its_sources() -> None:
+    events = [*AFTER_ELECTION, added("x", 0, 14)._replace(segment_id=OURS)]
+    draft = draft_by([FIRST, OF_NEW_LEADER], [ours(upload(0, 14))], events)
+    assert [one.segment_id for one in draft.chain.taken] == [
+        FIRST.segment_id,
+        OF_NEW_LEADER.segment_id,
+    ]
+
+
+def test_a_half_sent_segment_that_is_broken_does_not_hide_its_sources() -> None:
+    events = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19), *SENT]
+    broken = replace(ours(BOTH), corruption="x.log: torn")
+    draft = draft_by([FIRST, SECOND], [broken], events)
+    assert len(draft.chain.taken) == 2
+    # Its run may still finish it, so it waits as one without objects does.
+    assert within_log([FIRST, SECOND], [broken]) == {FIRST.segment_id, SECOND.segment_id}
