@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import METADATA_TOPIC, SegmentState
-from tierfold.compaction.brokers.lineage import finished, not_cut_off
+from tierfold.compaction.brokers.lineage import beside, finished, not_cut_off
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.phases import Phase, phase_of
@@ -56,13 +57,21 @@ def refused_without_row_by_brokers(facts: PartitionFacts) -> Refusal | None:
     return next(filter(None, (check(facts, brokers) for check in checks)), None)
 
 
+_OF_ABSENCE: Final = {
+    Absence.NO_TOPIC: "It was deleted there: leave it out (name the others with --topic).",
+    Absence.NO_PARTITION: "Brokers take no partition away, so no broker of this cluster wrote this"
+    " one: find out who did, and move it out of the tier.",
+    Absence.NO_ANSWER: "Run again once that is mended, or the partition has a leader.",
+}
+
+
 def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
-    if not brokers.why_unknown:
+    if not isinstance(brokers.offsets, UnknownOffsets):
         return None
     return Refusal(
         reason=RefusalReason.UNREADABLE,
         detail=brokers.why_unknown,
-        remedy="Run again once the partition has a leader.",
+        remedy=_OF_ABSENCE[brokers.offsets.absence],
     )
 
 
@@ -116,7 +125,15 @@ def _other_runs(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | No
             remedy="Two catalogs must not compact one tier: find the other one, and give it with"
             f" --catalog. If it is lost: {_FORGET}",
         )
-    known = [one for one in ours if one.state is not SegmentState.COPY_STARTED]
+    known = [
+        one
+        for one in ours
+        if one.state is not SegmentState.COPY_STARTED
+        # Live until brokers' log start passed it: it left the row before brokers forget it.
+        and not (
+            one.state is SegmentState.DELETE_STARTED and one.added.end_offset < brokers.log_start
+        )
+    ]
     if not known:
         return None
     return Refusal(
@@ -176,8 +193,18 @@ def _without_objects(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal
         detail=f"brokers have {_noted(needed)} as whole, and their objects are not all in this"
         " tier",
         remedy="Check that these brokers write to this place (their rsm.config). If they do, bring"
-        " the objects back from a backup. If they are lost for good, delete the records that are"
-        f" lost, up to offset {needed[-1].added.end_offset}: `kafka-delete-records.sh`.",
+        f" the objects back from a backup. {_given_up(facts, needed)}",
+    )
+
+
+def _given_up(facts: PartitionFacts, lost: Sequence[BrokerSegment]) -> str:
+    """What to do about objects that are lost for good, a sentence."""
+    if facts.row is not None and beside(lost, facts.row.segments, ()):
+        return "Live segments of the catalog have records of them: do not delete any."
+    end = max(segment.added.end_offset for segment in lost)
+    return (
+        f"If they are lost for good, give up all records up to offset {end}, also those that are"
+        " not lost: `kafka-delete-records.sh`."
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.compaction.beside_brokers import own_id, refusal_beside, view_beside
+from tests.compaction.beside_brokers import discovered_beside, own_id, refusal_beside, view_beside
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
 from tests.compaction.builders import CLUSTER, a_segment, a_state, epochs, retired, segment_id
 from tests.compaction.uploads import a_row, spans, upload
 from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
 from tierfold.compaction.brokers.events import Event
-from tierfold.compaction.discovery.view import PartitionView, RefusalReason
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
 
@@ -177,3 +177,45 @@ def test_a_deposed_leaders_segment_over_live_ones_is_refused() -> None:
     refusal = refusal_beside(row, [deposed], events)
     assert refusal.reason is RefusalReason.OUTSIDE_LINEAGE
     assert deposed.segment_id in refusal.detail
+
+
+def test_what_brokers_are_deleting_below_their_log_start_is_no_sign_of_an_older_catalog() -> None:
+    ours = own_id()
+    gone = [
+        added("x", 0, 9)._replace(segment_id=ours),
+        updated("x", FINISHED)._replace(segment_id=ours),
+        updated("x", LISTED)._replace(segment_id=ours),
+    ]
+    live = a_segment(0, 9, segment_id=ours, origin=Compacted("r"))
+    rest = a_segment(10, 19, segment_id=segment_id("live10"))
+    row = replace(a_state([live, rest]), served_by=(CLUSTER,))
+    events = [*gone, *uploaded("live10", 10, 19)]
+    view = view_beside(row, [], events, log_start=10)
+    after = replace(row, segments=view.segments, log_start_offset=10)  # As a claim writes it.
+    again = discovered_beside(after, [], events, log_start=10)
+    assert isinstance(again, PartitionView), again
+
+
+def test_lost_objects_that_a_live_segment_replaced_are_not_mended_by_deleting_records() -> None:
+    ours = a_segment(0, 19, segment_id=own_id(), origin=Compacted("r"))
+    # Its originals were deleted while the tier was declared detached.
+    row = a_state([ours])
+    found = discovered_beside(
+        row, [], [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19)]
+    )
+    assert isinstance(found, Refusal)
+    assert "kafka-delete-records" not in found.remedy
+
+
+def test_what_deleting_records_takes_with_it_is_said() -> None:
+    refusal = refusal_beside(None, [FIRST], [*FINISHED_FIRST, *uploaded("10-19", 10, 19)])
+    assert "all records up to offset 19, also those that are not lost" in refusal.remedy
+
+
+def test_offsets_that_are_not_known_say_what_to_do() -> None:
+    def remedy(absence: Absence) -> str:
+        return refusal_beside(None, [], [], offsets=UnknownOffsets(absence, "Why.")).remedy
+
+    assert "leave it out" in remedy(Absence.NO_TOPIC)
+    assert "move it out of the tier" in remedy(Absence.NO_PARTITION)
+    assert "leader" in remedy(Absence.NO_ANSWER)
