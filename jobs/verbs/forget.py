@@ -41,7 +41,7 @@ from tierfold.jobs.context.tier_identity import place_of, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
-from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
     NOTHING_TO_DO,
@@ -108,10 +108,15 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
 
 def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
+    if known.is_left_alone:
+        reason = left_alone(known)
+        return Forgot(
+            report=PartitionReport(key=known.key, outcome=NOTHING_TO_DO, reason=reason)
+        )
     known = with_identity(known, tier_identity(context, _binding(context)))
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
-    if known.brokers is not None and not known.is_left_alone:
+    if known.brokers is not None:
         found = _beside_brokers(context, known, known.brokers)
     else:
         found = _inspected(context, known.key, known.state, known.listed)
