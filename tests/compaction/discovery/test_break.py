@@ -1,0 +1,65 @@
+"""Attacks on what row, listing and brokers make of a partition that succeed."""
+
+from __future__ import annotations
+
+from tests.compaction.beside_brokers import discovered_beside, view_beside
+from tests.compaction.broker_events import added, uploaded
+from tests.compaction.builders import a_state
+from tests.compaction.uploads import a_row, spans, upload
+from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import Hole
+from tierfold.compaction.planning.holds import broker_holds
+
+OLD, NEW = (0, 0), (2, 10)
+FIRST = upload(0, 9)
+
+
+def test_a_live_upload_that_brokers_only_started_is_confirmed_too() -> None:
+    row = a_row((0, 9), (10, 19))
+    events = [*uploaded("live0", 0, 9), added("live10", 10, 19)]
+    found = discovered_beside(row, [], events, high_watermark=12)
+    assert isinstance(found, Refusal), spans(found)
+
+
+def test_a_view_without_a_row_is_not_refused_once_it_is_claimed() -> None:
+    second, cut = upload(10, 29, OLD, NEW), upload(10, 19)
+    events = [
+        *uploaded("0-9", 0, 9),
+        *uploaded("10-29", 10, 29, epochs={2: 10}),
+        *uploaded("10-19", 10, 19, epochs={0: 10}),
+    ]
+    view = discovered_beside(None, [FIRST, second, cut], events)
+    if isinstance(view, Refusal):
+        return  # Rule 2.7: where one overlaps ours the partition is refused.
+    row = a_state(view.segments, lineage=view.lineage)
+    again = discovered_beside(row, [cut], events)
+    assert isinstance(again, PartitionView), again
+
+
+def test_a_hole_that_brokers_deny_is_refused() -> None:
+    hole = Hole(start_offset=10, end_offset=19)
+    row = a_row((0, 19), (20, 29), holes=(hole,))
+    events = [
+        *uploaded("live0", 0, 9),
+        *uploaded("10-19", 10, 19),
+        *uploaded("live20", 20, 29),
+    ]
+    found = discovered_beside(row, [upload(10, 19)], events)
+    assert isinstance(found, Refusal), (spans(found), found.notes)
+
+
+def test_a_live_upload_is_what_brokers_noted() -> None:
+    events = [*uploaded("live0", 0, 14), *uploaded("live10", 15, 19)]
+    found = discovered_beside(a_row((0, 9), (10, 19)), [], events)
+    assert isinstance(found, Refusal), spans(found)
+
+
+def test_an_upload_at_work_does_not_cover_itself() -> None:
+    rules = Rules(
+        cleanup_policy=frozenset({"compact"}), tail_margin_segments=0, upload_wait_ms=500_000
+    )
+    view = view_beside(
+        a_row((0, 9), (10, 19)), [], [*uploaded("live0", 0, 9), added("live10", 10, 19)]
+    )
+    assert [hold.offset for hold in broker_holds(view, rules, 2_000_000)] == [10]
