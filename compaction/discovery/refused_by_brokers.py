@@ -61,7 +61,7 @@ _OF_ABSENCE: Final = {
     Absence.NO_TOPIC: "It was deleted there: leave it out (name the others with --topic).",
     Absence.NO_PARTITION: "Brokers take no partition away, so no broker of this cluster wrote this"
     " one: find out who did, and move it out of the tier.",
-    Absence.NO_ANSWER: "Run again once that is mended, or the partition has a leader.",
+    Absence.NO_ANSWER: "Run again once the partition has a leader, or that is mended.",
 }
 
 
