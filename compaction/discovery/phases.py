@@ -137,11 +137,11 @@ def live_end_by(brokers: BrokerPartition, state: PartitionState | None) -> int |
     """
     if state is None or not state.segments:
         return None
-    last = state.segments[-1]
+    named, last = state.named_ids, state.segments[-1]
     noted = [
         segment
         for segment_id, segment in brokers.view.segments.items()
-        if segment_id in state.named_ids
+        if segment_id in named
         and segment.state is not SegmentState.COPY_STARTED
         and segment.added.start_offset <= last.end_offset
     ]
