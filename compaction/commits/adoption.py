@@ -152,6 +152,14 @@ def adoption(
         return refusal
     live = {segment.segment_id for segment in view.segments}
     named = {} if row is None else {one.segment_id: one for one in row.named_segments}
+    if row is not None and (being_deleted := sorted(live & row.marked_ids)):
+        return Refusal(
+            reason=RefusalReason.CATALOG_SET_BACK,
+            detail=f"brokers serve {', '.join(being_deleted)}, whose objects a vacuum of this"
+            " catalog began to delete",
+            remedy="A segment whose deletion began is never live again. If all its objects are"
+            " there, take it over with a new catalog (--catalog).",
+        )
     if row is not None and row.is_served and (back := sorted(live & row.retired_ids)):
         return Refusal(
             reason=RefusalReason.CATALOG_SET_BACK,

@@ -252,3 +252,14 @@ def test_a_half_sent_segment_that_is_broken_does_not_hide_its_sources() -> None:
     assert len(draft.chain.taken) == 2
     # Its run may still finish it, so it waits as one without objects does.
     assert within_log([FIRST, SECOND], [broken]) == {FIRST.segment_id, SECOND.segment_id}
+
+
+def test_what_a_vacuum_began_to_delete_is_refused_and_breaks_no_invariant() -> None:
+    first = a_segment(0, 9, segment_id=FIRST.segment_id)
+    marked = replace(retired(first), deletion_started_at_ms=5)
+    row = a_state([a_segment(0, 19)], retired=(marked,))
+    events = uploaded("0-9", 0, 9)
+    refusal = adoption(view_of([FIRST], events), row, brokers_have(events), RUN)
+    assert isinstance(refusal, Refusal)
+    assert FIRST.segment_id in refusal.detail
+    assert "--catalog" in refusal.remedy

@@ -6,6 +6,7 @@ from tests.compaction.beside_brokers import discovered_beside, view_beside
 from tests.compaction.broker_events import added, uploaded
 from tests.compaction.builders import a_state
 from tests.compaction.uploads import a_row, spans, upload
+from tierfold.compaction.commits.adoption import ADOPTED_FOR
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Hole
@@ -63,3 +64,9 @@ def test_an_upload_at_work_does_not_cover_itself() -> None:
         a_row((0, 9), (10, 19)), [], [*uploaded("live0", 0, 9), added("live10", 10, 19)]
     )
     assert [hold.offset for hold in broker_holds(view, rules, 2_000_000)] == [10]
+
+
+def test_a_refusal_that_points_to_forget_is_one_that_forget_takes() -> None:
+    found = discovered_beside(a_row((0, 9), (10, 19)), [], uploaded("live0", 0, 9))
+    assert isinstance(found, Refusal)
+    assert "tierfold forget" not in found.remedy or found.reason in ADOPTED_FOR
