@@ -44,6 +44,12 @@ def denied_lineage(facts: PartitionFacts, lineage: Sequence[LeaderEpoch]) -> Ref
     if brokers is None or offsets is None:
         return None
     status = lineage_status(brokers.view, lineage, offsets, brokers.epoch_answers)
+    # The row may have an upload that brokers began and never finished.
+    if facts.row is not None and facts.row.segments:
+        end_offset = facts.row.next_offset - 1
+        holds = isinstance(status, NothingTiered | LineageHolds)
+        if holds and offsets.high_watermark <= end_offset:
+            status = LogEndsBelow(high_watermark=offsets.high_watermark, end_offset=end_offset)
     return refused_by_lineage(status)
 
 

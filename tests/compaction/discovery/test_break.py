@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from tests.compaction.beside_brokers import discovered_beside, view_beside
+from dataclasses import replace
+
+from tests.compaction.beside_brokers import discovered_beside, facts_beside, view_beside
 from tests.compaction.broker_events import added, uploaded
 from tests.compaction.builders import a_state
 from tests.compaction.uploads import a_row, spans, upload
+from tierfold.compaction.brokers.epoch_ends import EpochEnd
 from tierfold.compaction.commits.adoption import ADOPTED_FOR
+from tierfold.compaction.discovery.draft import drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Hole
@@ -16,11 +20,13 @@ OLD, NEW = (0, 0), (2, 10)
 FIRST = upload(0, 9)
 
 
-def test_a_live_upload_that_brokers_only_started_is_confirmed_too() -> None:
+def test_the_epochs_of_a_live_upload_that_brokers_only_started_are_confirmed_too() -> None:
     row = a_row((0, 9), (10, 19))
-    events = [*uploaded("live0", 0, 9), added("live10", 10, 19)]
-    found = discovered_beside(row, [], events, high_watermark=12)
-    assert isinstance(found, Refusal), spans(found)
+    facts = facts_beside(row, [], [*uploaded("live0", 0, 9), added("live10", 10, 19)])
+    assert facts.brokers is not None
+    # An unclean election cut the log off at offset 10.
+    cut = replace(facts.brokers, epoch_answers={0: EpochEnd(epoch=0, end_offset=10)})
+    assert isinstance(drafted(replace(facts, brokers=cut)), Refusal)
 
 
 def test_a_view_without_a_row_is_not_refused_once_it_is_claimed() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compaction.broker_events import uploaded, view
+from tests.compaction.beside_brokers import refusal_beside, view_beside
+from tests.compaction.broker_events import added, uploaded, view
 from tests.compaction.builders import segment_id
+from tests.compaction.uploads import a_row
 from tierfold.compaction.brokers.epoch_ends import EpochEnd, NoAnswer, NotAllowed, UnknownEpoch
 from tierfold.compaction.brokers.lineage import (
     EpochDenied,
@@ -93,3 +95,11 @@ def test_segments_of_another_history_over_live_ones_are_named() -> None:
     assert refusal is not None
     assert refusal.reason is RefusalReason.OUTSIDE_LINEAGE
     assert f"segment {segment_id('a')} (offsets 30 to 59)" in refusal.detail
+
+
+def test_a_live_upload_that_brokers_never_finished_must_be_in_their_log() -> None:
+    events = [*uploaded("live0", 0, 9), added("live10", 10, 19)]
+    refusal = refusal_beside(a_row((0, 9), (10, 19)), [], events, high_watermark=12)
+    assert refusal.reason is RefusalReason.TIER_BEYOND_LOG
+    assert "the tier has offsets up to 19" in refusal.detail
+    view_beside(a_row((0, 9), (10, 19)), [], events, high_watermark=20)
