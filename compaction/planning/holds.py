@@ -10,7 +10,7 @@ no other segment over its offsets than its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,10 +61,11 @@ def dead_uploads(view: PartitionView, rules: Rules, now_ms: int) -> str:
     """Uploads that brokers began and will not finish, a clause; empty: there are none."""
     if view.brokers is None:
         return ""
+    log = _log(view, view.brokers.view)
     dead = [
         pending
         for pending in _uploads_at_work(view.brokers.view)
-        if _is_dead(pending, view, rules, now_ms)
+        if _is_covered(pending, view, log) and _is_old(pending, rules, now_ms)
     ]
     if not dead:
         return ""
@@ -80,11 +81,13 @@ def _pending(
     view: PartitionView, brokers: BrokerView, rules: Rules, now_ms: int
 ) -> Iterator[Hold]:
     """Uploads at work that begin within the log as far as it is in the tier."""
+    log = _log(view, brokers)
     for pending in _uploads_at_work(brokers):
         added = pending.added
         is_within = added.start_offset < view.next_offset
         is_expired = added.end_offset < view.log_start_offset
-        if not is_within or is_expired or _is_dead(pending, view, rules, now_ms):
+        is_dead = _is_covered(pending, view, log) and _is_old(pending, rules, now_ms)
+        if not is_within or is_expired or is_dead:
             continue
         age, wait = duration(max(now_ms - pending.since_ms, 0)), duration(rules.upload_wait_ms)
         offset = _start_of(view, added.start_offset)
@@ -105,21 +108,38 @@ def _uploads_at_work(brokers: BrokerView) -> list[BrokerSegment]:
     ]
 
 
-def _is_dead(pending: BrokerSegment, view: PartitionView, rules: Rules, now_ms: int) -> bool:
-    """Whether whole segments cover its range, and it is old (KAFKA-17062).
+def _log(view: PartitionView, brokers: BrokerView) -> tuple[BrokerSegment, ...]:
+    """The whole segments of brokers that are part of the log, by start offset.
 
-    The live segments are contiguous from the log start on, so their end says what they cover.
+    What a deposed leader uploaded is left out: it may reach beyond the log's newest segment.
     """
-    is_covered = pending.added.end_offset < view.next_offset
-    return is_covered and now_ms - pending.since_ms >= rules.upload_wait_ms
+    return not_cut_off(finished(brokers, view.log_start_offset), view.lineage)
+
+
+def _is_covered(
+    pending: BrokerSegment, view: PartitionView, log: Sequence[BrokerSegment]
+) -> bool:
+    """Whether whole segments cover its range from the log start on.
+
+    Live segments prove nothing: without brokers a row takes an upload once its objects are whole.
+    """
+    reached = max(pending.added.start_offset, view.log_start_offset) - 1
+    for one in log:
+        if one.added.start_offset <= reached + 1:
+            reached = max(reached, one.added.end_offset)
+    return reached >= pending.added.end_offset
+
+
+def _is_old(pending: BrokerSegment, rules: Rules, now_ms: int) -> bool:
+    """Whether its leader has given it up (KAFKA-17062)."""
+    return now_ms - pending.since_ms >= rules.upload_wait_ms
 
 
 def _tail(view: PartitionView, brokers: BrokerView, rules: Rules, now_ms: int) -> Iterator[Hold]:
     """The newest segments that readers find, unless they have waited too long (KIP-354)."""
     margin = rules.tail_margin_segments
     referenced = brokers.referenced_ids
-    # What a deposed leader uploaded may begin beyond the log's newest segment.
-    log = not_cut_off(finished(brokers, view.log_start_offset), view.lineage)
+    log = _log(view, brokers)
     starts = sorted(
         (one.added.start_offset for one in log if one.added.segment_id in referenced),
         reverse=True,

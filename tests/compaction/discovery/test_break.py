@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.compaction.beside_brokers import discovered_beside, facts_beside, view_beside
+from tests.compaction.beside_brokers import discovered_beside, facts_beside
 from tests.compaction.broker_events import added, uploaded
 from tests.compaction.builders import a_state
 from tests.compaction.uploads import a_row, spans, upload
@@ -12,9 +12,7 @@ from tierfold.compaction.brokers.epoch_ends import EpochEnd
 from tierfold.compaction.commits.adoption import ADOPTED_FOR
 from tierfold.compaction.discovery.draft import drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal
-from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Hole
-from tierfold.compaction.planning.holds import broker_holds
 
 OLD, NEW = (0, 0), (2, 10)
 FIRST = upload(0, 9)
@@ -60,16 +58,6 @@ def test_a_live_upload_is_what_brokers_noted() -> None:
     events = [*uploaded("live0", 0, 14), *uploaded("live10", 15, 19)]
     found = discovered_beside(a_row((0, 9), (10, 19)), [], events)
     assert isinstance(found, Refusal), spans(found)
-
-
-def test_an_upload_at_work_does_not_cover_itself() -> None:
-    rules = Rules(
-        cleanup_policy=frozenset({"compact"}), tail_margin_segments=0, upload_wait_ms=500_000
-    )
-    view = view_beside(
-        a_row((0, 9), (10, 19)), [], [*uploaded("live0", 0, 9), added("live10", 10, 19)]
-    )
-    assert [hold.offset for hold in broker_holds(view, rules, 2_000_000)] == [10]
 
 
 def test_a_refusal_that_points_to_forget_is_one_that_forget_takes() -> None:

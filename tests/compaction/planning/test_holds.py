@@ -157,3 +157,13 @@ def test_a_new_upload_is_held_back_by_the_margin_alone() -> None:
     events = [*LIVE, added("30-39", 30, 39), updated("30-39", FINISHED)]
     view = view_beside(ROW, [late], events)
     assert offsets_of(view, Rules()) == [30]
+
+
+def test_a_live_upload_that_brokers_never_finished_does_not_cover_itself() -> None:
+    events = [*uploaded("live0", 0, 9), added("live10", 10, 19)]
+    view = view_beside(a_row((0, 9), (10, 19)), [], events)
+    assert offsets_of(view, NO_MARGIN) == [10]
+    assert dead_uploads(view, NO_MARGIN, NOW_MS) == ""
+    events += uploaded("10-24", 10, 24)
+    again = view_beside(a_row((0, 9), (10, 19)), [upload(10, 24)], events)
+    assert offsets_of(again, NO_MARGIN) == []
