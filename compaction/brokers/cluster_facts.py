@@ -39,8 +39,10 @@ class Absence(StrEnum):
     NO_TOPIC = "no topic"
     """It has no topic of this id, perhaps one of this name."""
     NO_PARTITION = "no partition"
+    NO_RIGHT = "no right"
+    """The right to ask is missing."""
     NO_ANSWER = "no answer"
-    """Such as without a leader, or without the right to ask."""
+    """Such as without a leader."""
 
 
 class UnknownOffsets(NamedTuple):

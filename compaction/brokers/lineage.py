@@ -18,7 +18,7 @@ Rule: Kafka `OffsetsForLeaderEpochUtils`, KIP-101, KIP-320; PUBLISHING 2.7.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -97,8 +97,21 @@ def finished(view: BrokerView, log_start: int) -> tuple[BrokerSegment, ...]:
 
 
 def epochs_to_ask(view: BrokerView, log_start: int) -> tuple[int, ...]:
-    """The highest leader epochs of the finished segments, descending; each is asked for once."""
-    return tuple(sorted(_ends(finished(view, log_start)), reverse=True)[:_ASKED_MAX])
+    """The highest leader epochs of the finished segments, descending; each is asked for once.
+
+    Also those of the started ones: a row that was written without brokers may have one as live.
+    """
+    started = [
+        segment
+        for segment in view.in_state(SegmentState.COPY_STARTED)
+        if segment.added.end_offset >= log_start
+    ]
+    asked = {
+        epoch
+        for segments in (finished(view, log_start), started)
+        for epoch in sorted(_ends(segments), reverse=True)[:_ASKED_MAX]
+    }
+    return tuple(sorted(asked, reverse=True))
 
 
 def outside_lineage(
@@ -151,17 +164,21 @@ def lineage_status(
     lineage: Sequence[LeaderEpoch],
     offsets: PartitionOffsets,
     answers: Mapping[int, EpochAnswer],
+    live: Sequence[Segment] = (),
 ) -> LineageStatus:
-    """Compare the finished segments of the lineage with what the brokers answered.
+    """Compare the finished segments of the lineage, and live ones, with what brokers answered.
 
     `lineage`: in offset order, from the segment with the highest leader epoch, among these the one
     with the highest end. `answers`: by leader epoch, of `epochs_to_ask`; without one for the last
     epoch the lineage is unconfirmed. `offsets` are asked for after the view was replayed.
     """
     within = [one for one in finished(view, offsets.log_start) if _is_within(one, lineage)]
-    if not within:
-        return NothingTiered()
     ends = _ends(within)
+    for segment in live:
+        for entry, end_offset in _ranges(segment):
+            ends[entry.epoch] = max(end_offset, ends.get(entry.epoch, -1))
+    if not ends:
+        return NothingTiered()
     end_offset = max(ends.values())
     if offsets.high_watermark <= end_offset:
         return LogEndsBelow(high_watermark=offsets.high_watermark, end_offset=end_offset)
@@ -194,6 +211,13 @@ def _against(
 def _is_within(segment: BrokerSegment, lineage: Sequence[LeaderEpoch]) -> bool:
     added = segment.added
     return are_within_lineage(added.leader_epochs, added.end_offset, lineage)
+
+
+def _ranges(segment: Segment) -> Iterator[tuple[LeaderEpoch, int]]:
+    """The leader epochs of a live segment, each with its last offset in it."""
+    epochs = segment.leader_epochs
+    ends = [entry.start_offset - 1 for entry in epochs[1:]]
+    yield from zip(epochs, [*ends, segment.end_offset], strict=True) if epochs else ()
 
 
 def _ends(segments: Iterable[BrokerSegment]) -> dict[int, int]:

@@ -35,6 +35,8 @@ ADOPTED_FOR: Final = frozenset(
         RefusalReason.ANOTHER_CATALOG,
         RefusalReason.CATALOG_SET_BACK,
         RefusalReason.DELETED_BY_BROKERS,
+        RefusalReason.NEVER_NAMED,
+        RefusalReason.UNLIKE_BROKERS,
         RefusalReason.LINEAGE_DIVERGED,
         RefusalReason.OUTSIDE_LINEAGE,
     }

@@ -60,7 +60,7 @@ class SupersededBytes:
         if self.removal is Removal.PUBLISHED:
             return (
                 f"{what}: brokers serve their range from them until the new segments are published,"
-                f" and go on to need them for the grace period ({duration(GRACE_MS)}) after that"
+                f" and keep needing them for the grace period ({duration(GRACE_MS)}) after that"
             )
         if self.removal is Removal.RETENTION:
             return f"{what} until brokers expire them by retention.ms, after {gone_at}"

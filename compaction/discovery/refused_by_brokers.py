@@ -6,7 +6,7 @@ not fit is a refusal: each says what a person has to find out, and what leads on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
@@ -30,6 +30,14 @@ _LOST: Final = (
     " Do not restart a broker before you know which: what a running broker remembers, a restarted"
     ' one does not (docs/kafka.md, "If brokers\' metadata are lost").'
 )
+
+_WITHOUT_OFFSETS: Final[Mapping[Absence, str]] = {
+    Absence.NO_TOPIC: "Leave it out (name the others with --topic), or name the cluster that has"
+    " it.",
+    Absence.NO_PARTITION: "Leave it out with --partition, or name the cluster that has it.",
+    Absence.NO_RIGHT: "Then run again.",
+    Absence.NO_ANSWER: "Run again once the partition has a leader.",
+}
 
 _FORGET: Final = (
     f"`tierfold forget {PLACE} --dry-run`, with the same brokers, shows what it would take over"
@@ -57,21 +65,14 @@ def refused_without_row_by_brokers(facts: PartitionFacts) -> Refusal | None:
     return next(filter(None, (check(facts, brokers) for check in checks)), None)
 
 
-_OF_ABSENCE: Final = {
-    Absence.NO_TOPIC: "It was deleted there: leave it out (name the others with --topic).",
-    Absence.NO_PARTITION: "Brokers take no partition away, so no broker of this cluster wrote this"
-    " one: find out who did, and move it out of the tier.",
-    Absence.NO_ANSWER: "Run again once the partition has a leader, or that is mended.",
-}
-
-
 def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
-    if not isinstance(brokers.offsets, UnknownOffsets):
+    unknown = brokers.offsets
+    if not isinstance(unknown, UnknownOffsets):
         return None
     return Refusal(
         reason=RefusalReason.UNREADABLE,
-        detail=brokers.why_unknown,
-        remedy=_OF_ABSENCE[brokers.offsets.absence],
+        detail=unknown.why,
+        remedy=_WITHOUT_OFFSETS[unknown.absence],
     )
 
 
@@ -102,7 +103,8 @@ def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refus
         reason=RefusalReason.NEVER_NAMED,
         detail=f"the catalog names {_segments(uploads)} as uploads of brokers, which these brokers"
         " never had",
-        remedy=f"{_LOST} If a person copied them here, {_FORGET}",
+        remedy=f"{_LOST} If a person copied them here, move them out of the tier and keep them;"
+        f" then {_FORGET}",
     )
 
 
@@ -166,6 +168,37 @@ def _deleted_live(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | 
         f" start is only {brokers.log_start}",
         remedy="If the topic's tiering was ended, leave the topic out. Otherwise the catalog is"
         f" older than the log: {_FORGET}",
+    )
+
+
+def _other_ranges(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Live uploads that brokers noted with other offsets than the row.
+
+    Only the last one may end earlier in the row: behind its last batch there may be a hole.
+    """
+    state = facts.state
+    if state is None:
+        return None
+    unlike = []
+    for segment in state.segments:
+        noted = brokers.view.segments.get(segment.segment_id)
+        if noted is None or not segment.is_named_by_brokers:
+            continue
+        added, is_last = noted.added, segment is state.segments[-1]
+        is_same_end = segment.end_offset == added.end_offset
+        if is_last:
+            is_same_end = segment.end_offset <= added.end_offset
+        if segment.own_start_offset != added.start_offset or not is_same_end:
+            unlike.append((segment, added))
+    if not unlike:
+        return None
+    segment, added = unlike[0]
+    return Refusal(
+        reason=RefusalReason.UNLIKE_BROKERS,
+        detail=f"the catalog has segment {segment.segment_id} from offset"
+        f" {segment.own_start_offset} to {segment.end_offset}, brokers have it from"
+        f" {added.start_offset} to {added.end_offset} ({len(unlike)} such segments)",
+        remedy=f"If --holes-are-holes was given here, a segment was missing after all. {_FORGET}",
     )
 
 
@@ -243,6 +276,7 @@ _CHECKS: Final[Sequence[Callable[[PartitionFacts, BrokerPartition], Refusal | No
     _forgotten_uploads,
     _other_runs,
     _deleted_live,
+    _other_ranges,
     _without_objects,
     _log_start,
 )

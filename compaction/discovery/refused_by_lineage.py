@@ -43,13 +43,8 @@ def denied_lineage(facts: PartitionFacts, lineage: Sequence[LeaderEpoch]) -> Ref
     offsets = None if brokers is None else brokers.known_offsets
     if brokers is None or offsets is None:
         return None
-    status = lineage_status(brokers.view, lineage, offsets, brokers.epoch_answers)
-    # The row may have an upload that brokers began and never finished.
-    if facts.row is not None and facts.row.segments:
-        end_offset = facts.row.next_offset - 1
-        holds = isinstance(status, NothingTiered | LineageHolds)
-        if holds and offsets.high_watermark <= end_offset:
-            status = LogEndsBelow(high_watermark=offsets.high_watermark, end_offset=end_offset)
+    live = () if facts.row is None else facts.row.segments
+    status = lineage_status(brokers.view, lineage, offsets, brokers.epoch_answers, live)
     return refused_by_lineage(status)
 
 

@@ -68,6 +68,8 @@ class RefusalReason(StrEnum):
     """Brokers have segments of this catalog's runs that it no longer names."""
     DELETED_BY_BROKERS = "deleted by brokers"
     """Brokers deleted live segments that consumers may still read."""
+    UNLIKE_BROKERS = "unlike brokers"
+    """Brokers noted live segments with other offsets."""
     NOT_IN_TIER = "not in tier"
     """Brokers have segments whose objects are not in the tier."""
     LOG_START_UNPROVEN = "log start unproven"

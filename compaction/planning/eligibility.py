@@ -131,8 +131,12 @@ def should_have_rolled_at_ms(view: PartitionView, rules: Rules, now_ms: int) -> 
 
     A broker rolls it `min(segment.ms, max.compaction.lag.ms)` after its first record (Kafka
     `LogConfig.maxSegmentMs`). The tier does not show the active segment, but its records are no
-    older than the newest one uploaded. An active segment without records need not roll.
+    older than the newest one uploaded. An active segment without records need not roll: brokers say
+    whether the log goes on beyond the tier.
     """
+    offsets = None if view.brokers is None else view.brokers.known_offsets
+    if offsets is not None and offsets.high_watermark <= view.next_offset:
+        return None
     newest_ms = view.segments[-1].max_timestamp_ms if view.segments else -1
     rolls_at_ms = newest_ms + min(rules.segment_ms, rules.max_compaction_lag_ms)
     return rolls_at_ms if newest_ms >= 0 and rolls_at_ms < now_ms else None

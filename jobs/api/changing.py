@@ -45,7 +45,7 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
             "brokers are named, but this release does not publish to them",
             where="--bootstrap-server",
             remedy="Add --dry-run to see what a run with them would do, or leave them out: brokers"
-            " then go on to serve what they uploaded.",
+            " then keep serving what they uploaded.",
         )
     tools = opened(
         tier,

@@ -80,8 +80,8 @@ def forget_verb(output: Output, **given: Any) -> None:
     """Accept that a log was truncated, or take over what brokers have.
 
     After an unclean leader election the brokers continue with a log that lacks some records of the
-    tier, and every verb refuses the partition. `forget` empties the partition's row in the catalog. The next
-    `compact` then reads the new log, as for a new partition. No object is deleted; `vacuum
+    tier, and every verb refuses the partition. `forget` empties the partition's row in the catalog.
+    The next `compact` then reads the new log, as for a new partition. No object is deleted; `vacuum
     --diverged` deletes the segments that are not part of the new log.
 
     While the tier holds segments that tierfold wrote, retired segments or orphans, `forget`

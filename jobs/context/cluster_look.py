@@ -22,7 +22,7 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterVie
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.lineage import epochs_to_ask
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
@@ -92,9 +92,10 @@ def _offsets(
         if facts is None:
             found[key] = UnknownOffsets(Absence.NO_TOPIC, f"The cluster has no topic {key.topic}.")
         elif isinstance(facts, UnreadableObject):
-            found[key] = UnknownOffsets(Absence.NO_ANSWER, str(facts))
+            found[key] = _unanswered(facts)
         elif facts.topic_id != key.topic_id:
-            why = f"The cluster's topic {key.topic} has another id, {facts.topic_id}."
+            ids = f"{facts.topic_id}, not {key.topic_id}"
+            why = f"The cluster's topic {key.topic} has the id {ids}."
             found[key] = UnknownOffsets(Absence.NO_TOPIC, why)
         elif key.partition >= facts.partitions:
             why = f"The cluster's topic {key.topic} has no partition {key.partition}."
@@ -106,7 +107,7 @@ def _offsets(
         found[key] = (
             answer
             if isinstance(answer, PartitionOffsets)
-            else UnknownOffsets(Absence.NO_ANSWER, str(answer))
+            else _unanswered(answer)
         )
     return found
 
@@ -123,3 +124,8 @@ def _epoch_answers(
         if isinstance(known, PartitionOffsets)
     }
     return epoch_ends(connection, {one: epochs for one, epochs in questions.items() if epochs})
+
+
+def _unanswered(error: UnreadableObject) -> UnknownOffsets:
+    is_right = isinstance(error, MissingRight)
+    return UnknownOffsets(Absence.NO_RIGHT if is_right else Absence.NO_ANSWER, str(error))

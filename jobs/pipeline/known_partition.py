@@ -32,8 +32,13 @@ class KnownPartition:
 
 def left_alone(known: KnownPartition) -> str:
     """Return why nothing of a partition that `is_left_alone` is read or changed, a clause."""
-    why = "" if known.brokers is None else known.brokers.why_unknown
-    return f"left alone: {why}"
+    return f"left alone: {why_absent(known)}"
+
+
+def why_absent(known: KnownPartition) -> str:
+    """Return why the cluster does not have a partition's topic, a clause; empty: it has it."""
+    why = "" if known.brokers is None else known.brokers.why_unknown.removesuffix(".")
+    return why[:1].lower() + why[1:]
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:

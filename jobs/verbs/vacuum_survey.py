@@ -127,8 +127,7 @@ def _inspect(
     )
     if not found.deletion.is_nothing:
         return found
-    # If retired segments must stay, the notes say why.
-    reason = "; ".join(waits) or ("" if found.row.whole_retired else "nothing is due")
+    reason = "; ".join(waits) or _why_nothing(found)
     return replace(found, outcome=NOTHING_TO_DO, reason=reason)
 
 
@@ -138,6 +137,14 @@ def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -
     return PartitionVacuum(
         deletion=DeletionPlan(key=row.key), row=row, outcome=REFUSED, reason=reason
     )
+
+
+def _why_nothing(found: PartitionVacuum) -> str:
+    """Why nothing is deleted where nothing waits; empty: the notes say it."""
+    retired = len(found.row.whole_retired)
+    if not retired:
+        return "nothing is due"
+    return "" if found.deletion.notes else f"{counted(retired, 'retired segment')} kept for brokers"
 
 
 def _left_alone(row: PartitionState, why: str) -> PartitionVacuum:

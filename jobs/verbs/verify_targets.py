@@ -19,7 +19,7 @@ from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import aborted_in
-from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone
+from tierfold.jobs.pipeline.known_partition import KnownPartition, why_absent
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import inspected
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -103,7 +103,7 @@ def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> Verif
         before=None,
     )
     if known.is_left_alone:
-        return replace(empty, left=left_alone(known))
+        return replace(empty, left=why_absent(known))
     view = inspected(context, known)
     if isinstance(view, Refusal):
         return replace(empty, corruptions=(view.sentence,))

@@ -126,9 +126,10 @@ def test_a_topic_that_the_cluster_does_not_have_is_left_alone(
     planned = Planned(kafka, tmp_path, topic)
     (entry,) = planned.plan().entries
     assert entry["outcome"] == "nothing_to_do"
-    assert "left alone: The cluster has no topic of-another-cluster" in entry["reason"]
+    assert entry["reason"] == "left alone: the cluster has no topic of-another-cluster"
     ran = tierfold(kafka, "verify", kafka.tier, *planned._scope, "--engine", "local", "--json")
     assert ran.entries[0]["outcome"] == "left"
+    assert ran.entries[0]["reason"] == "the cluster has no topic of-another-cluster"
 
 
 def test_a_precondition_refuses_the_plan_until_its_command_was_carried_out(

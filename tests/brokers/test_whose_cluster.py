@@ -87,6 +87,8 @@ def test_beside_brokers_only_what_they_never_had_goes(
     uploads = ids_in(topic.folder())
     served.compact()
     (first,) = served.row.live_ids
+    (young,) = tierfold(kafka, "vacuum", kafka.tier, *served._scope, "--json").entries
+    assert young["reason"] == f"{len(uploads)} retired segments kept for brokers"
     topic.append([(b"key-0", b"new"), (b"key-9", b"value")])
     topic.wait_until_tiered()
     served.compact()

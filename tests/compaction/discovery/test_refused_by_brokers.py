@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.compaction.beside_brokers import discovered_beside, own_id, refusal_beside, view_beside
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
 from tests.compaction.builders import CLUSTER, a_segment, a_state, epochs, retired, segment_id
@@ -147,11 +149,21 @@ def test_a_log_start_without_a_trace_of_deletions_is_not_followed() -> None:
     assert spans_of(served, [], events, log_start=10) == ["10-19"]
 
 
-def test_without_offsets_nothing_is_decided() -> None:
-    unknown = UnknownOffsets(Absence.NO_ANSWER, "The partition has no leader.")
+@pytest.mark.parametrize(
+    ("absence", "remedy"),
+    [
+        (Absence.NO_TOPIC, "name the cluster that has it"),
+        (Absence.NO_PARTITION, "name the cluster that has it"),
+        (Absence.NO_RIGHT, "Then run again."),
+        (Absence.NO_ANSWER, "Run again once the partition has a leader."),
+    ],
+)
+def test_without_offsets_nothing_is_decided(absence: Absence, remedy: str) -> None:
+    unknown = UnknownOffsets(absence, "The partition has no leader.")
     refusal = refusal_beside(None, [FIRST], FINISHED_FIRST, offsets=unknown)
     assert refusal.reason is RefusalReason.UNREADABLE
     assert refusal.detail == unknown.why
+    assert remedy in refusal.remedy
 
 
 def test_many_segments_are_counted() -> None:
@@ -210,12 +222,3 @@ def test_lost_objects_that_a_live_segment_replaced_are_not_mended_by_deleting_re
 def test_what_deleting_records_takes_with_it_is_said() -> None:
     refusal = refusal_beside(None, [FIRST], [*FINISHED_FIRST, *uploaded("10-19", 10, 19)])
     assert "all records up to offset 19, also those that are not lost" in refusal.remedy
-
-
-def test_offsets_that_are_not_known_say_what_to_do() -> None:
-    def remedy(absence: Absence) -> str:
-        return refusal_beside(None, [], [], offsets=UnknownOffsets(absence, "Why.")).remedy
-
-    assert "leave it out" in remedy(Absence.NO_TOPIC)
-    assert "move it out of the tier" in remedy(Absence.NO_PARTITION)
-    assert "leader" in remedy(Absence.NO_ANSWER)

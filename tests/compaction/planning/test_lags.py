@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.aged import NOW_MS, aged
+from tests.compaction.beside_brokers import brokers_have
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
@@ -258,6 +260,16 @@ def test_when_the_active_segment_should_have_rolled(
     of = Rules(segment_ms=segment_ms, max_compaction_lag_ms=maximum_ms)
     expected = None if overdue_ms is None else NOW_MS - overdue_ms
     assert should_have_rolled_at_ms(view, of, NOW_MS) == expected
+
+
+@pytest.mark.parametrize(("beyond", "rolls"), [(-1, False), (0, False), (1, True)])
+def test_an_active_segment_that_brokers_say_is_empty_need_not_roll(
+    beyond: int, *, rolls: bool
+) -> None:
+    view = aged(900, 300)
+    beside = replace(view, brokers=brokers_have([], high_watermark=view.next_offset + beyond))
+    late_ms = should_have_rolled_at_ms(beside, Rules(segment_ms=200), NOW_MS)
+    assert (late_ms is not None) == rolls
 
 
 def allowed(dirty: list[Segment], of: Rules) -> int:

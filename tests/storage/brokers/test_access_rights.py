@@ -106,6 +106,9 @@ def test_a_plan_also_needs_the_settings_of_its_topics(
     properties.write_text("".join(f"{name}={text}\n" for name, text in LOGIN.items()))
     plan = ("plan", kafka.tier, "--topic", TOPIC, *ALWAYS, "--bootstrap-server", server)
     plan = (*plan, "--set", "tail.margin.segments=0", "--command-config", properties, "--json")
+    with granted(kafka, *({*LEAST} - {TOPIC_OFFSETS})):
+        (entry,) = tierfold(*plan).entries
+    assert entry["reason"].endswith("know tierfold by. Then run again."), entry
     with granted(kafka, *LEAST):
         (entry,) = tierfold(*plan).entries
     assert (entry["outcome"], "[right_missing]" in entry["reason"]) == ("refused", True)
