@@ -215,7 +215,7 @@ def test_an_unexpected_error_stops_one_partition_alone(tier: Path) -> None:
         detail="odd-0: unexpected ArithmeticError: 7 is not 8",
         remedy="This is a bug; please report it.",
     )
-    _, (puzzling, understood) = status(live, resolve([]), Scope())
+    puzzling, understood = status(live, resolve([]), Scope())
     assert understood.refusal == ""
     assert puzzling.refusal == (
         "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
