@@ -67,9 +67,11 @@ def test_a_log_that_has_all_of_the_tier_holds() -> None:
 
 
 def test_without_a_finished_segment_there_is_nothing_to_compare() -> None:
-    for seen in (view(), view(added("a", 0, 9)), view(*uploaded("a", 0, 9), updated("a", LISTED))):
+    started = view(added("a", 0, 9))
+    for seen in (view(), started, view(*uploaded("a", 0, 9), updated("a", LISTED))):
         assert status({}, of=seen, end=0) == NothingTiered()
-        assert epochs_to_ask(seen, 0) == ()
+        # A row that was written without brokers may have a started one as live.
+        assert epochs_to_ask(seen, 0) == ((0,) if seen is started else ())
     # What ends below the log start is about to be deleted.
     assert status({}, log_start=60) == NothingTiered()
 
