@@ -91,10 +91,14 @@ def _denied(facts: PartitionFacts, _: BrokerPartition) -> Refusal | None:
 
 def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
     """Uploads that the row names, and that the whole topic has never named."""
+    # A retired one without objects may be what a person copied here, and moved out again.
+    there = {listed.segment_id for listed in facts.classified.retired}
+    there |= frozenset[str]() if facts.state is None else facts.state.live_ids
     uploads = [
         segment
         for segment in _named_in(facts.state)
         if segment.is_named_by_brokers
+        and segment.segment_id in there
         and phase_of(segment.segment_id, brokers) is Phase.NEVER_NAMED
     ]
     if not uploads:

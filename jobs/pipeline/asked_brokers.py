@@ -25,7 +25,6 @@ from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import place_of
-from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.tiers.remote_tier import Listing
@@ -75,14 +74,10 @@ def beside_cluster(
     topic, choice = look.topics[plan.key.topic], plan.choice
     if not isinstance(choice, Compact) or not isinstance(topic.configs, Mapping):
         return plan
-    found = outlook(choice, retentions(topic.configs, look.setup.brokers))
-    until_ms = found.local_until_ms
-    sentences = (
-        *found.sentences(context.now_ms, "" if until_ms is None else timestamp_text(until_ms)),
-        *topic_notes(topic, look.setup, plan.rules),
-    )
     return replace(
-        plan, choice=replace(choice, notes=(*choice.notes, *sentences)), outlook=found
+        plan,
+        choice=replace(choice, notes=(*choice.notes, *topic_notes(topic, look.setup, plan.rules))),
+        outlook=outlook(choice, retentions(topic.configs, look.setup.brokers)),
     )
 
 

@@ -30,7 +30,7 @@ from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import beside_cluster, binding_of_run, with_brokers
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
-from tierfold.jobs.settings.cluster_settings import settings_beside
+from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
@@ -58,13 +58,16 @@ def survey_of(
 ) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
     settings = settings_beside(settings, context.cluster)
-    rules = settings.rules_by_topic(partition.key.topic for partition in known)
+    rules, wrong = rules_of(settings, [partition.key.topic for partition in known])
     binding = binding_of_run(context, settings)
     identity = tier_identity(context, binding)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
             partition = with_identity(partition, identity)
+        if partition.key.topic in wrong:
+            conflict = refusal_of(wrong[partition.key.topic], partition.key.topic)
+            partition = replace(partition, refusal=partition.refusal or conflict)
         plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
         return replace(beside_cluster(context, plan, settings), binding=binding)
 

@@ -28,6 +28,7 @@ from tierfold.compaction.planning.explanation import (
     folded,
 )
 from tierfold.compaction.planning.regions import Regions
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
 from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.verbs.plan import Explained
@@ -242,6 +243,7 @@ def _sentences(found: Explained) -> list[str]:
         lines += _about_lags(found)
     held_back = getattr(found.plan.choice, "held_back", ())
     lines += [f"Note: {note}." for note in (*held_back, *found.report.notes)]
+    lines += [f"Note: {sentence}." for sentence in _about_brokers(found)]
     rolled_at_ms = found.report.should_have_rolled_at_ms
     if rolled_at_ms is not None:
         late = duration(found.now_ms - rolled_at_ms)
@@ -249,6 +251,15 @@ def _sentences(found: Explained) -> list[str]:
             f"Note: the active segment should have rolled {late} ago, if it holds a record."
         )
     return lines
+
+
+def _about_brokers(found: Explained) -> tuple[str, ...]:
+    """What the plan means for brokers; nothing if none were asked."""
+    outlook = found.report.outlook
+    if outlook is None:
+        return ()
+    until_ms = outlook.local_until_ms
+    return outlook.sentences(found.now_ms, "" if until_ms is None else timestamp_text(until_ms))
 
 
 def _about_regions(regions: Regions) -> list[str]:

@@ -14,6 +14,7 @@ from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.deletion.superseded import joined
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.skipping.probe_counts import NO_PROBES
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -114,6 +115,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     _print_totals(console, reports)
     print_holders(console, reports)
     _print_superseded(console, reports)
+    _print_outlooks(console, reports)
     _print_late(console, reports)
 
 
@@ -191,6 +193,24 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f" {'was' if read_once == 1 else 'were'} read once; {decimal(bytes_read)} read in all."
         )
     print_parts_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
+
+
+def _print_outlooks(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print what the plans mean for brokers, in one line; nothing if none were asked."""
+    outlooks = [report.outlook for report in reports if report.outlook is not None]
+    if not outlooks:
+        return
+    records = sum(outlook.metadata_records for outlook in outlooks)
+    known_ms = [one.local_until_ms for one in outlooks if one.local_until_ms is not None]
+    sees = f"consumers see all of it after {timestamp_text(max(known_ms))}" if known_ms else ""
+    if len(known_ms) < len(outlooks):
+        unknown = counted(len(outlooks) - len(known_ms), "partition")
+        sees = "; ".join(filter(None, (sees, f"of {unknown} it is not known when")))
+    console.print(
+        f"Once published: {counted(records, 'record')} for the brokers' metadata topic; {sees},"
+        " as local copies go.",
+        style="dim",
+    )
 
 
 def print_parts_verified(console: Console, verified: VerifiedParts) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.model.rules import Rules
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.client_settings import ClientSettings
@@ -18,6 +20,26 @@ def settings_beside(settings: Settings, cluster: RunCluster | None) -> Settings:
     """
     look = None if cluster is None else cluster.view
     return settings if look is None else settings_on(settings, look.setup, look.topics)
+
+
+def rules_of(
+    settings: Settings, topics: Iterable[str]
+) -> tuple[dict[str, Rules], dict[str, BadSettings]]:
+    """Return the rules of topics, and why settings of one conflict, each by topic.
+
+    A topic whose settings conflict with what the cluster says of it has the rules without that, and
+    an error of its own. Raises BadSettings for a conflict of what the user writes.
+    """
+    rules: dict[str, Rules] = {}
+    wrong: dict[str, BadSettings] = {}
+    alone = replace(settings, of_topics={})
+    for topic in dict.fromkeys(topics):
+        try:
+            rules[topic] = settings.rules_for(topic)
+        except BadSettings as error:
+            rules[topic] = alone.rules_for(topic)
+            wrong[topic] = error
+    return rules, wrong
 
 
 def settings_on(

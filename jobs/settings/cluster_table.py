@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion, kafka_version
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.storage.brokers.client_names import SECRETS, TAKEN, VARIABLES
+from tierfold.storage.brokers.client_names import SECRETS, SERVERS, TAKEN, VARIABLES
 from tierfold.storage.brokers.client_settings import (
     NOTHING,
     ClientSettings,
@@ -38,6 +38,11 @@ class GivenCluster:
     command_config: Path | None = None
     kafka_version: KafkaVersion | None = None
     """The version that the user says brokers have; None: only their settings say it."""
+
+    @property
+    def names_brokers(self) -> bool:
+        """Whether it says which brokers to ask first."""
+        return SERVERS in self.source.found
 
 
 NO_CLUSTER: Final = GivenCluster()

@@ -85,7 +85,9 @@ def _planned(
     view = refusal or view_of_draft(context, facts, draft)
     if isinstance(view, Refusal):
         return view
-    return adoption(view, known.state, brokers, context.run)
+    found = adoption(view, known.state, brokers, context.run)
+    is_published = isinstance(found, Adoption) and found.is_published
+    return (_refused_copy(context) if is_published else None) or found
 
 
 def _sent(
@@ -99,6 +101,26 @@ def _sent(
         if segment.segment_id in ids and segment.is_complete
     ]
     return candidates_of(context, bare.key, unread, brokers, bare.fingerprint)
+
+
+def _refused_copy(context: RunContext) -> Refusal | None:
+    """The refusal if the tier's note names another place or cluster; raises TierfoldError."""
+    look = None if context.cluster is None else context.cluster.view
+    notes, place = notes_of(context), place_of(context)
+    present = notes.newest()
+    if look is None or present is None:
+        return None
+    note = present.service
+    if (note.place, note.cluster_id) == (place, look.cluster_id):
+        return None
+    return Refusal(
+        reason=RefusalReason.ANOTHER_PLACE,
+        detail=f"the tier's note says that cluster {note.cluster_id} serves it from {note.place},"
+        f" the brokers given are those of cluster {look.cluster_id}, and TIER is {place}: this is"
+        " a copy, or its brokers are others",
+        remedy="Name the brokers and the place that the note names. If the tier moved there, move"
+        f" the note's folder, {notes.uri()}, out of the tier and keep it.",
+    )
 
 
 def carried_out(

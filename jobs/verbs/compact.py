@@ -152,6 +152,13 @@ def broker_warnings(settings: Settings, reports: Sequence[PartitionReport]) -> t
     has_replaced = any(report.objects_written for report in reports)
     if not has_replaced or isinstance(settings.binding, Detached):
         return ()
+    if settings.cluster.names_brokers:
+        return (
+            "The brokers under [cluster] were not asked: this release does not publish to them."
+            " They keep serving the segments that they uploaded, which stay in the tier. The newest"
+            " segments were compacted, too, and how the topics are set up was not checked: see"
+            " `tierfold plan`.",
+        )
     return (
         "This tier may be served by brokers. They keep serving the segments that they"
         " uploaded, which stay in the tier. If no broker serves it, set tier.binding=detached.",

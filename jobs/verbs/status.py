@@ -23,7 +23,7 @@ from tierfold.jobs.pipeline.discovery import last_stable_in
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, inspected, known_partitions
-from tierfold.jobs.settings.cluster_settings import settings_beside
+from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.tiers.remote_tier import Part, address_of
 
@@ -87,7 +87,7 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
     If the run has a cluster, also with what its brokers have. Raises as `known_partitions`.
     """
     def read(partition: KnownPartition) -> PartitionStatus:
-        found = _status(context, partition, rules(partition.key.topic), scope.first_dirty)
+        found = _status(context, partition, rules[partition.key.topic], scope.first_dirty)
         if partition.brokers is None:
             return found
         # A listing that failed is empty, and says nothing of what is missing.
@@ -96,7 +96,8 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
         known = known_partitions(context, scope)
-        rules = settings_beside(settings, context.cluster).rules_for
+        topics = [partition.key.topic for partition in known]
+        rules, _ = rules_of(settings_beside(settings, context.cluster), topics)
         return list(context.progress.inspected(pool.map(read, known)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from tests.brokers.cluster import KafkaCluster
@@ -57,9 +58,20 @@ def test_a_catalog_that_is_lost_is_adopted(kafka: KafkaCluster, tmp_path: Path) 
     assert swapped.forget().entries[0]["outcome"] == "nothing_to_do"
     notes = ServiceNotes(open_store(location_of(str(kafka.tier), of="tier"), ENVIRONMENT))
     old = Catalog(str(swapped.catalog)).fingerprint()
-    noted = TierService(cluster_id="c", fingerprint=old, place="p", noted_at_ms=1)
-    notes.write(noted, notes.newest())
+    asked = tierfold(kafka, "status", "--topic", "adopted", "--json").document["cluster"]
+    noted = TierService(
+        cluster_id=asked["cluster_id"],
+        fingerprint=old,
+        place=f"{kafka.tier.resolve()}/",
+        noted_at_ms=1,
+    )
+    elsewhere = replace(noted, place="/mnt/tier/")
+    notes.write(elsewhere, notes.newest())
     lost = swapped.lose()
+    copy = swapped.forget()
+    assert copy.entries[0]["outcome"] == "refused"
+    assert "this is a copy" in copy.entries[0]["reason"]
+    notes.write(noted, notes.newest())
     refused = swapped.plan(*NO_MARGIN)
     assert refused.code == 3
     assert "another catalog" in refused.entries[0]["reason"]

@@ -58,6 +58,8 @@ def test_uploads_of_the_row_that_brokers_never_had() -> None:
     ours = a_segment(0, 9, segment_id=own_id(), origin=Compacted(run="r"))
     compacted = a_state([ours], retired=(retired(a_segment(0, 9)),))
     assert refusal_beside(compacted, [], []).reason is RefusalReason.NEVER_NAMED
+    # A person moved it out of the tier.
+    assert view_beside(compacted, [], [], gone=[segment_id(0)]).segments == (ours,)
     assert view_beside(compacted, [], uploaded(0, 0, 9)).segments == (ours,)
 
 
