@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import reduce
 from multiprocessing import get_context
@@ -66,11 +68,16 @@ def test_every_outcome_happens(total: Summary) -> None:
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 
+def without_process(trace: Sequence[str]) -> list[str]:
+    """A sign of life names the process."""
+    return [re.sub(r"process \d+", "process", line) for line in trace]
+
+
 def test_a_seed_plays_the_same_scenario_in_another_process() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         elsewhere = processes.submit(played, 11).result()
     here = played(11)
-    assert here.trace == elsewhere.trace
+    assert without_process(here.trace) == without_process(elsewhere.trace)
     assert here.outcomes == elsewhere.outcomes
 
 

@@ -186,7 +186,7 @@ def test_options_that_cannot_matter_are_not_offered() -> None:
 def test_the_list_of_verbs_is_whole() -> None:
     said = " ".join(tierfold("--help").stdout.split())
     assert "..." not in said.partition("Commands:")[2]
-    assert "forget Accept that an unclean leader election truncated a partition's log." in said
+    assert "forget Accept that a log was truncated, or take over what brokers have." in said
 
 
 def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:

@@ -77,7 +77,7 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
     assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, RELEASE, *cleaned]
     # Looked at before the claim, and once more when all is deleted.
     assert begun.index("list 1") < begun.index("claim 1")
-    assert begun.index(LAST_OF_ALL) < begun.index("list 2") < begun.index(FINISH)
+    assert begun.index(LAST_OF_ALL) < begun.index("list 3") < begun.index(FINISH)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
         ("no answer", FIRST_OF_ALL, (3, "failed", "no answer", CONTINUES), 1, 3),
         ("no answer", IN_A_SEGMENT, (3, "failed", "no answer", CONTINUES), 8, 2),
         ("no answer", LAST_OF_ALL, (3, "failed", "no answer", CONTINUES), DELETES, 1),
-        ("no answer", "list 2", (3, "failed"), DELETES, 3),
+        ("no answer", "list 3", (3, "failed"), DELETES, 3),
         ("no answer", "unfinished 1", (3, "refused", "no answer"), 0, 3),
         ("no answer", "unfinished 2", (3, "failed"), 0, 3),
         ("no answer", "unfinished 3", (3, "failed"), DELETES + 1, 3),
@@ -344,3 +344,11 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(tmp_path: Path) -> No
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "vacuumed"})
     assert not told(ran.entry["reason"], "cannot be true", "nothing was deleted")
     assert ids_in(tier) == before
+
+
+def test_without_the_tiers_note_nothing_is_deleted(tier: Path) -> None:
+    before = ids_in(tier)
+    with scripted(fails("list 2")) as script:  # The note of who serves the tier.
+        ran = vacuum(tier)
+    assert (ran.code, len(script.of("delete")), ids_in(tier)) == (3, 0, before)
+    vacuum(tier).ends(0, "vacuumed")
