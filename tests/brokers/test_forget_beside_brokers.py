@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import row_of, send, swaps_of
@@ -17,7 +20,7 @@ from tierfold.compaction.model.serving import ConsentKind
 from tierfold.compaction.model.tier_service import TierService
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.locations import location_of, open_store
-from tierfold.storage.tiers.service_notes import ServiceNotes
+from tierfold.storage.tiers.service_notes import FOLDER, ServiceNotes
 from tierfold.storage.tiers.store_options import ENVIRONMENT
 
 HOUR_MS = 3_600_000
@@ -51,18 +54,27 @@ class Swapped(Planned):
         return lost
 
 
-def test_a_catalog_that_is_lost_is_adopted(kafka: KafkaCluster, tmp_path: Path) -> None:
+@pytest.fixture
+def tier(kafka: KafkaCluster) -> Iterator[Path]:
+    """The cluster's tier, which other tests use, too: without a note afterwards."""
+    yield kafka.tier
+    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+
+
+def test_a_catalog_that_is_lost_is_adopted(
+    kafka: KafkaCluster, tier: Path, tmp_path: Path
+) -> None:
     swapped = Swapped(kafka, tmp_path, topic_of(kafka, "adopted"))
     swapped.publish()
     assert swapped.plan(*NO_MARGIN).code == 0
     assert swapped.forget().entries[0]["outcome"] == "nothing_to_do"
-    notes = ServiceNotes(open_store(location_of(str(kafka.tier), of="tier"), ENVIRONMENT))
+    notes = ServiceNotes(open_store(location_of(str(tier), of="tier"), ENVIRONMENT))
     old = Catalog(str(swapped.catalog)).fingerprint()
     asked = tierfold(kafka, "status", "--topic", "adopted", "--json").document["cluster"]
     noted = TierService(
         cluster_id=asked["cluster_id"],
         fingerprint=old,
-        place=f"{kafka.tier.resolve()}/",
+        place=f"{tier.resolve()}/",
         noted_at_ms=1,
     )
     elsewhere = replace(noted, place="/mnt/tier/")
