@@ -113,6 +113,16 @@ class Broker:
         if self._process is not None:
             self._process.send_signal(signum)
 
+    def is_halted(self) -> bool:
+        """Whether no thread of the JVM runs: a signal reaches them one after the other."""
+        if self._process is None:
+            return True
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        try:
+            return all(stat.read_text().rpartition(") ")[2][0] in "TZ" for stat in threads)
+        except OSError:  # One has just ended.
+            return False
+
     def wait(self, condition: Callable[[], bool], what: str, within_s: float = 60) -> None:
         """Wait until `condition` holds; raise `BrokerFailed` if the JVM ends or time is up."""
         deadline = time.monotonic() + within_s

@@ -175,6 +175,8 @@ class KafkaCluster:
     def halt(self) -> None:
         """Let all brokers keep their connections, answer nothing and take no CPU time."""
         self._signal(signal.SIGSTOP)
+        for broker in self.brokers:
+            broker.wait(broker.is_halted, "all its threads to stop")
 
     def go_on(self) -> None:
         """End `halt`."""
