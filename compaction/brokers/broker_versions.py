@@ -1,6 +1,6 @@
 """Which version of Kafka brokers have at least: newer ones know names that older ones do not.
 
-No client of ours is answered a version. Brokers list all settings that they know, also those that
+Brokers tell no client their version. They list all settings that they know, also those that
 were never set, so a name that a version lists first proves that version or a later one.
 """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from tierfold.compaction.model.leader_epochs import epoch_ranges
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 
 METADATA_TOPIC: Final = "__remote_log_metadata"
@@ -53,9 +54,7 @@ class SegmentAdded(NamedTuple):
 
     def ranges(self) -> list[tuple[LeaderEpoch, int]]:
         """Its leader epochs, each with its last offset in the segment, inclusive."""
-        epochs = self.leader_epochs
-        ends = [entry.start_offset - 1 for entry in epochs[1:]]
-        return list(zip(epochs, [*ends, self.end_offset], strict=True))
+        return epoch_ranges(self.leader_epochs, self.end_offset)
 
 
 class SegmentUpdated(NamedTuple):

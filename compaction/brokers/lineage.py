@@ -18,7 +18,7 @@ Rule: Kafka `OffsetsForLeaderEpochUtils`, KIP-101, KIP-320; PUBLISHING 2.7.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -32,7 +32,7 @@ from tierfold.compaction.brokers.epoch_ends import (
     UnknownEpoch,
 )
 from tierfold.compaction.brokers.events import SegmentState
-from tierfold.compaction.model.leader_epochs import are_within_lineage
+from tierfold.compaction.model.leader_epochs import are_within_lineage, epoch_ranges
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 
 _ASKED_MAX: Final = 8
@@ -175,7 +175,7 @@ def lineage_status(
     within = [one for one in finished(view, offsets.log_start) if _is_within(one, lineage)]
     ends = _ends(within)
     for segment in live:
-        for entry, end_offset in _ranges(segment):
+        for entry, end_offset in epoch_ranges(segment.leader_epochs, segment.end_offset):
             ends[entry.epoch] = max(end_offset, ends.get(entry.epoch, -1))
     if not ends:
         return NothingTiered()
@@ -211,13 +211,6 @@ def _against(
 def _is_within(segment: BrokerSegment, lineage: Sequence[LeaderEpoch]) -> bool:
     added = segment.added
     return are_within_lineage(added.leader_epochs, added.end_offset, lineage)
-
-
-def _ranges(segment: Segment) -> Iterator[tuple[LeaderEpoch, int]]:
-    """The leader epochs of a live segment, each with its last offset in it."""
-    epochs = segment.leader_epochs
-    ends = [entry.start_offset - 1 for entry in epochs[1:]]
-    yield from zip(epochs, [*ends, segment.end_offset], strict=True) if epochs else ()
 
 
 def _ends(segments: Iterable[BrokerSegment]) -> dict[int, int]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -29,7 +29,12 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
-from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
 from tierfold.compaction.model.strategies import with_strategy
 
 CLEANER_OFFSETS_KEPT: Final = 64
@@ -101,21 +106,25 @@ def _vector(old: Sequence[CleanerOffset], epoch: int, offset: int) -> tuple[Clea
 
 def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
     ids = frozenset(update.ids)
-    retired = (
-        RetiredSegment(
+    leaving = (segment for segment in state.segments if segment.segment_id in ids)
+    return replace(
+        state,
+        segments=tuple(segment for segment in state.segments if segment.segment_id not in ids),
+        retired=(*state.retired, *_retired(leaving, state, update)),
+    )
+
+
+def _retired(
+    segments: Iterable[Segment], state: PartitionState, update: RetireSegments | AdoptSegments
+) -> Iterator[RetiredSegment]:
+    """The segments as `update` retires them, in the row's compaction epoch."""
+    for segment in segments:
+        yield RetiredSegment(
             segment=segment,
             retired_at_ms=update.at_ms,
             retired_by_epoch=state.epoch,
             retired_by_run=update.run,
         )
-        for segment in state.segments
-        if segment.segment_id in ids
-    )
-    return replace(
-        state,
-        segments=tuple(segment for segment in state.segments if segment.segment_id not in ids),
-        retired=(*state.retired, *retired),
-    )
 
 
 def _started(entry: RetiredSegment, update: StartDeletion) -> RetiredSegment:
@@ -144,20 +153,11 @@ def _adopted(state: PartitionState, update: AdoptSegments) -> PartitionState:
     live = {segment.segment_id for segment in update.live}
     kept = [entry for entry in state.retired if entry.segment.segment_id not in live]
     known = {entry.segment.segment_id for entry in kept}
-    new = (
-        RetiredSegment(
-            segment=segment,
-            retired_at_ms=update.at_ms,
-            retired_by_epoch=state.epoch,
-            retired_by_run=update.run,
-        )
-        for segment in update.retired
-        if segment.segment_id not in known
-    )
+    new = (segment for segment in update.retired if segment.segment_id not in known)
     return replace(
         state.emptied(()),
         segments=update.live,
-        retired=(*kept, *new),
+        retired=(*kept, *_retired(new, state, update)),
         lineage=update.lineage,
         log_start_offset=update.log_start_offset,
         served_by=update.served_by or state.served_by,

@@ -28,15 +28,15 @@ _OURS: Final = frozenset({Maker.THIS_CATALOG})
 def deletable_uploads(
     uploads: Sequence[IncompleteUpload], view: PartitionView, binding: Binding
 ) -> tuple[IncompleteUpload, ...]:
-    """The unfinished uploads that may go; brokers are never given one of ours."""
+    """The unfinished uploads that may go; no run gives brokers an upload before it is whole."""
     return _made_by(uploads, view, _NOT_FOREIGN if isinstance(binding, Detached) else _OURS)
 
 
 def deletable_orphans(view: PartitionView, binding: Binding) -> tuple[ListedSegment, ...]:
     """The orphans that may go.
 
-    Where a cluster serves the tier, its brokers must never have had one of ours: a run that died
-    may have given it to them.
+    Where a cluster serves the tier, its brokers must never have had the orphan: the run that
+    wrote it may have given it to them before it died.
     """
     match binding:
         case Detached():

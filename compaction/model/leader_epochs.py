@@ -83,6 +83,17 @@ def epochs_in(
     return (LeaderEpoch(epoch=begun[-1].epoch, start_offset=start_offset), *within)
 
 
+def epoch_ranges(
+    epochs: Sequence[LeaderEpoch], end_offset: int
+) -> list[tuple[LeaderEpoch, int]]:
+    """A segment's leader epochs, each with its last offset in the segment, inclusive.
+
+    `epochs` is in offset order; `end_offset` is the segment's last offset.
+    """
+    ends = [entry.start_offset - 1 for entry in epochs[1:]]
+    return list(zip(epochs, [*ends, end_offset][: len(epochs)], strict=True))
+
+
 def merged_epochs(segments_epochs: Iterable[Sequence[LeaderEpoch]]) -> tuple[LeaderEpoch, ...]:
     """The union of several segments' epochs, each with its lowest offset, in epoch order."""
     lowest: dict[int, int] = {}
