@@ -5,7 +5,6 @@ from __future__ import annotations
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.brokers.preconditions import cluster_notes, cluster_preconditions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
-from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.settings.cluster_settings import settings_beside
 from tierfold.jobs.settings.remarks import Remarks, advice, notes_on_cluster
 from tierfold.jobs.settings.resolution import Settings
@@ -24,17 +23,16 @@ def setup_warnings(look: ClusterView | None, settings: Settings) -> tuple[str, .
 
 
 def remarks_beside(
-    settings: Settings, cluster: RunCluster | None, *, has_advice: bool
+    settings: Settings, look: ClusterView | None, *, has_advice: bool
 ) -> Remarks:
     """What the look at a cluster shows about topics that are compacted; nothing without one.
 
     The right that publishing needs, if it is missing; settings that differ from the cluster's; with
     `has_advice` also those that work badly together.
     """
-    look = None if cluster is None else cluster.view
     if look is None:
         return Remarks()
-    beside = settings_beside(settings, cluster)
+    beside = settings_beside(settings, look)
     topics = [name for name in look.topics if beside.rules_for(name).is_compacted]
     return Remarks(
         warnings=advice(beside, topics) if has_advice else (),

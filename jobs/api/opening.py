@@ -84,7 +84,8 @@ class Opened:
 
     def about(self, *more: str, run_id: str = "") -> About:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
-        beside = remarks_beside(self.settings, self.context.cluster, has_advice=self.has_advice)
+        look = self.context.cluster_view
+        beside = remarks_beside(self.settings, look, has_advice=self.has_advice)
         more = (*more, *beside.warnings)
         Remarks(warnings=more, notes=beside.notes).log()
         doubts = () if self.context.clocks is None else self.context.clocks.warnings

@@ -63,7 +63,7 @@ def status(tier: str | Path | None = None, **given: Unpack[ReplayKeywords]) -> S
     else:
         tools = opened(tier, given, asks_brokers=True)
         found = status_verb.status(tools.context, tools.settings, tools.scope)
-        view = None if tools.context.cluster is None else tools.context.cluster.view
+        view = tools.context.cluster_view
         about = tools.about(*setup_warnings(view, tools.settings))
     return checked(StatusResult(partitions=tuple(found), cluster=view, **about), given)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import LONG_MAX
@@ -94,6 +95,11 @@ class RunContext:
     """The cluster whose brokers the verb asks; None: none is named."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
+
+    @property
+    def cluster_view(self) -> ClusterView | None:
+        """What the look at the cluster showed; None: the verb asks none, or has not looked yet."""
+        return None if self.cluster is None else self.cluster.view
 
     @property
     def requests(self) -> Requests:

@@ -51,7 +51,7 @@ def _seen(known: KnownPartition, brokers: BrokerPartition, cluster_id: str) -> K
 
 def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     """Return who serves the tier, as the run knows it: the cluster that it asked, if any."""
-    look = None if context.cluster is None else context.cluster.view
+    look = context.cluster_view
     if look is None:
         return settings.binding
     return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
@@ -64,7 +64,7 @@ def beside_cluster(
 
     The plan is unchanged if the run asked none, or nothing of the partition was inspected.
     """
-    look = None if context.cluster is None else context.cluster.view
+    look = context.cluster_view
     if look is None or plan.view is None:
         return plan
     declared = settings.cluster.kafka_version

@@ -25,7 +25,6 @@ class KnownPartition:
     """Its listing, newer than the row; empty if that failed, which is the refusal."""
     brokers: BrokerPartition | None = None
     """What brokers have of it, looked at after the listing; None: none were asked."""
-
     is_left_alone: bool = False
     """Whether the cluster does not have its topic, nor served it before."""
 

@@ -57,7 +57,7 @@ def survey_of(
     first_dirty: int | None = None,
 ) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
-    settings = settings_beside(settings, context.cluster)
+    settings = settings_beside(settings, context.cluster_view)
     rules, wrong = rules_of(settings, [partition.key.topic for partition in known])
     binding = binding_of_run(context, settings)
     identity = tier_identity(context, binding)

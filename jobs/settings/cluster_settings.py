@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
+from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.rules import Rules
-from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.client_settings import ClientSettings
 
 
-def settings_beside(settings: Settings, cluster: RunCluster | None) -> Settings:
+def settings_beside(settings: Settings, look: ClusterView | None) -> Settings:
     """Return the settings with what a run's look at its cluster showed, if there was one.
 
     Raises as `settings_on`.
     """
-    look = None if cluster is None else cluster.view
     return settings if look is None else settings_on(settings, look.setup, look.topics)
 
 

@@ -105,7 +105,7 @@ def _sent(
 
 def _refused_copy(context: RunContext) -> Refusal | None:
     """The refusal if the tier's note names another place or cluster; raises TierfoldError."""
-    look = None if context.cluster is None else context.cluster.view
+    look = context.cluster_view
     notes, place = notes_of(context), place_of(context)
     present = notes.newest()
     if look is None or present is None:
@@ -164,7 +164,7 @@ def carried_out(
 
 def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ...]:
     """The cluster to note: once brokers serve what runs wrote, only its cluster may change it."""
-    look = None if context.cluster is None else context.cluster.view
+    look = context.cluster_view
     return (look.serving(place_of(context)),) if look and taken.is_published else ()
 
 
@@ -173,7 +173,7 @@ def _noted(context: RunContext, taken: Adoption, at_ms: int) -> Refusal | None:
 
     It comes before the row's commit: if that fails, `forget` is run again.
     """
-    look = None if context.cluster is None else context.cluster.view
+    look = context.cluster_view
     notes = notes_of(context)
     present = notes.newest()
     fingerprint = context.catalog.fingerprint()

@@ -282,5 +282,5 @@ def _beside_brokers(
 
 
 def _binding(context: RunContext) -> Binding:
-    look = None if context.cluster is None else context.cluster.view
+    look = context.cluster_view
     return UNDECLARED if look is None else ServedBy(look.serving(place_of(context)))

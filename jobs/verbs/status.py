@@ -97,7 +97,7 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
         known = known_partitions(context, scope)
         topics = [partition.key.topic for partition in known]
-        rules, _ = rules_of(settings_beside(settings, context.cluster), topics)
+        rules, _ = rules_of(settings_beside(settings, context.cluster_view), topics)
         return list(context.progress.inspected(pool.map(read, known)))
 
 
