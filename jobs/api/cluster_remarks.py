@@ -5,7 +5,7 @@ from __future__ import annotations
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.brokers.preconditions import cluster_notes, cluster_preconditions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
-from tierfold.jobs.settings.cluster_settings import settings_beside
+from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.remarks import Remarks, advice, notes_on_cluster
 from tierfold.jobs.settings.resolution import Settings
 
@@ -28,12 +28,14 @@ def remarks_beside(
     """What the look at a cluster shows about topics that are compacted; nothing without one.
 
     The right that publishing needs, if it is missing; settings that differ from the cluster's; with
-    `has_advice` also those that work badly together.
+    `has_advice` also those that work badly together. A topic whose settings conflict has no remark,
+    as its partitions are refused for that.
     """
     if look is None:
         return Remarks()
     beside = settings_beside(settings, look)
-    topics = [name for name in look.topics if beside.rules_for(name).is_compacted]
+    rules, wrong = rules_of(beside, look.topics)
+    topics = [name for name, found in rules.items() if found.is_compacted and name not in wrong]
     return Remarks(
         warnings=advice(beside, topics) if has_advice else (),
         notes=(*(cluster_notes(look.setup) if topics else ()), *notes_on_cluster(beside, topics)),
