@@ -2,6 +2,7 @@
 
     model          the types: segments, settings, errors, outcomes
     brokers        what brokers have: the records of their metadata, and what they make of them
+    publishing     what to send next to the brokers that serve a partition
     discovery      which segments exist: listings, leader epochs, overlaps, the partition's view
     planning       what should be done: regions, eligibility, groups, the plan, its explanation
     cleaning       which records stay: offset map, transactions, tombstones, counts

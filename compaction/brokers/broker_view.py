@@ -105,6 +105,9 @@ class BrokerView:
     """By leader epoch: what look-ups find, ascending by start offset."""
     unreferenced: Mapping[int, frozenset[str]]
     """By leader epoch: ids of segments that no look-up finds there, and that brokers list."""
+    highest_offsets: Mapping[int, int]
+    """By leader epoch: the highest offset of all segments that were ever finished in it. A segment
+    that reaches it takes the place of all behind its start."""
     last_offset: int | None
     """The offset of its last record in the metadata topic; None: it has none."""
     last_timestamp_ms: int | None

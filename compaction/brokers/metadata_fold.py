@@ -105,6 +105,7 @@ class MetadataFold:
             segments=dict(named.fold.segments),
             references=named.fold.references(),
             unreferenced=named.fold.unreferenced(),
+            highest_offsets=named.fold.highest_offsets(),
             last_offset=named.last_offset,
             last_timestamp_ms=named.last_timestamp_ms,
             read_only=(*shared.values(), *named.read_only.values()),

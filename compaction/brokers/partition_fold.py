@@ -6,12 +6,12 @@ A segment's look-ups are kept per leader epoch: each epoch has one segment for e
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from tierfold.compaction.brokers.broker_view import BrokerSegment, Reference
+from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView, Reference
 from tierfold.compaction.brokers.events import Event, SegmentAdded, SegmentState, SegmentUpdated
 from tierfold.compaction.model.segments import LeaderEpoch
 
@@ -42,6 +42,31 @@ class PartitionFold:
         self._segments: dict[str, BrokerSegment] = {}
         self._epochs: dict[int, _EpochFold] = {}
 
+    @classmethod
+    def resumed(cls, view: BrokerView) -> PartitionFold:
+        """The fold that the view is of; what it folds from now on leaves the view alone."""
+        fold = cls()
+        fold._segments = dict(view.segments)
+        fold._epochs = {
+            epoch: _EpochFold.resumed(
+                references, view.unreferenced[epoch], view.highest_offsets.get(epoch)
+            )
+            for epoch, references in view.references.items()
+        }
+        return fold
+
+    def copied(self) -> PartitionFold:
+        """Another fold of the same events, which goes on by itself."""
+        fold = PartitionFold()
+        fold._segments = dict(self._segments)
+        fold._epochs = {
+            epoch: _EpochFold.resumed(
+                of_epoch.references(), of_epoch.unreferenced, of_epoch.highest_offset
+            )
+            for epoch, of_epoch in self._epochs.items()
+        }
+        return fold
+
     @property
     def segments(self) -> Mapping[str, BrokerSegment]:
         """The segments that are not gone, by id; it changes with the next event."""
@@ -51,9 +76,22 @@ class PartitionFold:
         """By leader epoch: the segments that look-ups find, ascending by start offset."""
         return {epoch: fold.references() for epoch, fold in self._epochs.items()}
 
+    def references_in(self, epoch: int, first: int, last: int) -> list[Reference]:
+        """What look-ups of these offsets, both inclusive, find in an epoch, and the next one."""
+        fold = self._epochs.get(epoch)
+        return [] if fold is None else fold.references_in(first, last)
+
     def unreferenced(self) -> dict[int, frozenset[str]]:
         """By leader epoch: ids of the segments that brokers list and no look-up finds."""
         return {epoch: frozenset(fold.unreferenced) for epoch, fold in self._epochs.items()}
+
+    def highest_offsets(self) -> dict[int, int]:
+        """By leader epoch: the highest offset of all segments that were ever finished in it."""
+        return {
+            epoch: fold.highest_offset
+            for epoch, fold in self._epochs.items()
+            if fold.highest_offset is not None
+        }
 
     def apply(self, event: Event, timestamp_ms: int) -> Taken:
         """Fold one event; the timestamp is its record's."""
@@ -109,27 +147,46 @@ class PartitionFold:
 class _EpochFold:
     """What look-ups find in one leader epoch."""
 
-    __slots__ = ("_highest_offset", "_ids", "_starts", "unreferenced")
+    __slots__ = ("_ids", "_starts", "highest_offset", "unreferenced")
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         """The first offsets of the segments that look-ups find, ascending."""
         self._ids: dict[int, str] = {}
         """Their ids, by first offset."""
-        self._highest_offset: int | None = None
+        self.highest_offset: int | None = None
         """The highest offset of all segments that were ever finished in the epoch."""
         self.unreferenced: set[str] = set()
+
+    @classmethod
+    def resumed(
+        cls,
+        references: Collection[Reference],
+        unreferenced: Iterable[str],
+        highest_offset: int | None,
+    ) -> _EpochFold:
+        fold = cls()
+        fold._starts = [reference.start_offset for reference in references]
+        fold._ids = {reference.start_offset: reference.segment_id for reference in references}
+        fold.unreferenced = set(unreferenced)
+        fold.highest_offset = highest_offset
+        return fold
 
     def references(self) -> tuple[Reference, ...]:
         return tuple(Reference(start, self._ids[start]) for start in self._starts)
 
+    def references_in(self, first: int, last: int) -> list[Reference]:
+        begin = max(bisect_right(self._starts, first) - 1, 0)
+        end = bisect_right(self._starts, last) + 1
+        return [Reference(start, self._ids[start]) for start in self._starts[begin:end]]
+
     def finish(self, start_offset: int, segment_id: str, end_offset: int) -> None:
         """Let look-ups find a segment, in place of those behind its start that it ends beyond."""
         starts, ids = self._starts, self._ids
-        if self._highest_offset is None or end_offset >= self._highest_offset:
+        if self.highest_offset is None or end_offset >= self.highest_offset:
             while starts and starts[-1] >= start_offset:
                 self.unreferenced.add(ids.pop(starts.pop()))
-            self._highest_offset = end_offset
+            self.highest_offset = end_offset
         if start_offset not in ids:
             insort(starts, start_offset)
         ids[start_offset] = segment_id

@@ -1,0 +1,16 @@
+"""publishing: what to send next to the brokers that serve a partition, derived at each look.
+
+    look           what one reading of row and metadata topic showed: all that the decision is from
+    steps          what a look says to do next, with its reason
+    replacements   the events of segments that tierfold made
+    ranges         which offsets look-ups find
+    uploads        uploads of brokers that may still be finished
+    groups         what must be sent together: segments that share offsets
+    batches        in which order the events of a batch leave no offset without a segment
+    holes          offsets that no look-up finds, and what mends them
+    next_step      the decision
+    deletions      the third send: which objects may go, and what brokers then learn
+
+Nothing here is stored: the row says what brokers must have, the metadata topic what they have
+(docs/publishing.md).
+"""

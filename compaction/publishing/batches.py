@@ -1,0 +1,155 @@
+"""In which order the events of one batch leave no offset without a segment.
+
+Brokers take a batch event by event, and readers may come between any two. So every prefix is folded
+as brokers fold it: none may lose an offset that was found before, and the whole batch must find
+every offset of its group. The order is found, not assumed:
+
+    in turn       a replacement, then what ends within it, ascending; then the next replacement
+    descending    where a source begins at a replacement's start, in any leader epoch, and ends
+                  beyond it: all replacements that such sources join go first, the last one first
+
+Rule: SWAP.md 1 (`trial_in_turn.py`, `trial_split.py`); PUBLISHING 3.3, 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final, TypeVar
+
+from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.event_bytes import encode
+from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdated
+from tierfold.compaction.brokers.partition_fold import PartitionFold
+from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.ranges import (
+    OffsetRange,
+    joined,
+    range_of,
+    ranges_found,
+    without,
+)
+from tierfold.compaction.publishing.replacements import update_event
+
+_RECORD_BYTES_MAX: Final = 32
+"""The most that a record adds to its value: a length, deltas, no key, no headers."""
+_BATCH_BYTES: Final = 61
+
+
+def swap_batch(
+    look: Look, new: Sequence[BrokerSegment], old: Sequence[BrokerSegment]
+) -> tuple[SegmentUpdated, ...] | None:
+    """The events of a group's second send, as far as they fit into one batch; None: no order does.
+
+    `new`: replacements that are started or finished, by start offset; `old`: what is to be listed
+    for deletion, by start offset.
+    """
+    for clusters in ([[segment] for segment in new], list(_clusters(new, old))):
+        events = _events(look, clusters, old)
+        batch = fitting(events, look.limits.batch_bytes_max)
+        if len(batch) < len(events):
+            # What brokers read already is not repeated, so that each batch brings some of the rest.
+            events = tuple(event for event in events if not _is_repeated(look, event))
+            batch = fitting(events, look.limits.batch_bytes_max)
+        expected = (*new, *_finished(old)) if len(batch) == len(events) else ()
+        if batch and _is_safe(look, batch, expected):
+            return batch
+    return None
+
+
+def _is_repeated(look: Look, event: SegmentUpdated) -> bool:
+    return look.state_of(event.segment_id) is event.state
+
+
+def _is_safe(
+    look: Look, events: Sequence[Event], expected: Sequence[BrokerSegment]
+) -> bool:
+    """Whether no event loses an offset that was found, and `expected` are found at the end."""
+    segments = [look.view.segments[event.segment_id].added for event in events]
+    start = max(look.log_start, min(one.start_offset for one in segments))
+    end = max(one.end_offset for one in segments)
+    reached = [one.added.end_offset for one in look.finished if one.added.start_offset <= end]
+    bounds = OffsetRange(start, max([end, *reached]))
+    fold = PartitionFold.resumed(look.view)
+    before = after = ranges_found(fold, look.lineage, bounds)
+    for event in events:
+        fold.apply(event, look.now_ms)
+        after = ranges_found(fold, look.lineage, bounds)
+        if without(before, after):
+            return False
+    group = joined(
+        OffsetRange(max(start, segment.added.start_offset), segment.added.end_offset)
+        for segment in expected
+        if look.is_of_log(segment.added)
+    )
+    return not without(group, after)
+
+
+_AnEvent = TypeVar("_AnEvent", bound=Event)
+
+
+def fitting(events: Sequence[_AnEvent], batch_bytes_max: int) -> tuple[_AnEvent, ...]:
+    """As many of the events, from the first on, as one batch holds."""
+    sizes = accumulate(len(encode(event)) + _RECORD_BYTES_MAX for event in events)
+    count = sum(_BATCH_BYTES + size <= batch_bytes_max for size in sizes)
+    return tuple(events[:count])
+
+
+def _finished(segments: Sequence[BrokerSegment]) -> Iterator[BrokerSegment]:
+    return (one for one in segments if one.state is SegmentState.COPY_FINISHED)
+
+
+def _events(
+    look: Look, clusters: Sequence[Sequence[BrokerSegment]], old: Sequence[BrokerSegment]
+) -> tuple[SegmentUpdated, ...]:
+    """The replacements of a cluster, the last one first, then the sources that end within it."""
+    events: list[SegmentUpdated] = []
+    left = list(old)
+    for cluster in clusters:
+        end = max(segment.added.end_offset for segment in cluster)
+        events += [
+            update_event(segment, SegmentState.COPY_FINISHED, look.now_ms)
+            for segment in reversed(cluster)
+        ]
+        events += [
+            update_event(segment, SegmentState.DELETE_STARTED, look.now_ms)
+            for segment in left
+            if segment.added.end_offset <= end
+        ]
+        left = [segment for segment in left if segment.added.end_offset > end]
+    events += [update_event(one, SegmentState.DELETE_STARTED, look.now_ms) for one in left]
+    return tuple(events)
+
+
+def _clusters(
+    new: Sequence[BrokerSegment], old: Sequence[BrokerSegment]
+) -> Iterator[list[BrokerSegment]]:
+    """Replacements that must be finished together, by start offset."""
+    cluster: list[BrokerSegment] = []
+    for segment in new:
+        if cluster and not any(_crosses(source, cluster[-1], segment) for source in old):
+            yield from _as_needed(cluster, old)
+            cluster = []
+        cluster.append(segment)
+    yield from _as_needed(cluster, old)
+
+
+def _as_needed(
+    cluster: list[BrokerSegment], old: Sequence[BrokerSegment]
+) -> Iterator[list[BrokerSegment]]:
+    """The cluster, or its replacements one by one, where no source begins at one of them."""
+    if any(_begins_at(source, segment) for source in old for segment in cluster):
+        yield cluster
+    else:
+        yield from ([segment] for segment in cluster)
+
+
+def _crosses(source: BrokerSegment, left: BrokerSegment, right: BrokerSegment) -> bool:
+    bounds = range_of(source.added)
+    return bounds.overlaps(range_of(left.added)) and bounds.overlaps(range_of(right.added))
+
+
+def _begins_at(source: BrokerSegment, segment: BrokerSegment) -> bool:
+    """Whether the source begins where the replacement does, in any epoch, and ends beyond it."""
+    shared = set(source.added.leader_epochs) & set(segment.added.leader_epochs)
+    return bool(shared) and source.added.end_offset > segment.added.end_offset

@@ -1,0 +1,110 @@
+"""What must be sent together: segments that share offsets, transitively.
+
+    live     what the row has there: brokers must have it, and read it
+    beside   finished segments that the row does not name: uploads that it has not taken yet
+    old      what brokers must drop: retired segments, and started ones that no row remembers
+
+Rule: PUBLISHING 4.1, 4.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.model.segment_ids import Maker, maker_of
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.ranges import OffsetRange, range_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapGroup:
+    """Segments that share offsets with each other and with no other segment."""
+
+    bounds: OffsetRange
+    live: tuple[Segment, ...]
+    """In offset order."""
+    beside: tuple[BrokerSegment, ...]
+    """By start offset."""
+    old: tuple[BrokerSegment, ...]
+    """By start offset, then end offset: the order in which they are listed for deletion."""
+
+    @property
+    def replacements(self) -> tuple[Segment, ...]:
+        """The live segments that a run wrote."""
+        return tuple(segment for segment in self.live if not segment.is_named_by_brokers)
+
+
+_Member: TypeAlias = Segment | BrokerSegment
+
+
+def groups_of(look: Look) -> tuple[SwapGroup, ...]:
+    """All groups of a partition, in offset order; what lies below the log start is left out."""
+    old = set(map(_id_of, _to_drop(look)))
+    runs: list[list[tuple[OffsetRange, _Member]]] = []
+    reached = -1
+    for bounds, member in sorted(_members(look), key=lambda found: found[0]):
+        if runs and bounds.first <= reached:
+            runs[-1].append((bounds, member))
+        else:
+            runs.append([(bounds, member)])
+        reached = max(reached, bounds.last)
+    return tuple(_group(run, old) for run in runs)
+
+
+def _members(look: Look) -> Iterator[tuple[OffsetRange, _Member]]:
+    for segment in look.row.segments:
+        if segment.end_offset >= look.log_start:
+            yield OffsetRange(segment.own_start_offset, segment.end_offset), segment
+    for found in (*_beside(look), *_to_drop(look)):
+        yield range_of(found.added), found
+
+
+def _beside(look: Look) -> Iterator[BrokerSegment]:
+    for segment in look.finished:
+        if segment.added.segment_id not in look.row.named_ids:
+            yield segment
+
+
+def _to_drop(look: Look) -> Iterator[BrokerSegment]:
+    """What brokers must drop; what lies wholly below the log start they drop themselves."""
+    for segment_id, segment in look.view.segments.items():
+        is_over = segment.added.end_offset < look.log_start
+        if is_over or segment.state not in _OPEN:
+            continue
+        if segment_id in look.retired_ids or _is_forgotten(look, segment):
+            yield segment
+
+
+_OPEN: Final = (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED)
+
+
+def _is_forgotten(look: Look, segment: BrokerSegment) -> bool:
+    """Whether this catalog's run started it, no row remembers it, and no send is on its way."""
+    segment_id = segment.added.segment_id
+    return (
+        segment.state is SegmentState.COPY_STARTED
+        and segment_id not in look.live_ids
+        and maker_of(segment_id, look.fingerprint) is Maker.THIS_CATALOG
+        and look.now_ms - segment.since_ms >= look.limits.grace_ms
+    )
+
+
+def _group(run: list[tuple[OffsetRange, _Member]], old: set[str]) -> SwapGroup:
+    members = [member for _, member in run]
+    brokers = [member for member in members if isinstance(member, BrokerSegment)]
+    dropped = [member for member in brokers if _id_of(member) in old]
+    return SwapGroup(
+        bounds=OffsetRange(run[0][0].first, max(bounds.last for bounds, _ in run)),
+        live=tuple(member for member in members if isinstance(member, Segment)),
+        beside=tuple(member for member in brokers if _id_of(member) not in old),
+        old=tuple(sorted(dropped, key=lambda one: (*range_of(one.added), _id_of(one)))),
+    )
+
+
+def _id_of(segment: BrokerSegment) -> str:
+    return segment.added.segment_id
