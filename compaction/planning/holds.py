@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView
-from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.lineage import finished, not_cut_off
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, duration
+from tierfold.compaction.publishing.uploads import is_given_up, uploads_at_work
 
 _NAMED: Final = 3
 """How many dead uploads a note names; it counts the others."""
@@ -64,8 +63,8 @@ def dead_uploads(view: PartitionView, rules: Rules, now_ms: int) -> str:
     log = _log(view, view.brokers.view)
     dead = [
         pending
-        for pending in _uploads_at_work(view.brokers.view)
-        if _is_covered(pending, view, log) and _is_old(pending, rules, now_ms)
+        for pending in uploads_at_work(view.brokers.view)
+        if _is_dead(pending, view, log, rules, now_ms)
     ]
     if not dead:
         return ""
@@ -82,12 +81,11 @@ def _pending(
 ) -> Iterator[Hold]:
     """Uploads at work that begin within the log as far as it is in the tier."""
     log = _log(view, brokers)
-    for pending in _uploads_at_work(brokers):
+    for pending in uploads_at_work(brokers):
         added = pending.added
         is_within = added.start_offset < view.next_offset
         is_expired = added.end_offset < view.log_start_offset
-        is_dead = _is_covered(pending, view, log) and _is_old(pending, rules, now_ms)
-        if not is_within or is_expired or is_dead:
+        if not is_within or is_expired or _is_dead(pending, view, log, rules, now_ms):
             continue
         age, wait = duration(max(now_ms - pending.since_ms, 0)), duration(rules.upload_wait_ms)
         offset = _start_of(view, added.start_offset)
@@ -100,14 +98,6 @@ def _pending(
         )
 
 
-def _uploads_at_work(brokers: BrokerView) -> list[BrokerSegment]:
-    return [
-        segment
-        for segment in brokers.in_state(SegmentState.COPY_STARTED)
-        if not is_own_id(segment.added.segment_id)
-    ]
-
-
 def _log(view: PartitionView, brokers: BrokerView) -> tuple[BrokerSegment, ...]:
     """The whole segments of brokers that are part of the log, by start offset.
 
@@ -116,23 +106,16 @@ def _log(view: PartitionView, brokers: BrokerView) -> tuple[BrokerSegment, ...]:
     return not_cut_off(finished(brokers, view.log_start_offset), view.lineage)
 
 
-def _is_covered(
-    pending: BrokerSegment, view: PartitionView, log: Sequence[BrokerSegment]
+def _is_dead(
+    upload: BrokerSegment,
+    view: PartitionView,
+    log: Sequence[BrokerSegment],
+    rules: Rules,
+    now_ms: int,
 ) -> bool:
-    """Whether whole segments cover its range from the log start on.
-
-    Live segments prove nothing: without brokers a row takes an upload once its objects are whole.
-    """
-    reached = max(pending.added.start_offset, view.log_start_offset) - 1
-    for one in log:
-        if one.added.start_offset <= reached + 1:
-            reached = max(reached, one.added.end_offset)
-    return reached >= pending.added.end_offset
-
-
-def _is_old(pending: BrokerSegment, rules: Rules, now_ms: int) -> bool:
-    """Whether its leader has given it up (KAFKA-17062)."""
-    return now_ms - pending.since_ms >= rules.upload_wait_ms
+    return is_given_up(
+        upload, log, view.log_start_offset, wait_ms=rules.upload_wait_ms, now_ms=now_ms
+    )
 
 
 def _tail(view: PartitionView, brokers: BrokerView, rules: Rules, now_ms: int) -> Iterator[Hold]:

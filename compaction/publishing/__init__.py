@@ -5,6 +5,7 @@
     replacements   the events of segments that tierfold made
     ranges         which offsets look-ups find
     uploads        uploads of brokers that may still be finished
+    unnamed        marked segments that the row does not name
     groups         what must be sent together: segments that share offsets
     batches        in which order the events of a batch leave no offset without a segment
     holes          offsets that no look-up finds, and what mends them

@@ -2,9 +2,9 @@
 
     live     what the row has there: brokers must have it, and read it
     beside   finished segments that the row does not name: uploads that it has not taken yet
-    old      what brokers must drop: retired segments, and started ones that no row remembers
+    old      what brokers must drop: retired segments that they have, finished or only started
 
-Rule: PUBLISHING 4.1, 4.6.
+Rule: PUBLISHING 4.1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import SegmentState
-from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import OffsetRange, range_of
@@ -74,24 +73,11 @@ def _to_drop(look: Look) -> Iterator[BrokerSegment]:
     """What brokers must drop; what lies wholly below the log start they drop themselves."""
     for segment_id, segment in look.view.segments.items():
         is_over = segment.added.end_offset < look.log_start
-        if is_over or segment.state not in _OPEN:
-            continue
-        if segment_id in look.retired_ids or _is_forgotten(look, segment):
+        if segment_id in look.retired_ids and segment.state in _KEPT and not is_over:
             yield segment
 
 
-_OPEN: Final = (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED)
-
-
-def _is_forgotten(look: Look, segment: BrokerSegment) -> bool:
-    """Whether this catalog's run started it, no row remembers it, and no send is on its way."""
-    segment_id = segment.added.segment_id
-    return (
-        segment.state is SegmentState.COPY_STARTED
-        and segment_id not in look.live_ids
-        and maker_of(segment_id, look.fingerprint) is Maker.THIS_CATALOG
-        and look.now_ms - segment.since_ms >= look.limits.grace_ms
-    )
+_KEPT: Final = (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED)
 
 
 def _group(run: list[tuple[OffsetRange, _Member]], old: set[str]) -> SwapGroup:

@@ -32,6 +32,7 @@ from tierfold.compaction.publishing.steps import (
     Step,
     Wait,
 )
+from tierfold.compaction.publishing.unnamed import unnamed_step
 from tierfold.compaction.publishing.uploads import is_covered, is_given_up, uploads_at_work
 
 _UNKNOWN: Final = "brokers do not know the replacements yet"
@@ -39,14 +40,16 @@ _UNKNOWN: Final = "brokers do not know the replacements yet"
 
 def next_step(look: Look) -> Step:
     """What to do next for a partition that brokers serve; a pure function of the look."""
-    if (refused := _refused(look)) is not None:
+    unnamed = unnamed_step(look)
+    refused = unnamed if isinstance(unnamed, Refused) else _refused(look)
+    if refused is not None:
         return refused
     fold = PartitionFold.resumed(look.view)
     open_holes = holes(look, fold)
-    if open_holes and (events := repairs(look, fold)):
+    if events := repairs(look, fold):
         lost = ", ".join(map(str, open_holes))
         return Send(purpose=Purpose.REPAIR, events=events, why=f"no look-up finds offsets {lost}")
-    return _first_step(look, open_holes)
+    return unnamed or _first_step(look, open_holes)
 
 
 def _first_step(look: Look, open_holes: Sequence[OffsetRange]) -> Step:
@@ -110,7 +113,7 @@ def _lost(look: Look, group: SwapGroup) -> Copy | Refused | None:
         segment_id, state = segment.segment_id, look.state_of(segment.segment_id)
         if state in {SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED}:
             continue
-        if state is None and not look.was_named(segment_id):
+        if not look.was_named(segment_id):
             if segment.is_named_by_brokers:
                 why = f"brokers never had the upload {segment_id}"
                 return Refused(code=RefusalCode.NEVER_NAMED, why=why)
@@ -227,6 +230,8 @@ def _uncovered(look: Look, group: SwapGroup) -> Refused | None:
     """The refusal if what goes has offsets of the log that nothing live covers."""
     live = joined(OffsetRange(one.own_start_offset, one.end_offset) for one in group.live)
     for segment in group.old:
+        if not look.is_of_log(segment.added):
+            continue  # Another history's, which no reader of the log comes to.
         first, last = range_of(segment.added)
         left = without(joined([OffsetRange(max(first, look.log_start), last)]), live)
         if left:

@@ -64,6 +64,17 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retire:
+    """Note these segments as retired in the row, and look again: they are then dropped as any.
+
+    A run of this catalog started them, and no row remembers them.
+    """
+
+    segment_ids: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """Delete the objects of these retired segments, and look again."""
 
@@ -78,6 +89,10 @@ class RefusalCode(StrEnum):
     """A record of the metadata topic is in the way (`ReadOnly`)."""
     BEYOND_LOG = "beyond log"
     """The brokers' log ends below the tier's."""
+    ANOTHER_CATALOG = "another catalog"
+    """A run of another catalog made a segment that brokers have."""
+    CATALOG_SET_BACK = "catalog set back"
+    """A run of this catalog made a segment that brokers had whole, and the row does not name it."""
     OUTSIDE_LINEAGE = "outside lineage"
     """Brokers have a whole segment of another history over the offsets of live ones."""
     NEVER_NAMED = "never named"
@@ -104,7 +119,7 @@ class Done:
     """Brokers have what the row says."""
 
 
-Step: TypeAlias = Send | Wait | Merge | Copy | Refused | Done
+Step: TypeAlias = Send | Wait | Merge | Copy | Retire | Refused | Done
 """What `next_step` decides."""
 
 Deletion: TypeAlias = Send | Delete | Wait | Done
