@@ -42,7 +42,7 @@ _Member: TypeAlias = Segment | BrokerSegment
 
 
 def groups_of(look: Look) -> tuple[SwapGroup, ...]:
-    """All groups of a partition, in offset order; what lies below the log start is left out."""
+    """All groups of a partition that reach the log start, in offset order."""
     old = set(map(_id_of, _to_drop(look)))
     runs: list[list[tuple[OffsetRange, _Member]]] = []
     reached = -1
@@ -52,7 +52,8 @@ def groups_of(look: Look) -> tuple[SwapGroup, ...]:
         else:
             runs.append([(bounds, member)])
         reached = max(reached, bounds.last)
-    return tuple(_group(run, old) for run in runs)
+    groups = (_group(run, old) for run in runs)
+    return tuple(group for group in groups if group.bounds.last >= look.log_start)
 
 
 def _members(look: Look) -> Iterator[tuple[OffsetRange, _Member]]:
@@ -70,10 +71,13 @@ def _beside(look: Look) -> Iterator[BrokerSegment]:
 
 
 def _to_drop(look: Look) -> Iterator[BrokerSegment]:
-    """What brokers must drop; what lies wholly below the log start they drop themselves."""
+    """What brokers must drop.
+
+    What lies wholly below the log start they drop themselves, but until then it may hide a
+    replacement that begins below it: look-ups go to the last start before an offset.
+    """
     for segment_id, segment in look.view.segments.items():
-        is_over = segment.added.end_offset < look.log_start
-        if segment_id in look.retired_ids and segment.state in _KEPT and not is_over:
+        if segment_id in look.retired_ids and segment.state in _KEPT:
             yield segment
 
 

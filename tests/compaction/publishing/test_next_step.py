@@ -253,6 +253,19 @@ class TestLogStart:
     def test_what_lies_below_is_left_to_brokers(self) -> None:
         look = a_look(ROW, [*whole(U, V, W), started(R)], log_start=20)
         assert next_step(look) == Done()
+        assert next_step(a_look(a_row([W], [U, V]), whole(U, V, W), log_start=20)) == Done()
+
+    def test_sources_below_it_are_listed_with_the_rest_of_their_group(self) -> None:
+        """Until brokers delete V, a look-up of offset 20 finds it once W is listed."""
+        group, newest = replacement("G", 0, 29), a_segment(30, 39)
+        topic = [*whole(U, V, W, newest), started(group)]
+        step = next_step(a_look(a_row([group, newest], [U, V, W]), topic, log_start=20))
+        assert shown(step, group, U, V, W, names="GUVW") == [
+            "FINISHED G",
+            "DELETE_STARTED U",
+            "DELETE_STARTED V",
+            "DELETE_STARTED W",
+        ]
 
     def test_a_group_that_it_passes_goes_on(self) -> None:
         topic = [*whole(U, V, W), started(R), given(U, LISTED), given(U, GONE)]
