@@ -1,62 +1,37 @@
-"""What a look says to do next, a picture of each rule.
-
-    U V W     uploads of offsets 0 to 9, 10 to 19, 20 to 29
-    R         a replacement of U and V
-"""
+"""What a look says to do next, a picture of each rule."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.compaction.broker_events import GONE, LISTED
-from tests.compaction.builders import a_segment, epochs
-from tests.compaction.hash_keys import FINGERPRINT
+from tests.compaction.builders import a_segment
 from tests.compaction.looks import (
     LIMITS,
     NOW_MS,
     a_look,
     a_row,
     given,
-    own,
     replacement,
     shown,
     started,
     whole,
 )
-from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
-from tierfold.compaction.model.segments import Segment
+from tests.compaction.three_uploads import ROW, SWAP, R, U, V, W, late, names
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
-    Copy,
     Done,
     Merge,
     Purpose,
     RefusalCode,
     Refused,
-    Retire,
     Send,
-    Step,
     Wait,
 )
 
-U, V, W = a_segment(0, 9), a_segment(10, 19), a_segment(20, 29)
-R = replacement("R", 0, 19)
-ROW = a_row([R, W], [U, V])
-SWAP = ["FINISHED R", "DELETE_STARTED U", "DELETE_STARTED V"]
 MINUTE_MS = 60_000
-
-
-def late(name: str, start_offset: int, end_offset: int, **fields: Any) -> Segment:
-    """An upload of a new leader."""
-    return a_segment(start_offset, end_offset, segment_id=name * 21 + "A", **fields)
-
-
-def names(step: Step) -> list[str]:
-    """The events of a send, of the segments above."""
-    return shown(step, R, U, V, W, names="RUVW")
 
 
 def test_nothing_to_send() -> None:
@@ -271,147 +246,3 @@ class TestLogStart:
         topic = [*whole(U, V, W), started(R), given(U, LISTED), given(U, GONE)]
         look = a_look(ROW, topic, log_start=15)
         assert names(next_step(look)) == ["FINISHED R", "DELETE_STARTED V"]
-
-
-class TestNotAsExpected:
-    """What brokers have and the row does not say, and the other way round."""
-
-    def test_a_live_segment_that_brokers_deleted_is_copied(self) -> None:
-        topic = [*whole(U, V, W), given(V, LISTED)]
-        row = a_row([U, V, W])
-        step = next_step(a_look(row, topic))
-        assert isinstance(step, Copy)
-        assert step.segment_id == V.segment_id
-        gone = a_look(row, [*topic, given(V, GONE)], whole=frozenset())
-        step = next_step(gone)
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.DELETED_BY_BROKERS
-
-    def test_an_upload_that_brokers_never_had(self) -> None:
-        step = next_step(a_look(a_row([U, V, W]), whole(U, W)))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.NEVER_NAMED
-
-    def test_a_segment_of_another_history(self) -> None:
-        foreign = late("F", 10, 14, leader_epochs=epochs((3, 10)))
-        topic = [*whole(U, V, W, foreign), started(R)]
-        step = next_step(a_look(ROW, topic))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.OUTSIDE_LINEAGE
-        given_up = a_row([R, W], [U, V, foreign])
-        assert isinstance(next_step(a_look(given_up, topic)), Send)
-
-    def test_one_of_another_history_that_shares_no_offset(self) -> None:
-        foreign = late("F", 30, 39, leader_epochs=epochs((3, 30)))
-        topic = [*whole(U, V, W, foreign), started(R)]
-        assert names(next_step(a_look(ROW, topic))) == SWAP
-        step = next_step(a_look(a_row([U, V, W], [foreign]), topic[:-1]))
-        assert shown(step, foreign, names="F") == ["DELETE_STARTED F"]
-
-    def test_one_of_another_catalog_goes_before_a_hole(self) -> None:
-        foreign = replacement("F", 10, 19, segment_id=own("F", FINGERPRINT ^ 1))
-        topic = [*whole(U, V, late("L", 10, 29)), *whole(foreign)]
-        step = next_step(a_look(a_row([U, V, late("L", 10, 29)]), topic))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.ANOTHER_CATALOG
-
-    def test_a_segment_of_another_catalog(self) -> None:
-        foreign = replacement("F", 0, 19, segment_id=own("F", FINGERPRINT ^ 1))
-        step = next_step(a_look(a_row([U, V, W]), [*whole(U, V, W), started(foreign)]))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.ANOTHER_CATALOG
-
-    def test_a_catalog_that_was_set_back(self) -> None:
-        step = next_step(a_look(a_row([U, V, W]), whole(U, V, W, R)))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.CATALOG_SET_BACK
-
-    def test_a_late_started_is_retired_after_the_grace_period(self) -> None:
-        row, topic = a_row([U, V, W]), whole(U, V, W)
-        young = (started(R), NOW_MS - LIMITS.grace_ms + 1)
-        assert next_step(a_look(row, [*topic, young])) == Done()
-        step = next_step(a_look(row, [*topic, (started(R), NOW_MS - LIMITS.grace_ms)]))
-        assert isinstance(step, Retire)
-        assert step.segment_ids == (R.segment_id,)
-        step = next_step(a_look(a_row([U, V, W], [R]), [*topic, started(R)]))
-        assert names(step) == ["FINISHED U", "FINISHED V", "DELETE_STARTED R"]
-
-    def test_a_log_that_ends_below_the_tier(self) -> None:
-        step = next_step(a_look(ROW, whole(U, V, W), high_watermark=29))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.BEYOND_LOG
-        assert isinstance(next_step(a_look(ROW, whole(U, V, W), high_watermark=30)), Send)
-
-    def test_a_record_that_is_in_the_way(self) -> None:
-        look = a_look(ROW, whole(U, V, W))
-        cause = ReadOnly(
-            cause=ReadOnlyCause.KEYED, metadata_partition=0, offset=1, why="has a key"
-        )
-        step = next_step(replace(look, view=replace(look.view, read_only=(cause,))))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.READ_ONLY
-
-    def test_a_retired_segment_that_nothing_covers(self) -> None:
-        step = next_step(a_look(a_row([V, W], [U]), whole(U, V, W)))
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.UNCOVERED
-
-
-class TestBatches:
-    """The order of a batch, and its size."""
-
-    def test_a_source_cut_in_several_descends(self) -> None:
-        """SWAP.md 1, `trial_split.py`: ascending leaves a hole behind the first one's end."""
-        first, second = replacement("1", 0, 4), replacement("2", 5, 9)
-        row = a_row([first, second, V, W], [U])
-        topic = [*whole(U, V, W), started(first), started(second)]
-        step = next_step(a_look(row, topic))
-        assert shown(step, first, second, U, names="12U") == [
-            "FINISHED 2",
-            "FINISHED 1",
-            "DELETE_STARTED U",
-        ]
-
-    def test_several_replacements_go_in_turn(self) -> None:
-        """SWAP.md 1, `trial_in_turn.py`; V crosses the border between the two."""
-        crossing = late("X", 5, 14)
-        first, second = replacement("1", 0, 9), replacement("2", 10, 19)
-        row = a_row([first, second, W], [U, crossing, V])
-        topic = [*whole(U, crossing, V, W), started(first), started(second)]
-        step = next_step(a_look(row, topic))
-        assert shown(step, first, second, U, crossing, V, names="12UXV") == [
-            "FINISHED 1",
-            "DELETE_STARTED U",
-            "FINISHED 2",
-            "DELETE_STARTED X",
-            "DELETE_STARTED V",
-        ]
-
-    def test_a_group_without_an_order_is_refused(self) -> None:
-        """The replacement lacks a leader epoch of what it replaces."""
-        later = a_segment(10, 19, leader_epochs=epochs((1, 10)))
-        lineage = epochs((0, 0), (1, 10))
-        last = a_segment(20, 29, leader_epochs=epochs((1, 20)))
-        look = a_look(
-            a_row([R, last], [U, later]), [*whole(U, later, last), started(R)], lineage=lineage
-        )
-        step = next_step(look)
-        assert isinstance(step, Refused)
-        assert step.code is RefusalCode.NO_ORDER
-
-    def test_what_does_not_fit_goes_in_further_batches(self) -> None:
-        sources = [a_segment(10 * n, 10 * n + 9) for n in range(20)]
-        whole_log = replacement("R", 0, 199)
-        row, topic = a_row([whole_log], sources), [*whole(*sources), started(whole_log)]
-        limits = replace(LIMITS, batch_bytes_max=1000)
-        sent: list[str] = []
-        for _ in range(20):
-            step = next_step(a_look(row, topic, limits=limits))
-            if isinstance(step, Done):
-                break
-            assert isinstance(step, Send)
-            sent += [event.segment_id for event in step.events]
-            topic += step.events
-        dropped = [segment_id for segment_id in sent if segment_id != whole_log.segment_id]
-        assert sent[0] == whole_log.segment_id
-        assert dropped == [one.segment_id for one in sources]
