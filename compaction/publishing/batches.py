@@ -5,8 +5,8 @@ as brokers fold it: none may lose an offset that was found before, and the whole
 every offset of its group. The order is found, not assumed:
 
     in turn       a replacement, then what ends within it, ascending; then the next replacement
-    descending    where a source begins at a replacement's start, in any leader epoch, and ends
-                  beyond it: all replacements that such sources join go first, the last one first
+    descending    where a source holds a whole replacement, in any leader epoch, and ends beyond it:
+                  all replacements that such sources join go first, the last one first
 
 Rule: SWAP.md 1 (`trial_in_turn.py`, `trial_split.py`); PUBLISHING 3.3, 3.5.
 """
@@ -21,6 +21,7 @@ from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdated
 from tierfold.compaction.brokers.partition_fold import PartitionFold
+from tierfold.compaction.model.units import OFFSET_MAX
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import (
     OffsetRange,
@@ -137,8 +138,8 @@ def _clusters(
 def _as_needed(
     cluster: list[BrokerSegment], old: Sequence[BrokerSegment]
 ) -> Iterator[list[BrokerSegment]]:
-    """The cluster, or its replacements one by one, where no source begins at one of them."""
-    if any(_begins_at(source, segment) for source in old for segment in cluster):
+    """The cluster, or its replacements one by one, where no source holds one of them."""
+    if any(_holds(source, segment) for source in old for segment in cluster):
         yield cluster
     else:
         yield from ([segment] for segment in cluster)
@@ -149,7 +150,13 @@ def _crosses(source: BrokerSegment, left: BrokerSegment, right: BrokerSegment) -
     return bounds.overlaps(range_of(left.added)) and bounds.overlaps(range_of(right.added))
 
 
-def _begins_at(source: BrokerSegment, segment: BrokerSegment) -> bool:
-    """Whether the source begins where the replacement does, in any epoch, and ends beyond it."""
-    shared = set(source.added.leader_epochs) & set(segment.added.leader_epochs)
-    return bool(shared) and source.added.end_offset > segment.added.end_offset
+def _holds(source: BrokerSegment, segment: BrokerSegment) -> bool:
+    """Whether the source ends beyond a replacement that begins in it, in any leader epoch.
+
+    Once that is finished, look-ups behind it no longer find the source.
+    """
+    starts = {entry.epoch: entry.start_offset for entry in source.added.leader_epochs}
+    return source.added.end_offset > segment.added.end_offset and any(
+        starts.get(entry.epoch, OFFSET_MAX) <= entry.start_offset
+        for entry in segment.added.leader_epochs
+    )
