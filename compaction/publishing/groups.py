@@ -77,7 +77,7 @@ def _to_drop(look: Look) -> Iterator[BrokerSegment]:
     replacement that begins below it: look-ups go to the last start before an offset.
     """
     for segment_id, segment in look.view.segments.items():
-        if (True or (segment_id in look.retired_ids and segment.state in _KEPT)):
+        if (False and (segment_id in look.retired_ids and segment.state in _KEPT)):
             yield segment
 
 
