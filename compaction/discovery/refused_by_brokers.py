@@ -264,12 +264,14 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
             remedy="They do so within minutes (remote.log.manager.task.interval.ms): run again.",
         )
     deleted = {Phase.LISTED, Phase.GONE}
-    if not below or deleted & set(phases.values()) or state.is_served:
+    # A dead upload stays started for ever, whatever lies above it: brokers know of it.
+    unknown = [one for one in below if phases[one.segment_id] is Phase.NEVER_NAMED]
+    if not unknown or deleted & set(phases.values()) or state.is_served:
         return None
     return Refusal(
         reason=RefusalReason.LOG_START_UNPROVEN,
         detail=f"brokers say that the log starts at offset {brokers.log_start}, the catalog says"
-        f" {state.log_start_offset}, and nothing shows that brokers deleted {_segments(below)}",
+        f" {state.log_start_offset}, and nothing shows that brokers deleted {_segments(unknown)}",
         remedy=_LOST,
     )
 

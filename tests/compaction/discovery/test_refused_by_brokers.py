@@ -151,6 +151,20 @@ def test_a_log_start_without_a_trace_of_deletions_is_not_followed() -> None:
     assert spans_of(served, [], events, log_start=10) == ["10-19"]
 
 
+def test_a_dead_upload_below_a_log_start_is_no_sign_of_lost_metadata() -> None:
+    # A run without brokers took it: its objects are whole.
+    row = a_row((0, 9), (10, 19))
+    events = [added("live0", 0, 9), *uploaded("live10", 10, 19)]
+    assert spans_of(row, [], events, log_start=10) == ["10-19"]
+    # Beside what brokers never named, it shows no deletion either.
+    with_ours = compacted_head(retired=(retired(a_segment(0, 9, segment_id=segment_id("dead"))),))
+    events = [added("dead", 0, 9), *uploaded(10, 10, 19)]
+    refusal = refusal_beside(with_ours, [], events, log_start=10)
+    assert refusal.reason is RefusalReason.LOG_START_UNPROVEN
+    assert with_ours.segments[0].segment_id in refusal.detail
+    assert segment_id("dead") not in refusal.detail
+
+
 @pytest.mark.parametrize(
     ("absence", "remedy"),
     [
