@@ -142,7 +142,7 @@ def not_cut_off(
 def beside(
     outside: Iterable[BrokerSegment], live: Iterable[Segment], given_up: Collection[str]
 ) -> tuple[BrokerSegment, ...]:
-    """Those of `outside_lineage` that share an offset with a live segment.
+    """Those of `outside_lineage` that share an offset with a segment of the log.
 
     `given_up`: ids of segments that the row has retired: whatever brokers have of them, they are
     about to be dropped.

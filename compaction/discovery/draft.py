@@ -49,12 +49,18 @@ def lineage_refusal(draft: PartitionDraft) -> Refusal | None:
 
 
 def _refused_beside(draft: PartitionDraft) -> Refusal | None:
-    """The refusal if brokers have segments of another history over live ones; None: they do not."""
-    brokers, row = draft.facts.brokers, draft.facts.row
-    if brokers is None or row is None:
+    """The refusal if brokers have segments of another history over those of the log.
+
+    None: they do not. What is taken counts as well: a claim makes it live.
+    """
+    facts = draft.facts
+    if facts.brokers is None:
         return None
-    outside = outside_lineage(finished(brokers.view, brokers.log_start), draft.history.lineage)
-    return refused_beside(beside(outside, row.segments, row.retired_ids))
+    live = () if facts.row is None else facts.row.segments
+    given_up = frozenset[str]() if facts.state is None else facts.state.retired_ids
+    found = finished(facts.brokers.view, facts.brokers.log_start)
+    outside = outside_lineage(found, draft.history.lineage)
+    return refused_beside(beside(outside, (*live, *draft.chain.taken), given_up))
 
 
 def draft_of(facts: PartitionFacts) -> PartitionDraft | Refusal:

@@ -72,7 +72,7 @@ def refused_by_lineage(status: LineageStatus) -> Refusal | None:
 
 
 def refused_beside(segments: Sequence[BrokerSegment]) -> Refusal | None:
-    """The refusal for segments of another history over live ones; None: there are none.
+    """The refusal for segments of another history over those of the log; None: there are none.
 
     `segments`: of `compaction.brokers.lineage.beside`.
     """
@@ -85,8 +85,8 @@ def refused_beside(segments: Sequence[BrokerSegment]) -> Refusal | None:
     ]
     return Refusal(
         reason=RefusalReason.OUTSIDE_LINEAGE,
-        detail="brokers have whole segments outside the leader epoch lineage over offsets of live"
-        f" segments: {first_few(named)}",
+        detail="brokers have whole segments outside the leader epoch lineage over offsets of the"
+        f" log: {first_few(named)}",
         remedy=_GIVE_UP,
     )
 

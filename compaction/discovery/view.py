@@ -47,7 +47,7 @@ class RefusalReason(StrEnum):
     LINEAGE_UNCONFIRMED = "lineage unconfirmed"
     """The brokers did not say whether their log has a leader epoch of the tier."""
     OUTSIDE_LINEAGE = "outside lineage"
-    """Brokers have a whole segment of another history over the offsets of live ones."""
+    """Brokers have a whole segment of another history over offsets of the log."""
     FIRST_DIRTY_OUT_OF_RANGE = "first dirty offset out of range"
     NOT_RESTORABLE = "not restorable"
     SERVED = "served"

@@ -14,7 +14,8 @@ from tests.brokers.cluster import KafkaCluster
 from tests.brokers.cut_logs import CUT_AT, NEW_END, TAIL_END, CutLog, cut_log
 from tests.brokers.test_forget_beside_brokers import Swapped
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
-from tests.jobs.commands import told
+from tests.brokers.test_status_of_brokers import tierfold
+from tests.jobs.commands import Ran, told
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,12 @@ def is_refused(planned: Planned, *words: str) -> None:
     (entry,) = planned.plan(*NO_MARGIN).entries
     assert entry["outcome"] == "refused", entry
     assert not told(entry["reason"], *words), entry
+
+
+def forget(planned: Planned) -> Ran:
+    tier, name = planned.kafka.tier, f"{planned.topic.name}-0"
+    catalog = planned._scope[:2]
+    return tierfold(planned.kafka, "forget", tier, name, *catalog, "--json")
 
 
 def test_it_is_refused_at_every_instant(kafka: KafkaCluster, log: CutLog, tmp_path: Path) -> None:
@@ -61,14 +68,16 @@ def test_it_is_refused_at_every_instant(kafka: KafkaCluster, log: CutLog, tmp_pa
             "once the new leader has uploaded",
         )
     # Its way out must not take over what was cut off.
-    assert known.forget().entries[0]["outcome"] == "refused"
+    assert forget(known).entries[0]["outcome"] == "refused"
 
     log.upload()
-    assert planned_to(new) == NEW_END + 1
+    is_refused(new, "outside the leader epoch lineage", "offsets 30 to 39", "tierfold forget")
     is_refused(known, "up to offset 59", "tierfold forget")
-    done = known.forget()
-    assert done.entries[0]["outcome"] == "forgotten", done
+    for planned in (new, known):
+        done = forget(planned)
+        assert done.entries[0]["outcome"] == "forgotten", done
     gone = (entry.segment for entry in known.row.retired)
     offsets = {(segment.start_offset, segment.end_offset) for segment in gone}
     assert offsets == {(0, TAIL_END), *((at, at + 9) for at in range(CUT_AT, TAIL_END, 10))}
-    assert planned_to(known) == NEW_END + 1
+    for planned in (new, known):
+        assert planned_to(planned) == NEW_END + 1

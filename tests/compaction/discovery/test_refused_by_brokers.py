@@ -113,7 +113,11 @@ def test_what_an_election_cut_off_need_not_be_in_the_tier() -> None:
     assert refusal.reason is RefusalReason.TIER_BEYOND_LOG
     elected = upload(10, 19, (0, 0), (2, 10))
     events += uploaded("10-19", 10, 19, epochs={2: 10})
-    assert spans_of(None, [FIRST, elected], events) == ["0-9", "10-19"]
+    refusal = refusal_beside(None, [FIRST, elected], events)
+    assert refusal.reason is RefusalReason.OUTSIDE_LINEAGE
+    # `forget` retires it.
+    row = a_state([], retired=(retired(a_segment(10, 19, segment_id=segment_id("cut"))),))
+    assert spans_of(row, [FIRST, elected], events, gone=[segment_id("cut")]) == ["0-9", "10-19"]
 
 
 def test_what_is_retired_or_expired_need_not_be_in_the_tier() -> None:
@@ -205,6 +209,34 @@ def test_a_deposed_leaders_segment_over_live_ones_is_refused() -> None:
     refusal = refusal_beside(row, [deposed], events)
     assert refusal.reason is RefusalReason.OUTSIDE_LINEAGE
     assert deposed.segment_id in refusal.detail
+
+
+def test_a_deposed_leaders_segment_is_refused_before_anything_is_claimed() -> None:
+    elected = upload(5, 19, (0, 0), (2, 5))
+    deposed = upload(5, 9, (0, 0), (1, 5))
+    found = [upload(0, 4), elected, deposed]
+    events = [
+        *uploaded("0-4", 0, 4),
+        *uploaded("5-19", 5, 19, epochs={2: 5}),
+        *uploaded("5-9", 5, 9, epochs={1: 5}),
+    ]
+    first = refusal_beside(None, found, events)
+    assert first.reason is RefusalReason.OUTSIDE_LINEAGE
+    # As if it had been claimed, in whole or up to the election.
+    lineage = epochs((0, 0), (2, 5))
+    head = a_segment(0, 4, segment_id=segment_id("0-4"))
+    tail = a_segment(5, 19, segment_id=segment_id("5-19"), leader_epochs=lineage)
+    whole = a_state([head, tail], lineage=lineage)
+    assert refusal_beside(whole, [deposed], events) == first
+    row = a_state([head], lineage=epochs((0, 0)))
+    assert refusal_beside(row, [elected, deposed], events) == first
+    # `forget` retires it.
+    given_up = a_segment(5, 9, segment_id=segment_id("5-9"))
+    adopted = replace(whole, retired=(retired(given_up),))
+    assert spans_of(adopted, [], events) == ["0-4", "5-19"]
+    # Without brokers, it only empties the row.
+    emptied = whole.emptied([deposed.segment_id])
+    assert refusal_beside(emptied, found, events) == first
 
 
 def test_what_brokers_are_deleting_below_their_log_start_is_no_sign_of_an_older_catalog() -> None:
