@@ -112,18 +112,27 @@ def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refus
     )
 
 
-def _other_runs(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
-    """Ids in the view that a tierfold made and the row does not name (PUBLISHING 2.5).
+def unnamed_writes(
+    row: PartitionState | None, brokers: BrokerPartition
+) -> tuple[BrokerSegment, ...]:
+    """What runs wrote and brokers have, although the row does not name it (PUBLISHING 2.5).
 
-    One of our own that was only started is no reason: a run that died sent it.
+    One of our own that was only started is none of them: a run that died sent it.
     """
-    named = frozenset[str]() if facts.state is None else facts.state.named_ids
-    ours = [
+    named = frozenset[str]() if row is None else row.named_ids
+    return tuple(
         segment
         for segment in brokers.view.segments.values()
-        if segment.added.segment_id not in named and is_own_id(segment.added.segment_id)
-    ]
-    foreign = [one for one in ours if _is_foreign(one.added.segment_id, brokers.asked_by)]
+        if segment.added.segment_id not in named
+        and is_own_id(segment.added.segment_id)
+        and (_is_foreign(segment, brokers) or _is_known(segment, brokers))
+    )
+
+
+def _other_runs(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Ids in the view that a tierfold made and the row does not name."""
+    unnamed = unnamed_writes(facts.state, brokers)
+    foreign = [segment for segment in unnamed if _is_foreign(segment, brokers)]
     if foreign:
         return Refusal(
             reason=RefusalReason.ANOTHER_CATALOG,
@@ -131,28 +140,30 @@ def _other_runs(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | No
             remedy="Two catalogs must not compact one tier: find the other one, and give it with"
             f" --catalog. If it is lost: {_FORGET}",
         )
-    known = [
-        one
-        for one in ours
-        if one.state is not SegmentState.COPY_STARTED
-        # Live until brokers' log start passed it: it left the row before brokers forget it.
-        and not (
-            one.state is SegmentState.DELETE_STARTED and one.added.end_offset < brokers.log_start
-        )
-    ]
-    if not known:
+    if not unnamed:
         return None
     return Refusal(
         reason=RefusalReason.CATALOG_SET_BACK,
-        detail=f"brokers have {_noted(known)}, which runs of this catalog wrote and it no longer"
+        detail=f"brokers have {_noted(unnamed)}, which runs of this catalog wrote and it no longer"
         " names: it was set back to an earlier state",
         remedy=f"Bring the newer catalog back. If it is lost: {_FORGET}",
     )
 
 
-def _is_foreign(segment_id: str, fingerprint: int | None) -> bool:
-    mark = mark_of(segment_id)
-    return mark is not None and mark.fingerprint != fingerprint
+def _is_foreign(segment: BrokerSegment, brokers: BrokerPartition) -> bool:
+    """Whether its mark is not that of the catalog that asks."""
+    mark = mark_of(segment.added.segment_id)
+    return mark is not None and mark.fingerprint != brokers.asked_by
+
+
+def _is_known(segment: BrokerSegment, brokers: BrokerPartition) -> bool:
+    """Whether a catalog that is not set back names it.
+
+    One that is deleted below brokers' log start left the row before brokers forget it.
+    """
+    is_started = segment.state is SegmentState.COPY_STARTED
+    is_listed = segment.state is SegmentState.DELETE_STARTED
+    return not is_started and not (is_listed and segment.added.end_offset < brokers.log_start)
 
 
 def _deleted_live(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:

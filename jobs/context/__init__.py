@@ -2,6 +2,7 @@
 
     run_context      the tier, its catalog, the clock, the run's name
     run_cluster      the cluster whose brokers a run asks
+    beside_tier      the partitions of a tier, as a look at brokers needs them
     cluster_look     one look at a cluster's metadata topic and offsets
     tier_identity    where the tier stands, who serves it, and what that forbids
     run_clocks       compares the clocks before a run writes

@@ -1,10 +1,10 @@
 """What brokers have of partitions: one look at their metadata topic, and their offsets after it.
 
-    metadata topic → replay of all its partitions from 0 → topics → offsets
-                   → leader epochs
+    metadata topic → replay of all its partitions from 0 → what is missing in the tier, listed again
+                   → topics → offsets → leader epochs
 
-The offsets are asked for last, after the replay: in any other order, what an upload or an expiry
-changes in between looks wrong. Nothing is written.
+The offsets are asked for last, after the replay and every listing: in any other order, what an
+upload or an expiry changes in between looks wrong. Nothing is written.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tierfold.compaction.brokers.lineage import epochs_to_ask
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.beside_tier import BesideTier
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
 from tierfold.storage.brokers.cluster_setup import cluster_setup, topic_setups
@@ -36,20 +37,19 @@ from tierfold.storage.brokers.metadata_reader import read_metadata
 def cluster_view(
     connection: Connection,
     progress: RunProgress,
-    listed: Mapping[PartitionKey, Collection[str]] | None = None,
+    beside: BesideTier | None = None,
     scope: Scope = EVERYTHING,
-    *,
-    asked_by: int | None = None,
 ) -> ClusterView:
-    """Look at these partitions; `listed`: the ids in row and listing of each, None: at all.
+    """Look at the partitions of a tier; None: at all that the cluster has in scope.
 
-    Only those in scope are in the view; `asked_by`: see `BrokerPartition`. Raises as
-    `Scope.chosen`; BadSettings if the cluster has no metadata topic that its brokers read,
-    CorruptLog if that lost records, UnreadableObject if no broker answers or a right is missing.
+    Raises as `Scope.chosen`; BadSettings if the cluster has no metadata topic that its brokers
+    read, CorruptLog if that lost records, UnreadableObject if no broker answers or a right is
+    missing.
     """
+    listed = {} if beside is None else beside.listed
     setup = cluster_setup(connection)
-    fold = MetadataFold(setup.metadata_topic.partitions, listed)
-    for key, segment_ids in (listed or {}).items():
+    fold = MetadataFold(setup.metadata_topic.partitions, None if beside is None else listed)
+    for key, segment_ids in listed.items():
         fold.ask(key, segment_ids)
     records = 0
     # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
@@ -60,10 +60,12 @@ def cluster_view(
             records += len(chunk)
     keys = scope.chosen(fold.partitions())
     views = {key: fold.view(key) for key in keys}
+    if beside is not None:
+        beside.list_again(views)
     topics = topic_setups(connection, {key.topic for key in keys})
     offsets = _offsets(connection, keys, topics)
     # Beside no tier there is nothing to compare.
-    answers = {} if listed is None else _epoch_answers(connection, views, offsets)
+    answers = {} if beside is None else _epoch_answers(connection, views, offsets)
     return ClusterView(
         cluster_id=connection.cluster_id,
         setup=setup,
@@ -75,7 +77,7 @@ def cluster_view(
                 naming=fold.naming(key),
                 offsets=offsets[key],
                 epoch_answers=answers.get((key.topic, key.partition), {}),
-                asked_by=asked_by,
+                asked_by=None if beside is None else beside.asked_by,
             )
             for key in keys
         },

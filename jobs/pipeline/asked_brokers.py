@@ -1,16 +1,19 @@
 """Adds what brokers have to partitions whose rows and listings were read.
 
-    rows → listings → the metadata topic to its end → offsets → missing objects listed again
+    rows → listings → the metadata topic to its end → missing objects listed again → offsets
 
 In any other order, an upload or an expiry in between looks as if something were wrong. A segment
-that was uploaded after the first listing is found by the second one.
+that was uploaded after the first listing is found by the second one; what expires after it is below
+the log start. A run that publishes after the rows were read has changed its rows before: they are
+read again, and all that follows (`rows_since`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from tierfold.compaction.brokers.broker_view import BrokerView
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.preconditions import topic_notes
@@ -18,35 +21,82 @@ from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.discovery.broker_refusals import setup_refusal
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
+from tierfold.compaction.discovery.refused_by_brokers import unnamed_writes
 from tierfold.compaction.model.bindings import Binding, ServedBy
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.outlook import outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
+from tierfold.jobs.context.beside_tier import BesideTier
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import place_of
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.catalog.rows import NO_ROWS, RowsRead
 from tierfold.storage.tiers.remote_tier import Listing
 
 
 def with_brokers(
-    context: RunContext, cluster: RunCluster, known: Sequence[KnownPartition]
-) -> list[KnownPartition]:
+    context: RunContext, cluster: RunCluster, known: Mapping[PartitionKey, KnownPartition]
+) -> dict[PartitionKey, KnownPartition]:
     """Return the partitions with what brokers have of them; raises as `cluster_view`."""
     asked_by = context.catalog.fingerprint() if context.catalog.exists() else None
-    look = cluster.look(
-        context.progress, {one.key: _ids(one) for one in known}, asked_by=asked_by
-    )
-    seen = [_seen(one, look.partitions[one.key], look.cluster_id) for one in known]
-    incomplete = [one.key for one in seen if one.refusal is None and _unlisted(one)]
-    again = context.tier.listings(incomplete)
-    return [_with_listing(one, again.get(one.key)) for one in seen]
+    listed: dict[PartitionKey, Listing | Exception] = {}
+
+    def list_again(views: Mapping[PartitionKey, BrokerView]) -> None:
+        unlisted = [
+            key for key, one in known.items() if one.refusal is None and _unlisted(one, views[key])
+        ]
+        listed.update(context.tier.listings(unlisted))
+
+    ids = {key: _ids(one) for key, one in known.items()}
+    beside = BesideTier(listed=ids, asked_by=asked_by, list_again=list_again)
+    look = cluster.look(context.progress, beside)
+    return {
+        key: _seen(one, look.partitions[key], look.cluster_id, listed.get(key))
+        for key, one in known.items()
+    }
 
 
-def _seen(known: KnownPartition, brokers: BrokerPartition, cluster_id: str) -> KnownPartition:
+def rows_since(context: RunContext, seen: Iterable[KnownPartition]) -> RowsRead:
+    """Read the rows again of partitions with segments of runs that their rows do not name.
+
+    Only those are returned whose row names them by now: another run changed it, and then published.
+    Raises TierfoldError if the catalog cannot be read.
+    """
+    strange = {
+        one.key: one.brokers
+        for one in seen
+        if one.refusal is None
+        and one.brokers is not None
+        and unnamed_writes(one.state, one.brokers)
+    }
+    if not strange:
+        return NO_ROWS
+    states = context.catalog.look(strange).states
+    named = tuple(state for state in states if not unnamed_writes(state, strange[state.key]))
+    return RowsRead(states=named, refused={})
+
+
+def _seen(
+    known: KnownPartition,
+    brokers: BrokerPartition,
+    cluster_id: str,
+    again: Listing | Exception | None,
+) -> KnownPartition:
+    """The partition with what brokers have of it, and with its second listing, if there is one."""
     whose = of_cluster(known.state, cluster_id, has_topic=brokers.has_topic)
-    return replace(known, brokers=brokers, is_left_alone=whose is OfCluster.LEFT_ALONE)
+    found = replace(known, brokers=brokers, is_left_alone=whose is OfCluster.LEFT_ALONE)
+    if again is None:
+        return found
+    if isinstance(again, Exception):
+        return replace(found, refusal=refusal_of(again, str(known.key)))
+    # Whatever else was written since, the replay has not seen.
+    late = _unlisted(known, brokers.view)
+    kept = [listed for listed in known.listed if listed.segment_id not in late]
+    new = [listed for listed in again if listed.segment_id in late]
+    return replace(found, listed=(*kept, *new))
 
 
 def binding_of_run(context: RunContext, settings: Settings) -> Binding:
@@ -87,27 +137,8 @@ def _ids(known: KnownPartition) -> set[str]:
     return {listed.segment_id for listed in known.listed} | named
 
 
-def _finished(brokers: BrokerPartition | None) -> set[str]:
-    found = () if brokers is None else brokers.view.in_state(SegmentState.COPY_FINISHED)
-    return {segment.added.segment_id for segment in found}
-
-
-def _unlisted(known: KnownPartition) -> set[str]:
-    """Ids of whole segments that the listing lacks, or has in part."""
+def _unlisted(known: KnownPartition, view: BrokerView) -> set[str]:
+    """Ids of the segments that brokers have as whole, and the listing lacks or has in part."""
+    finished = view.in_state(SegmentState.COPY_FINISHED)
     whole = {listed.segment_id for listed in known.listed if listed.is_complete}
-    return _finished(known.brokers) - whole
-
-
-def _with_listing(known: KnownPartition, again: Listing | Exception | None) -> KnownPartition:
-    """Take from the second listing only what the first one lacks of the whole segments.
-
-    Whatever else was written since, the replay has not seen.
-    """
-    if again is None:
-        return known
-    if isinstance(again, Exception):
-        return replace(known, refusal=refusal_of(again, str(known.key)))
-    late = _unlisted(known)
-    kept = [listed for listed in known.listed if listed.segment_id not in late]
-    new = [listed for listed in again if listed.segment_id in late]
-    return replace(known, listed=(*kept, *new))
+    return {segment.added.segment_id for segment in finished} - whole

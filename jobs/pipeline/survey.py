@@ -8,7 +8,7 @@ producer snapshot, and `compaction.planning.partition_plan` decides. Nothing is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -27,13 +27,19 @@ from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
 from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
-from tierfold.jobs.pipeline.asked_brokers import beside_cluster, binding_of_run, with_brokers
+from tierfold.jobs.pipeline.asked_brokers import (
+    beside_cluster,
+    binding_of_run,
+    rows_since,
+    with_brokers,
+)
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
+from tierfold.storage.tiers.remote_tier import Listing
 
 READERS: Final = 16
 """Threads that read metadata in parallel; they mostly wait for storage."""
@@ -120,17 +126,34 @@ def known_among(
     BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
     writes and the clocks disagree; and as `with_brokers` if the run has a cluster.
     """
-    if context.clocks is not None:
-        context.clocks.check(rows.states)
     context.progress.found(len(keys))
     check_hole_patterns(context.holes_are_holes, everywhere)
+    listings = context.progress.listing(lambda: context.tier.listings(keys))
+    context.stored.listed(listings.values())
+    found = _with_rows(context, everywhere, rows, listings)
+    if context.cluster is None:
+        return [found[key] for key in keys]
+    seen = with_brokers(context, context.cluster, found)
+    while (newer := rows_since(context, seen.values())).states:
+        listings = context.tier.listings([*newer.by_key])
+        changed = _with_rows(context, everywhere, newer, listings)
+        seen |= with_brokers(context, context.cluster, changed)
+    return [seen[key] for key in keys]
+
+
+def _with_rows(
+    context: RunContext,
+    everywhere: Sequence[PartitionKey],
+    rows: RowsRead,
+    listings: Mapping[PartitionKey, Listing | Exception],
+) -> dict[PartitionKey, KnownPartition]:
+    """Return each partition that was listed with its row; raises BadSettings as `known_among`."""
+    if context.clocks is not None:
+        context.clocks.check(rows.states)
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
     for key in (*everywhere, *states):
         names[key.topic_id, key.partition].add(str(key))
-
-    listings = context.progress.listing(lambda: context.tier.listings(keys))
-    context.stored.listed(listings.values())
 
     def known(key: PartitionKey) -> KnownPartition:
         listed = listings[key]
@@ -146,8 +169,7 @@ def known_among(
             listed=() if isinstance(listed, Exception) else listed,
         )
 
-    found = [known(key) for key in keys]
-    return found if context.cluster is None else with_brokers(context, context.cluster, found)
+    return {key: known(key) for key in listings}
 
 
 def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
