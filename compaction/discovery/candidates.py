@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, Whose
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership
 from tierfold.compaction.model.leader_epochs import (
     CoveredEpochs,
     Disagreement,
@@ -95,8 +95,8 @@ class Candidate:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it may be another cluster's; then nothing else is known of it."""
-        return self.ownership.whose is Whose.DOUBTFUL
+        """Whether it is or may be another cluster's; then nothing else is known of it."""
+        return self.ownership.is_doubtful
 
     @property
     def obstacle(self) -> str:
@@ -207,11 +207,6 @@ def _is_of(lineage: Sequence[LeaderEpoch], epoch: int, offset: int) -> bool:
     if not place:
         return bool(lineage) and epoch <= lineage[0].epoch
     return lineage[place - 1].epoch == epoch
-
-
-def doubtful_ids(candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Ids of the candidates that may be another cluster's."""
-    return tuple(candidate.segment_id for candidate in candidates if candidate.is_doubtful)
 
 
 def is_orphan(candidate: Candidate, row: PartitionState | None) -> bool:

@@ -11,7 +11,6 @@ from typing import Final
 
 from tierfold.compaction.discovery.candidates import (
     Candidate,
-    doubtful_ids,
     is_foreign,
     is_orphan,
 )
@@ -63,7 +62,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     return PartitionView(
         key=facts.key,
         state=facts.state,
-        doubtful=doubtful_ids(facts.candidates),
+        doubtful=facts.doubtful_ids,
         fingerprint=facts.fingerprint,
         segments=segments,
         orphans=orphans,
@@ -133,7 +132,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     return PartitionView(
         key=facts.key,
         state=facts.state,
-        doubtful=doubtful_ids(facts.candidates),
+        doubtful=facts.doubtful_ids,
         fingerprint=facts.fingerprint,
         segments=row.segments,
         orphans=orphans_of_diverged(facts),

@@ -46,6 +46,13 @@ class PartitionFacts:
             return None
         return from_log_start(self.state, self.brokers)
 
+    @property
+    def doubtful_ids(self) -> tuple[str, ...]:
+        """Ids of unknown segments that are or may be another cluster's."""
+        candidates = (found.segment_id for found in self.candidates if found.is_doubtful)
+        others = (one.listed.segment_id for one in self.left_alone if one.is_anothers)
+        return (*candidates, *others)
+
     def holes(self, history: History) -> HoleRule:
         """Which gaps are holes, in the log of that history."""
         exact = {found.segment_id for found in self.candidates if found.is_end_exact}

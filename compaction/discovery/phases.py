@@ -21,6 +21,7 @@ from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
 from tierfold.compaction.brokers.lineage import not_cut_off
 from tierfold.compaction.discovery.candidates import Candidate, EndFrom
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, Whose
 from tierfold.compaction.model.leader_epochs import epochs_in
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import PartitionState
@@ -65,6 +66,13 @@ class UnnamedSegment:
     phase: Phase
     maker: Maker
     """Who wrote it, by its id."""
+    ownership: Ownership = OF_PARTITION
+    """Whose it is as its objects say it; read only if it is strange."""
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether its objects say that they are another segment."""
+        return self.ownership.whose is Whose.ANOTHERS
 
     @property
     def is_ours(self) -> bool:
@@ -72,10 +80,18 @@ class UnnamedSegment:
         return self.phase is Phase.NEVER_NAMED and self.maker is not Maker.BROKER
 
     @property
+    def is_strange(self) -> bool:
+        """Whether brokers never named it and no run made it."""
+        return self.phase is Phase.NEVER_NAMED and not self.is_ours
+
+    @property
     def denies_brokers(self) -> bool:
-        """Whether its objects are whole, although brokers never named it and no run made it."""
-        is_strange = self.phase is Phase.NEVER_NAMED and not self.is_ours
-        return is_strange and self.listed.is_complete
+        """Whether it is strange and whole, and does not say that it is another segment.
+
+        Its folder has the topic's id, which brokers have, so key prefixes that overlap do not make
+        it another cluster's: what does not say whose it is counts.
+        """
+        return self.is_strange and self.listed.is_complete and not self.is_anothers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +177,12 @@ def _differences(candidate: Candidate, log_bytes: int, added: SegmentAdded) -> I
 
 
 def phase_notes(left_alone: Iterable[UnnamedSegment]) -> Iterator[str]:
-    """What is left alone, and why, a sentence for each kind."""
+    """What is left alone, and why, a sentence for each kind, or for each that is another's."""
     kinds: dict[str, int] = {}
     for unnamed in left_alone:
+        if unnamed.is_anothers:
+            yield f"{unnamed.listed} is kept, not read: {unnamed.ownership.why}"
+            continue
         what = _OURS if unnamed.is_ours else _NOTES[unnamed.phase]
         kinds[what] = kinds.get(what, 0) + 1
     for what, count in kinds.items():

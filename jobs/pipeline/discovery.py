@@ -20,7 +20,7 @@ from tierfold.compaction.discovery.draft import PartitionDraft, drafted
 from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.facts import PartitionFacts, from_log_start
 from tierfold.compaction.discovery.listing import ListedSegment, classify, without_expired
-from tierfold.compaction.discovery.ownership import Whose, beside_each_other
+from tierfold.compaction.discovery.ownership import beside_each_other
 from tierfold.compaction.discovery.phases import (
     ByPhase,
     UnnamedSegment,
@@ -57,9 +57,10 @@ def facts_of(
     fingerprint = context.catalog.fingerprint() if is_claimed else None
     if brokers is not None and state is not None:
         classified = without_expired(classified, from_log_start(state, brokers).segments)
-    sorted_out = None if brokers is None else by_phase(classified.unknown, brokers)
-    read = classified.unknown if sorted_out is None else sorted_out.finished
-    candidates = candidates_of(context, key, read, brokers, fingerprint)
+    sorted_out = ByPhase(finished=classified.unknown, left_alone=())
+    if brokers is not None:
+        sorted_out = by_phase(classified.unknown, brokers)
+    candidates = candidates_of(context, key, sorted_out.finished, brokers, fingerprint)
     return PartitionFacts(
         key=key,
         state=state,
@@ -71,7 +72,7 @@ def facts_of(
         if brokers is None
         else live_end_by(brokers, state),
         brokers=brokers,
-        left_alone=() if sorted_out is None else _of_partition(context, key, sorted_out),
+        left_alone=tuple(_with_owner(context, key, one) for one in sorted_out.left_alone),
     )
 
 
@@ -97,16 +98,11 @@ def candidates_of(
     return tuple(as_brokers_have(candidate, brokers) for candidate in found)
 
 
-def _of_partition(
-    context: RunContext, key: PartitionKey, sorted_out: ByPhase
-) -> tuple[UnnamedSegment, ...]:
-    """Return what is left alone, without whole objects that may be another cluster's."""
-    return tuple(
-        unnamed
-        for unnamed in sorted_out.left_alone
-        if not unnamed.denies_brokers
-        or ownership_of(context.tier, key, unnamed.listed).whose is not Whose.DOUBTFUL
-    )
+def _with_owner(context: RunContext, key: PartitionKey, unnamed: UnnamedSegment) -> UnnamedSegment:
+    """Return it with what its objects say of whose it is, if it is strange."""
+    if not unnamed.is_strange:
+        return unnamed
+    return replace(unnamed, ownership=ownership_of(context.tier, key, unnamed.listed))
 
 
 def _live_end(

@@ -20,7 +20,7 @@ from tierfold.compaction.discovery.listing import classify, without_expired
 from tierfold.compaction.discovery.phases import as_brokers_have, by_phase, live_end_by
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.segment_ids import SegmentMark
-from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 
 CATALOG: Final = 0xC0FFEE
@@ -36,16 +36,17 @@ def brokers_have(
     events: Sequence[Event],
     ids: Iterable[str] = (),
     offsets: PartitionOffsets | UnknownOffsets | None = None,
+    key: PartitionKey = KEY,
     **numbers: int,
 ) -> BrokerPartition:
     """What brokers have after these events; `numbers`: offsets, by default a log up to 1000."""
     fold = MetadataFold(1)
-    fold.ask(KEY, ids)
+    fold.ask(key, ids)
     fold.apply(records(*events))
     known = {"log_start": 0, "high_watermark": 1000, "last_stable": 1000} | numbers
     return BrokerPartition(
-        view=fold.view(KEY),
-        naming=fold.naming(KEY),
+        view=fold.view(key),
+        naming=fold.naming(key),
         offsets=offsets or PartitionOffsets(**known),
         # As if the log went on under each epoch.
         epoch_answers={epoch: EpochEnd(epoch=epoch, end_offset=10**6) for epoch in range(10)},

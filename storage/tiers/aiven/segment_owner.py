@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, doubtful
+from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, anothers, doubtful
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.tiers.remote_tier import SegmentAddress
@@ -45,8 +45,11 @@ class Owner:
             )
 
     def ownership(self, address: SegmentAddress, where: str) -> Ownership:
-        """Whose a segment is that no row names; raises as `check`."""
-        self.check(address, where)
+        """Whose a segment is that no row names."""
+        try:
+            self.check(address, where)
+        except UnreadableObject as error:
+            return anothers(str(error))
         return OF_PARTITION if self.is_known else doubtful(
             f"the manifest {where} does not say whose it is (remoteLogSegmentMetadata), and the"
             " catalog does not name it, so it may be another cluster's, whose key.prefix is longer:"
