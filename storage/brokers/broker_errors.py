@@ -21,6 +21,11 @@ class Cause(Enum):
         "Check sasl.username and sasl.password (or sasl.jaas.config), sasl.mechanism, and that this"
         " user exists on the cluster.",
     )
+    REFUSED_TOKEN = (
+        "it does not accept the token that the identity provider gave",
+        "Compare audience, issuer and scope of the provider's tokens with what the broker expects"
+        " (its sasl.oauthbearer.expected.audience and .issuer), and the clocks.",
+    )
     MECHANISM = (
         "its listener does not take this sasl.mechanism",
         "Set sasl.mechanism to one that it takes.",
@@ -33,10 +38,20 @@ class Cause(Enum):
         "it ends the connection at the first request without a login, as a SASL listener does",
         "Set security.protocol to SASL_SSL or SASL_PLAINTEXT, with sasl.mechanism and credentials.",
     )
+    NO_TOKEN_FOR_CLIENT = (
+        "the identity provider gives this client no OAUTHBEARER token to log in",
+        "Check the client's id and secret (sasl.oauthbearer.client.id and .secret, or"
+        " sasl.jaas.config) and sasl.oauthbearer.scope.",
+    )
+    UNTRUSTED_ENDPOINT = (
+        "the identity provider's certificate is not trusted, so there is no OAUTHBEARER token to"
+        " log in",
+        "Name the file of its CA's certificate (PEM) in https.ca.location.",
+    )
     TOKEN = (
         "no OAUTHBEARER token could be had to log in",
-        "Check sasl.oauthbearer.token.endpoint.url, the client's id and secret, and"
-        " https.ca.location.",
+        "Check sasl.oauthbearer.token.endpoint.url, https.ca.location, and that this machine"
+        " reaches the identity provider.",
     )
     UNKNOWN_CA = (
         "its certificate is from a CA that is not trusted here",
@@ -105,7 +120,8 @@ class Cause(Enum):
 
 PERMANENT: Final = frozenset(
     {
-        *(Cause.CREDENTIALS, Cause.MECHANISM, Cause.NO_LOGIN, Cause.TOKEN),
+        *(Cause.CREDENTIALS, Cause.MECHANISM, Cause.NO_LOGIN),
+        *(Cause.REFUSED_TOKEN, Cause.NO_TOKEN_FOR_CLIENT, Cause.UNTRUSTED_ENDPOINT, Cause.TOKEN),
         *(Cause.UNKNOWN_CA, Cause.WRONG_HOST, Cause.EXPIRED, Cause.UNTRUSTED),
         *(Cause.CLIENT_CERTIFICATE, Cause.NO_TLS, Cause.NEEDS_TLS, Cause.HANDSHAKE),
         Cause.CONTROLLER,

@@ -5,6 +5,7 @@ librdkafka says only that OpenSSL failed; a missing file, a right or a Java keys
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,19 @@ from tierfold.compaction.model.errors import BadSettings
 
 _JAVA_KEYSTORE: Final = b"\xfe\xed\xfe\xed"
 """The magic number of JKS (`sun.security.provider.JavaKeyStore`)."""
+
+SYSTEM_CAS: Final = tuple(
+    map(
+        Path,
+        (
+            "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine
+            "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+            "/etc/ssl/ca-bundle.pem",  # SUSE
+            "/etc/ssl/cert.pem",  # macOS
+        ),
+    )
+)
+"""Where systems keep the certificates of the CAs that they trust."""
 
 _PEM: Final = b"-----BEGIN "
 _HEAD_BYTES: Final = 1 << 20
@@ -40,6 +54,14 @@ def check_file(name: str, path: str, where: str, *, is_pem: bool = True) -> None
             remedy="Name a file with -----BEGIN … lines; `openssl pkcs12 -in FILE -nodes` converts"
             " PKCS#12 to it.",
         )
+
+
+def system_cas(files: Iterable[Path] = SYSTEM_CAS) -> str | None:
+    """The file of the CAs that this system trusts; None: there is none of them.
+
+    The wheels of confluent-kafka ask an identity provider with a libcurl that knows only Fedora's.
+    """
+    return next((str(file) for file in files if file.is_file()), None)
 
 
 def no_java_keystore(name: str, path: str, where: str) -> BadSettings:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.storage.brokers.client_files import check_file, no_java_keystore
+from tierfold.storage.brokers.client_files import check_file, no_java_keystore, system_cas
 from tierfold.storage.brokers.client_names import (
     JAAS,
     SERVERS,
@@ -261,6 +261,8 @@ def _token_login(found: Mapping[str, Given], where: str) -> dict[str, str]:
             options[name] = found[name].text
     if "https.ca.location" in found:
         options["https.ca.location"] = _file("https.ca.location", found)
+    elif (trusted := system_cas()) is not None:
+        options["https.ca.location"] = trusted
     return {"sasl.mechanism": _TOKEN, "sasl.oauthbearer.method": method.lower(), **options}
 
 

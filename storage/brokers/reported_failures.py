@@ -23,7 +23,14 @@ _BROKER: Final = re.compile(
 _CAUSES: Final = (
     (re.compile(r"supported mechanisms: +\(|not valid in current SASL state"), Cause.NO_LOGIN),
     (re.compile(r"supported mechanisms: [A-Z]"), Cause.MECHANISM),
+    # RFC 7628, 3.2.2: what a server answers to a token that it does not accept.
+    (re.compile(r'SASL authentication error: \{"status"'), Cause.REFUSED_TOKEN),
     (re.compile(r"SASL authentication error"), Cause.CREDENTIALS),
+    # RFC 6749, 5.2: what an identity provider answers to a client that gets none.
+    (re.compile(r'OAUTHBEARER token: .*"error"|OIDC token from .*\(40[013]\)'),
+     Cause.NO_TOKEN_FOR_CLIENT),
+    (re.compile(r"(?:OAUTHBEARER token:|OIDC token from) .*certificate"),
+     Cause.UNTRUSTED_ENDPOINT),
     (re.compile(r"OAUTHBEARER token"), Cause.TOKEN),
     (re.compile(r"certificate verify failed"), Cause.UNTRUSTED),
     (re.compile(r"alert (?:bad|unknown|expired|revoked)? ?(?:certificate|ca)|certificate required"),

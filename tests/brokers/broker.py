@@ -32,6 +32,10 @@ _LOGGED: Final = (
     ),
 )
 
+_KEY_SETS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_ALLOWED_URLS: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Kafka 4 reads keys for tokens from no other URL."""
+
 _STARTED_WITHIN_S: Final = 120
 _STOPPED_WITHIN_S: Final = 30
 
@@ -61,7 +65,9 @@ class Broker:
         self.data.mkdir(parents=True, exist_ok=True)
         lines = [f"{name}={value}\n" for name, value in self.settings.items()]
         self._file.write_text("".join(lines), encoding="utf-8")
-        java = [tool("java"), *QUICK_START, "-cp", broker_class_path(self.version)]
+        urls = [url for name, url in self.settings.items() if name.endswith(_KEY_SETS)]
+        allowed = [f"{_ALLOWED_URLS}={','.join(urls)}"] if urls else []
+        java = [tool("java"), *QUICK_START, *allowed, "-cp", broker_class_path(self.version)]
         if not (self.data / "meta.properties").exists():
             self._format(java, cluster_id)
         before = self.log.stat().st_size if self.log.exists() else 0

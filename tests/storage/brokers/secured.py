@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.brokers.access import ACCESS_SETTINGS, PASSWORD, USER
 from tests.brokers.cluster import KafkaCluster
+from tests.storage.brokers.identity_provider import AUDIENCE, ISSUER, key_set_url, make_signing_key
 from tierfold.storage.brokers.client_settings import (
     ClientSettings,
     Given,
@@ -33,6 +34,7 @@ SCRAM_USER: Final = "scram"
 LISTENERS: Final = {
     "SASL": "SASL_PLAINTEXT",
     "ONLYPLAIN": "SASL_PLAINTEXT",
+    "TOKENS": "SASL_PLAINTEXT",
     "TLS": "SSL",
     "MTLS": "SSL",
     "SASLTLS": "SASL_SSL",
@@ -53,6 +55,7 @@ class SecuredCluster(KafkaCluster):
         self.keys = folder / "keys"
         self.keys.mkdir()
         _make_keys(self.keys)
+        make_signing_key(self.keys)
         settings = ACCESS_SETTINGS | self._listener_settings()
         super().__init__(folder, settings=settings, listeners=LISTENERS)
 
@@ -69,7 +72,9 @@ class SecuredCluster(KafkaCluster):
         plain = f'{_SECURITY}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         for name, protocol in LISTENERS.items():
             prefix = f"listener.name.{name.lower()}."
-            if "SASL" in protocol:
+            if name == "TOKENS":
+                found |= self._token_settings(prefix)
+            elif "SASL" in protocol:
                 mechanisms = ["plain", *(_SCRAM if name != "ONLYPLAIN" else ())]
                 found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(mechanisms).upper()
                 found[f"{prefix}plain.sasl.jaas.config"] = plain
@@ -84,6 +89,19 @@ class SecuredCluster(KafkaCluster):
                     found[f"{prefix}ssl.{store}.type"] = "PEM"
                     found[f"{prefix}ssl.{store}.location"] = str(self.keys / f"{file}.pem")
         return found
+
+    def _token_settings(self, prefix: str) -> dict[str, str]:
+        package = f"{_SECURITY}.oauthbearer"
+        return {
+            f"{prefix}sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{prefix}oauthbearer.sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+            f"{prefix}oauthbearer.sasl.server.callback.handler.class": (
+                f"{package}.OAuthBearerValidatorCallbackHandler"
+            ),
+            f"{prefix}sasl.oauthbearer.jwks.endpoint.url": key_set_url(self.keys),
+            f"{prefix}sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{prefix}sasl.oauthbearer.expected.issuer": ISSUER,
+        }
 
     def add_scram_user(self) -> None:
         """Make `SCRAM_USER`, with the same password, for both hashes."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.jobs.settings.refusals import CANARY, refused
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.storage.brokers.client_files import system_cas
 from tierfold.storage.brokers.client_names import SECRETS, TAKEN, VARIABLES, client_names
 from tierfold.storage.brokers.client_settings import (
     TIMEOUT_MS,
@@ -89,6 +90,8 @@ def test_a_login_is_read_from_both_spellings(mechanism: str, name: str) -> None:
 
 def test_a_client_with_a_secret_asks_for_its_own_token() -> None:
     expected = TOKEN | {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.scope": "s"}
+    if (trusted := system_cas()) is not None:
+        expected["https.ca.location"] = trusted
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     java = {
         name: text for name, text in TOKEN.items() if not name.startswith("sasl.oauthbearer.client")
@@ -97,6 +100,13 @@ def test_a_client_with_a_secret_asks_for_its_own_token() -> None:
         "sasl.login.callback.handler.class": HANDLER,
     }
     assert options(TOKEN | {"sasl.oauthbearer.scope": "s"}) == options(java) == expected
+
+
+def test_an_identity_provider_is_trusted_as_the_system_trusts(tmp_path: Path) -> None:
+    files = [tmp_path / "one.pem", tmp_path / "two.pem"]
+    assert system_cas(files) is None
+    files[1].write_text(PEM)
+    assert system_cas(files) == str(files[1])
 
 
 def test_certificates_are_read_from_both_spellings(pem: str) -> None:

@@ -20,6 +20,8 @@ LOGGED = f"FAIL [rdkafka#consumer-7] [thrd:{SERVER}/bootstrap]: {SERVER}/bootstr
     ("text", "cause"),
     [
         (f"{SASL}SASL authentication error: Authentication failed: {CANARY}", Cause.CREDENTIALS),
+        (f'{SASL}SASL authentication error: {{"status":"invalid_token"}} (after 19ms in state'
+         " AUTH_REQ)", Cause.REFUSED_TOKEN),
         (
             f"{SASL}SASL PLAIN mechanism handshake failed: Broker: Request not valid in current"
             " SASL state: broker's supported mechanisms:  (after 1ms in state AUTH_HANDSHAKE)",
@@ -94,10 +96,32 @@ def test_the_most_telling_failure_is_kept() -> None:
     assert reported.worst() is None
 
 
-def test_a_failed_token_counts_for_every_broker() -> None:
+ASKED = "OIDC [tierfold#producer-1] [thrd:background]: Failed to retrieve OIDC token from"
+URL = '"https://id.example.com/token"'
+DENIED = Cause.NO_TOKEN_FOR_CLIENT
+
+
+@pytest.mark.parametrize(
+    ("logged", "said", "cause"),
+    [
+        (f'{CANARY} {{"error": "invalid_client"}} (401)', '{"error": "invalid_client"}', DENIED),
+        (f"<html>{CANARY} (403)", f"<html>{CANARY}", DENIED),
+        (f"<html>{CANARY} (404)", f"<html>{CANARY}", Cause.TOKEN),
+        (f"Couldn't connect to server (-1) {CANARY}", "Couldn't connect to server", Cause.TOKEN),
+        (
+            "SSL certificate OpenSSL verify result: self-signed certificate in certificate chain"
+            " (19) (-1)",
+            "SSL certificate OpenSSL verify result: self-signed certificate in certificate chain"
+            " (19)",
+            Cause.UNTRUSTED_ENDPOINT,
+        ),
+    ],
+)
+def test_a_failed_token_counts_for_every_broker(logged: str, said: str, cause: Cause) -> None:
     reported = ReportedFailures()
-    reported.logger.error(f"Failed to acquire SASL OAUTHBEARER token: {CANARY}")
-    assert reported.worst() == ReportedFailure(Cause.TOKEN, "")
+    reported.logger.error(f"{ASKED} {URL}: {logged}")
+    reported.logger.error(f"Failed to acquire SASL OAUTHBEARER token: {said}")
+    assert reported.worst() == ReportedFailure(cause, "")
     assert reported.cover(["a:1", "b:2"])
 
 
