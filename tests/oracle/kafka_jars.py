@@ -165,7 +165,7 @@ def _fetch_jars(version: str, folder: Path) -> None:
 
 
 def tool(name: str) -> str:
-    """The path of `java` or `javac` in JAVA_HOME or else in PATH; raises `KafkaLabError`."""
+    """The path of a program of the JDK in JAVA_HOME or else in PATH; raises `KafkaLabError`."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(name, path=str(Path(home) / "bin")) if home else None
     path = path or shutil.which(name)

@@ -77,41 +77,70 @@ def test_a_client_connects(kafka: SecuredCluster, listener: str, given: dict[str
         assert len(connection.cluster_id) == 22
 
 
+ANONYMOUS: dict[str, str] = {}
+SCRAM_512 = SCRAM | {"sasl.mechanism": "SCRAM-SHA-512"}
+FOREIGN_CA = TLS | {"ssl.ca.location": "{keys}/foreign.pem"}
+UNKNOWN_CLIENT = PEM_STORES | {"ssl.keystore.location": "{keys}/unknown.pem"}
+
+
 @pytest.mark.parametrize(
-    ("listener", "given", "sentence"),
+    ("listener", "given", "sentence", "remedy", "then"),
     [
-        ("SASL", PLAIN | {"sasl.password": "wrong"}, "does not accept the user and the password"),
-        ("SASL", SCRAM | {"sasl.mechanism": "SCRAM-SHA-512", "sasl.password": "wrong"},
-         "does not accept the user and the password"),
-        ("ONLYPLAIN", SCRAM | {"sasl.mechanism": "SCRAM-SHA-512"},
-         "does not take this sasl.mechanism, only PLAIN."),
-        ("PLAINTEXT", PLAIN, "takes no login by SASL"),
-        ("SASL", {}, "without a login, as a SASL listener does"),
-        ("TLS", {}, "speaks TLS, and this connection does not"),
-        ("PLAINTEXT", TLS, "does not speak TLS"),
-        ("TLS", {"security.protocol": "SSL"}, "is from a CA that is not trusted here"),
-        ("TLS", TLS | {"ssl.ca.location": "{keys}/foreign.pem"}, "from a CA that is not trusted"),
-        ("OTHERHOST", TLS, "is for another host name"),
-        ("EXPIRED", TLS, "has expired or is not valid yet"),
-        ("MTLS", TLS, "refuses this client's certificate, or asks for one"),
-        ("MTLS", PEM_STORES | {"ssl.keystore.location": "{keys}/unknown.pem"},
-         "refuses this client's certificate, or asks for one"),
+        ("SASL", PLAIN | {"sasl.password": "wrong"}, "does not accept the user and the password",
+         "Check sasl.username and sasl.password", ("SASL", PLAIN)),
+        ("SASL", SCRAM_512 | {"sasl.password": "wrong"},
+         "does not accept the user and the password", "and that this user", ("SASL", SCRAM_512)),
+        ("ONLYPLAIN", SCRAM_512, "does not take this sasl.mechanism, only PLAIN.",
+         "Set sasl.mechanism to one that it takes.", ("ONLYPLAIN", PLAIN)),
+        ("PLAINTEXT", PLAIN, "takes no login by SASL", "Set security.protocol to PLAINTEXT or SSL",
+         ("PLAINTEXT", ANONYMOUS)),
+        ("PLAINTEXT", PLAIN, "takes no login by SASL", "or name the port of the SASL listener",
+         ("SASL", PLAIN)),
+        ("SASL", ANONYMOUS, "without a login, as a SASL listener does",
+         "with sasl.mechanism and credentials", ("SASL", PLAIN)),
+        ("TLS", ANONYMOUS, "speaks TLS, and this connection does not",
+         "Set security.protocol to SSL", ("TLS", TLS)),
+        ("PLAINTEXT", TLS, "does not speak TLS", "Set security.protocol to PLAINTEXT",
+         ("PLAINTEXT", ANONYMOUS)),
+        ("PLAINTEXT", TLS, "does not speak TLS", "or name the port of the TLS listener",
+         ("TLS", TLS)),
+        ("TLS", {"security.protocol": "SSL"}, "is from a CA that is not trusted here",
+         "Name the file of the CA's certificate (PEM) in ssl.ca.location.", ("TLS", TLS)),
+        ("TLS", FOREIGN_CA, "from a CA that is not trusted", "in ssl.ca.location.", ("TLS", TLS)),
+        ("OTHERHOST", TLS, "is for another host name", "have one issued that names this host.",
+         ("TLS", TLS)),
+        ("EXPIRED", TLS, "has expired or is not valid yet", "Renew the broker's certificate",
+         ("TLS", TLS)),
+        ("MTLS", TLS, "refuses this client's certificate, or asks for one",
+         "Set ssl.keystore.location", ("MTLS", PEM_STORES)),
+        ("MTLS", UNKNOWN_CLIENT, "refuses this client's certificate, or asks for one",
+         "to a certificate of a CA that the broker trusts", ("MTLS", PEM_STORES)),
     ],
 )
-def test_a_client_that_cannot_connect_says_why(
-    kafka: SecuredCluster, listener: str, given: dict[str, str], sentence: str
+def test_a_client_that_cannot_connect_says_why_and_what_to_do(
+    kafka: SecuredCluster,
+    listener: str,
+    given: dict[str, str],
+    sentence: str,
+    remedy: str,
+    then: tuple[str, dict[str, str]],
 ) -> None:
     server = kafka.first_server(listener)
     error = failure(settings(kafka, server, given))
     assert error.where == f"broker {server}"
     assert sentence in str(error)
+    assert remedy in error.remedy
     assert PASSWORD not in str(error)
+    listener, mended = then  # As the remedy says; a listener stands for a changed broker, too.
+    with connected(settings(kafka, kafka.first_server(listener), mended)) as connection:
+        assert connection.brokers == kafka.nodes
 
 
 def test_a_controllers_port_is_named(kafka: SecuredCluster) -> None:
     listeners = kafka.brokers[0].settings["listeners"]
     server = listeners.partition("CONTROLLER://")[2].partition(",")[0]
-    assert "it is a controller" in str(failure(settings(kafka, server, {})))
+    error = str(failure(settings(kafka, server, {})))
+    assert "it is a controller, and answers no client. Name the port of a broker's" in error
 
 
 def failure(given: ClientSettings) -> UnreadableObject:
@@ -189,13 +218,17 @@ def halted(kafka: SecuredCluster) -> Iterator[Connection]:
     ids=["topics", "settings", "offsets"],
 )
 def test_each_question_ends_in_time(
-    halted: Connection, ask: Callable[[Connection], object]
+    kafka: SecuredCluster, halted: Connection, ask: Callable[[Connection], object]
 ) -> None:
     began = time.monotonic()
     with pytest.raises(UnreadableObject) as caught:
         ask(halted)
     assert time.monotonic() - began < TIMEOUT_MS / 1000 + 3
     assert caught.value.where.startswith("broker 127.0.0.1:")
+    assert "Run again" in caught.value.remedy
+    kafka.go_on()
+    with connected(settings(kafka, kafka.servers, {})) as again:
+        assert ask(again)
 
 
 @pytest.mark.parametrize(
