@@ -33,6 +33,8 @@ class Region(StrEnum):
     DIRTY = "dirty"
     UNCLEANABLE = "too young"
     """Held back by `min.compaction.lag.ms`."""
+    HELD = "held for uploads"
+    """Brokers may yet upload segments over its offsets."""
     UNSTABLE = "unstable"
     """At or above the last stable offset, in whole segments."""
 
@@ -171,10 +173,11 @@ def _overlap(segment: Segment) -> str:
 
 
 def _regions(segment: Segment, regions: Regions) -> tuple[Region, ...]:
+    uncleanable = Region.HELD if regions.is_held_for_brokers else Region.UNCLEANABLE
     spans = (
         (Region.CLEANED, regions.cleaned),
         (Region.DIRTY, regions.dirty),
-        (Region.UNCLEANABLE, regions.uncleanable),
+        (uncleanable, regions.uncleanable),
         (Region.UNSTABLE, regions.unstable),
     )
     lies = tuple(
@@ -210,8 +213,8 @@ def _why(case: _Case, segment: Segment, region: Region, action: SegmentAction) -
             return f"the first chunk ends at offset {choice.next_offset - 1}: a later one takes it"
         ratio = dirty_ratio(case.view, regions, case.rules, case.now_ms)
         return ratio.compared_with(case.rules.min_cleanable_dirty_ratio)
-    is_held = region is Region.UNCLEANABLE
-    why = regions.why_uncleanable if is_held else regions.why_unstable
+    is_unstable = region is Region.UNSTABLE
+    why = regions.why_unstable if is_unstable else regions.why_uncleanable
     return f"{why}; only its transactions are read" if case.reads_all_transactions else why
 
 

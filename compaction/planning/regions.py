@@ -90,11 +90,15 @@ class Regions:
         return "" if self.hold is None else self.hold.why
 
     @property
+    def is_held_for_brokers(self) -> bool:
+        """Whether `uncleanable` waits for uploads of brokers, not for its records' age."""
+        return self.hold is not None and not self.hold.is_young
+
+    @property
     def settled_until(self) -> int:
         """The end of the clean range that neither a transaction nor brokers hold back."""
         until = min(self.first_dirty, self.unstable_from)
-        is_by_brokers = self.hold is not None and not self.hold.is_young
-        return min(until, self.first_uncleanable) if is_by_brokers else until
+        return min(until, self.first_uncleanable) if self.is_held_for_brokers else until
 
     @property
     def why_unstable(self) -> str:

@@ -43,6 +43,7 @@ _DRAWN: Final = {
     Region.CLEANED: ("c", "green"),
     Region.DIRTY: ("d", "yellow"),
     Region.UNCLEANABLE: ("y", "blue"),
+    Region.HELD: ("h", "magenta"),
     Region.UNSTABLE: ("u", "red"),
 }
 """Letter and colour."""

@@ -56,6 +56,20 @@ def test_an_upload_at_work_holds_its_range_back() -> None:
     assert choice.held_back == (hold.why,)
 
 
+def test_a_segment_that_is_held_for_brokers_is_not_called_young() -> None:
+    def labels(view: PartitionView, rules: Rules) -> list[tuple[str, ...]]:
+        found = regions(view, rules)
+        choice = propose(view, rules, found, NOW_MS)
+        return [one.regions for one in explained(view, rules, found, choice, NOW_MS)]
+
+    pending = view_with(added("late", 15, 34))
+    assert labels(pending, NO_MARGIN) == [("dirty",), ("held for uploads",), ("held for uploads",)]
+    tail = replace(NO_MARGIN, tail_margin_segments=1)
+    assert labels(view_with(), tail) == [("dirty",), ("dirty",), ("held for uploads",)]
+    young = replace(NO_MARGIN, min_compaction_lag_ms=2**50)
+    assert labels(pending, young) == [("too young",)] * 3
+
+
 def test_an_upload_beyond_the_tier_or_below_the_log_start_holds_nothing_back() -> None:
     assert offsets_of(view_with(added("next", 30, 39)), NO_MARGIN) == []
     assert offsets_of(view_with(added("old", 0, 4), log_start=5), NO_MARGIN, 400_000) == []

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from tests.jobs.commands import COMPACT, tierfold, told
 from tests.jobs.tiers import files_below, key_of, put_updates, updated_tier
+from tierfold.compaction.planning.explanation import Region
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.reports.explained_plan import _columns, print_explained
+from tierfold.jobs.reports.explained_plan import _DRAWN, _columns, print_explained
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.plan import explain
 
@@ -88,6 +89,14 @@ def test_resting_and_refused_partitions_say_why(tier: Path) -> None:
     gone = tierfold("plan", tier, *COMPACT, "--explain", "orders-0")
     assert gone.code == 3
     assert not told(gone.stdout, "refused, partial segment", "lacks .index")
+
+
+def test_each_region_has_a_letter_and_a_colour_of_its_own() -> None:
+    assert set(_DRAWN) == set(Region)
+    letters, colours = zip(*_DRAWN.values(), strict=True)
+    assert len(set(letters)) == len(set(colours)) == len(Region)
+    # Upper case says that the segment is rewritten.
+    assert all(letter.islower() for letter in letters)
 
 
 def test_a_narrow_terminal_has_every_reason_below(tier: Path) -> None:
