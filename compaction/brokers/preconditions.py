@@ -9,9 +9,7 @@ Rules: SWAP.md 2, 3 and 6, PUBLISHING.md 3.6 and 5.2; docs/kafka.md has them for
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -27,9 +25,9 @@ from tierfold.compaction.brokers.topic_retention import (
     retentions,
 )
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import LONG_MAX, Rules
 
-_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`")
 _HALF_AN_HOUR_MS: Final = 1_800_000
 """Half of the shortest grace period of a served tier, so that one value fits all of them."""
 
@@ -61,25 +59,9 @@ class PreconditionCode(StrEnum):
     KAFKA_VERSION_WRONG = "kafka_version_wrong"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetupRefusal:
-    """A precondition that does not hold."""
-
-    code: PreconditionCode
-    detail: str
-    """What is wrong, with its value and place; a sentence without its full stop."""
-    remedy: str
-
-    @property
-    def command(self) -> str:
-        """The command of the remedy that mends it; empty: none does."""
-        found = _COMMAND.search(self.remedy)
-        return "" if found is None else found[1]
-
-
 def cluster_preconditions(
     setup: ClusterSetup, *, declared: KafkaVersion | None, grace_ms: int
-) -> tuple[SetupRefusal, ...]:
+) -> tuple[RefusalPart, ...]:
     """What does not hold for any topic of the cluster.
 
     `declared`: the version that the user says brokers have; `grace_ms`: how long replaced segments
@@ -101,7 +83,7 @@ def cluster_notes(setup: ClusterSetup) -> tuple[str, ...]:
     return (f"To publish, tierfold will need one more right: {missing.what}. {missing.remedy}",)
 
 
-def late_sends(setup: ClusterSetup, grace_ms: int) -> SetupRefusal | None:
+def late_sends(setup: ClusterSetup, grace_ms: int) -> RefusalPart | None:
     """What lets brokers take an event that was sent long ago, if anything does (PUBLISHING.md 3.6).
 
     Only with times of producers do brokers compare a record's timestamp with their clock.
@@ -121,7 +103,7 @@ def late_sends(setup: ClusterSetup, grace_ms: int) -> SetupRefusal | None:
         details.append(f"message.timestamp.before.max.ms is {said}")
     if not wanted:
         return None
-    return SetupRefusal(
+    return RefusalPart(
         code=PreconditionCode.LATE_SENDS,
         detail=f"{' and '.join(details)} on {METADATA_TOPIC}, so brokers would take an event that"
         " a suspended run sends after the grace period, and readers would lose segments",
@@ -131,7 +113,7 @@ def late_sends(setup: ClusterSetup, grace_ms: int) -> SetupRefusal | None:
 
 def topic_preconditions(
     topic: TopicSetup, topic_id: str, setup: ClusterSetup, rules: Rules
-) -> tuple[SetupRefusal, ...]:
+) -> tuple[RefusalPart, ...]:
     """What does not hold for a topic that is to be compacted; nothing for any other.
 
     `topic_id`: that of the tier's partitions, 22 characters of url-safe base64.
@@ -157,7 +139,7 @@ def topic_preconditions(
     if "remote.log.copy.disable" in changes:
         remedy += " It turns copying to the tier on again: without it, Kafka takes no such value."
     return tuple(
-        SetupRefusal(code=code, detail=detail, remedy=remedy) for code, detail in found
+        RefusalPart(code=code, detail=detail, remedy=remedy) for code, detail in found
     )
 
 
@@ -177,10 +159,10 @@ def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[s
     return ()
 
 
-def partition_preconditions(view: BrokerView) -> tuple[SetupRefusal, ...]:
+def partition_preconditions(view: BrokerView) -> tuple[RefusalPart, ...]:
     """What in the metadata topic itself is in the way of a partition."""
     return tuple(
-        SetupRefusal(code=_CODES[one.cause], detail=one.finding, remedy=one.meaning)
+        RefusalPart(code=_CODES[one.cause], detail=one.finding, remedy=one.meaning)
         for one in view.read_only
     )
 
@@ -203,7 +185,7 @@ def alter_topic(server: str, topic: str, changes: Mapping[str, str]) -> str:
     )
 
 
-def _gone(topic: TopicSetup, topic_id: str) -> SetupRefusal | None:
+def _gone(topic: TopicSetup, topic_id: str) -> RefusalPart | None:
     match topic.facts:
         case None:
             return _no_topic(topic.name)
@@ -214,9 +196,9 @@ def _gone(topic: TopicSetup, topic_id: str) -> SetupRefusal | None:
     return None
 
 
-def _no_topic(name: str, other_id: str = "") -> SetupRefusal:
+def _no_topic(name: str, other_id: str = "") -> RefusalPart:
     what = f"has a topic {name} with another id, {other_id}" if other_id else f"has no topic {name}"
-    return SetupRefusal(
+    return RefusalPart(
         code=PreconditionCode.TOPIC_GONE,
         detail=f"the cluster {what}: the topic was deleted, or the tier is of another cluster",
         remedy="Brokers delete the objects of a topic that was deleted; leave it out (name the"
@@ -224,9 +206,9 @@ def _no_topic(name: str, other_id: str = "") -> SetupRefusal:
     )
 
 
-def _unanswered(error: UnreadableObject) -> SetupRefusal:
+def _unanswered(error: UnreadableObject) -> RefusalPart:
     is_right = isinstance(error, MissingRight)
-    return SetupRefusal(
+    return RefusalPart(
         code=PreconditionCode.RIGHT_MISSING if is_right else PreconditionCode.UNANSWERED,
         detail=f"{error.where}: {error.what}",
         remedy=error.remedy,
@@ -268,7 +250,7 @@ def _broken(
         )
 
 
-def _metadata_settings(setup: ClusterSetup) -> Iterator[SetupRefusal]:
+def _metadata_settings(setup: ClusterSetup) -> Iterator[RefusalPart]:
     found = {name: setup.metadata_configs.get(name) for name in _KEEPS_ALL}
     wrong = {
         name: value
@@ -282,7 +264,7 @@ def _metadata_settings(setup: ClusterSetup) -> Iterator[SetupRefusal]:
         for name, value in wrong.items()
     )
     changes = {name: _KEEPS_ALL[name] for name in wrong}
-    yield SetupRefusal(
+    yield RefusalPart(
         code=PreconditionCode.METADATA_SETTINGS,
         detail=f"{shown} on {METADATA_TOPIC}, so it may lose what brokers said",
         remedy=f"Find out who changed it. `{alter_topic(setup.server, METADATA_TOPIC, changes)}`"
@@ -292,7 +274,7 @@ def _metadata_settings(setup: ClusterSetup) -> Iterator[SetupRefusal]:
 
 def _versions(
     setup: ClusterSetup, declared: KafkaVersion | None
-) -> Iterator[SetupRefusal]:
+) -> Iterator[RefusalPart]:
     if declared is not None and declared < OLDEST:
         yield _too_old(f"[cluster] says that brokers have Kafka {declared}")
         return
@@ -303,7 +285,7 @@ def _versions(
                            f" since {OLDEST}")
             return
         if declared is not None and bound is not None and bound.version > declared:
-            yield SetupRefusal(
+            yield RefusalPart(
                 code=PreconditionCode.KAFKA_VERSION_WRONG,
                 detail=f"[cluster] says that brokers have Kafka {declared}, but broker {broker}"
                 f" knows {bound.name}, which came with {bound.version}",
@@ -313,8 +295,8 @@ def _versions(
             return
 
 
-def _too_old(what: str) -> SetupRefusal:
-    return SetupRefusal(
+def _too_old(what: str) -> RefusalPart:
+    return RefusalPart(
         code=PreconditionCode.KAFKA_TOO_OLD,
         detail=f"{what}: brokers before {OLDEST} cannot read across offsets that compaction took"
         " out (KAFKA-15388)",

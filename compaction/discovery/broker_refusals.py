@@ -1,18 +1,18 @@
-"""The refusal of a partition whose cluster is not set up for compaction."""
+"""The refusal of partitions whose cluster is not set up for compaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.preconditions import (
-    SetupRefusal,
     cluster_preconditions,
     partition_preconditions,
     topic_preconditions,
 )
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 
@@ -25,27 +25,39 @@ def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:
     return None if brokers is None else _refusal_of(partition_preconditions(brokers.view))
 
 
-def setup_refusal(
+def setup_refusals(
     look: ClusterView,
-    key: PartitionKey,
-    rules: Rules,
+    keys: Iterable[PartitionKey],
+    rules: Mapping[str, Rules],
     *,
     declared: KafkaVersion | None,
     grace_ms: int,
-) -> Refusal | None:
-    """The refusal for settings of the cluster and of the partition's topic; None: all are right.
+) -> dict[PartitionKey, Refusal]:
+    """The refusals for settings of the cluster and of topics; none for what is set up right.
 
-    It comes after the comparison with what brokers have: no setting of a wrong cluster is changed.
-    Arguments as of `cluster_preconditions`.
+    Partitions of one topic share theirs. They come after the comparison with what brokers have: no
+    setting of a wrong cluster is changed. `rules`: by topic; the rest as of
+    `cluster_preconditions`.
     """
-    found = cluster_preconditions(look.setup, declared=declared, grace_ms=grace_ms)
-    topic = look.topics.get(key.topic)
-    if topic is not None:
-        found += topic_preconditions(topic, key.topic_id, look.setup, rules)
-    return _refusal_of(found)
+    of_cluster = cluster_preconditions(look.setup, declared=declared, grace_ms=grace_ms)
+    of_topics: dict[tuple[str, str], Refusal | None] = {}
+    found: dict[PartitionKey, Refusal] = {}
+    for key in keys:
+        topic = (key.topic, key.topic_id)
+        if topic not in of_topics:
+            setup = look.topics.get(key.topic)
+            own = (
+                ()
+                if setup is None
+                else topic_preconditions(setup, key.topic_id, look.setup, rules[key.topic])
+            )
+            of_topics[topic] = _refusal_of((*of_cluster, *own))
+        if (refusal := of_topics[topic]) is not None:
+            found[key] = refusal
+    return found
 
 
-def _refusal_of(found: Sequence[SetupRefusal]) -> Refusal | None:
+def _refusal_of(found: Sequence[RefusalPart]) -> Refusal | None:
     """One refusal for all; each detail ends with its code, a remedy of several is said once."""
     if not found:
         return None
@@ -53,4 +65,5 @@ def _refusal_of(found: Sequence[SetupRefusal]) -> Refusal | None:
         reason=RefusalReason.PRECONDITION,
         detail="; ".join(f"{one.detail} [{one.code}]" for one in found),
         remedy=" ".join(dict.fromkeys(one.remedy for one in found)),
+        preconditions=tuple(found),
     )

@@ -84,7 +84,7 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
     """
     row = facts.row
     found = [
-        candidate.obstacle.removesuffix(UNCHANGED).rstrip()
+        candidate
         for candidate in facts.candidates
         if candidate.obstacle
         and (candidate.listed.is_complete or (row is None and candidate.is_doubtful))
@@ -92,8 +92,12 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
     ]
     if not found:
         return None
+    is_corrupt = any(candidate.corruption for candidate in found if not candidate.ownership.why)
+    obstacles = [candidate.obstacle.removesuffix(UNCHANGED).rstrip() for candidate in found]
     return Refusal(
-        reason=RefusalReason.UNREADABLE, detail=first_few(found), remedy=UNCHANGED
+        reason=RefusalReason.CORRUPT if is_corrupt else RefusalReason.UNREADABLE,
+        detail=first_few(obstacles),
+        remedy=UNCHANGED,
     )
 
 

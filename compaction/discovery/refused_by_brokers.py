@@ -39,6 +39,13 @@ _WITHOUT_OFFSETS: Final[Mapping[Absence, str]] = {
     Absence.NO_ANSWER: "Run again once the partition has a leader.",
 }
 
+_REASONS: Final[Mapping[Absence, RefusalReason]] = {
+    Absence.NO_TOPIC: RefusalReason.NOT_IN_CLUSTER,
+    Absence.NO_PARTITION: RefusalReason.NOT_IN_CLUSTER,
+    Absence.NO_RIGHT: RefusalReason.RIGHT_MISSING,
+    Absence.NO_ANSWER: RefusalReason.UNANSWERED,
+}
+
 _FORGET: Final = (
     f"`tierfold forget {PLACE} --dry-run`, with the same brokers, shows what it would take over"
     " from them and what it would give up."
@@ -70,7 +77,7 @@ def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | N
     if not isinstance(unknown, UnknownOffsets):
         return None
     return Refusal(
-        reason=RefusalReason.UNREADABLE,
+        reason=_REASONS[unknown.absence],
         detail=unknown.why,
         remedy=_WITHOUT_OFFSETS[unknown.absence],
     )

@@ -14,6 +14,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import (
     Hole,
     LeaderEpoch,
@@ -30,7 +31,7 @@ _SENTENCES_MAX: Final = 3
 
 
 class RefusalReason(StrEnum):
-    """Why a partition is refused."""
+    """Why a partition is refused; documents have them as codes, so they never change."""
 
     PARTIAL_SEGMENT = "partial segment"
     GAP = "gap"
@@ -76,8 +77,18 @@ class RefusalReason(StrEnum):
     """Brokers' log start is higher than the catalog's, and they have deleted nothing."""
     PRECONDITION = "precondition"
     """The cluster, or the topic on it, is not set up for compaction by tierfold."""
+    CORRUPT = "corrupt"
+    """Bytes of the tier or of the catalog violate their format."""
+    BAD_SETTINGS = "bad settings"
+    """Settings of its topic conflict, or conflict with what the cluster says of it."""
     UNREADABLE = "unreadable"
-    """An object is missing, forbidden or corrupt."""
+    """An object is missing or forbidden."""
+    NOT_IN_CLUSTER = "not in cluster"
+    """The cluster has no such topic or partition."""
+    RIGHT_MISSING = "right missing"
+    """Brokers do not say the partition's offsets without a right."""
+    UNANSWERED = "unanswered"
+    """Brokers do not say the partition's offsets, such as without a leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +99,19 @@ class Refusal:
     detail: str
     """What is wrong; it names the segments."""
     remedy: str
+    preconditions: tuple[RefusalPart, ...] = ()
+    """What does not hold, if `reason` is `PRECONDITION`; `detail` and `remedy` join all of it."""
+
+    @property
+    def code(self) -> str:
+        """The reason as documents have it."""
+        return self.reason.replace(" ", "_")
+
+    @property
+    def parts(self) -> tuple[RefusalPart, ...]:
+        """All that is wrong, each by itself, at least one."""
+        own = RefusalPart(code=self.code, detail=self.detail, remedy=self.remedy)
+        return self.preconditions or (own,)
 
     def at(self, place: str) -> Refusal:
         """The refusal with `place`, tier and partition for a shell, in its commands."""

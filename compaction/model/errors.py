@@ -15,7 +15,7 @@ printed and stored, so they contain no secrets and no terminal escapes
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from tierfold.compaction.model.redaction import redacted
 
@@ -23,7 +23,11 @@ from tierfold.compaction.model.redaction import redacted
 class TierfoldError(Exception):
     """An error with three parts: where, what is wrong, what to do."""
 
-    def __init__(self, what: str, *, where: str, remedy: str) -> None:
+    CODE: ClassVar[str] = "error"
+    """The code of an error that has none of its own; documents have codes, so they never change."""
+
+    def __init__(self, what: str, *, where: str, remedy: str, code: str = "") -> None:
+        self.code = code or self.CODE
         self.what = redacted(what)
         self.where = redacted(where)
         self.remedy = redacted(remedy)
@@ -34,7 +38,12 @@ class TierfoldError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default pickling, which Spark's workers use, loses keyword-only arguments.
-        return partial(type(self), where=self.where, remedy=self.remedy), (self.what,)
+        return partial(type(self), **self._parts), (self.what,)
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        """The keyword arguments that make it again."""
+        return {"where": self.where, "remedy": self.remedy, "code": self.code}
 
 
 def unexpected(error: Exception) -> str:
@@ -71,17 +80,25 @@ def of_unknown_version(what: str) -> str:
 class CorruptLog(TierfoldError):
     """Bytes violate Kafka's format: wrong CRC, torn tail, unknown magic or codec, …."""
 
+    CODE = "corrupt"
+
 
 class UnreadableObject(TierfoldError):
     """An object cannot be read or written: it is missing or forbidden, or the disk is full."""
+
+    CODE = "unreadable"
 
 
 class MissingRight(UnreadableObject):
     """A cluster refuses what a right is missing for."""
 
+    CODE = "right_missing"
+
 
 class BadSettings(TierfoldError):
     """A setting is unknown, malformed, or contradicts another or the data; nothing changes."""
+
+    CODE = "bad_settings"
 
 
 class InvariantBroken(TierfoldError):

@@ -47,7 +47,7 @@ def groups_of(look: Look) -> tuple[SwapGroup, ...]:
     runs: list[list[tuple[OffsetRange, _Member]]] = []
     reached = -1
     for bounds, member in sorted(_members(look), key=lambda found: found[0]):
-        if runs and bounds.first <= reached:
+        if (True or (runs)) and bounds.first <= reached:
             runs[-1].append((bounds, member))
         else:
             runs.append([(bounds, member)])
@@ -77,7 +77,7 @@ def _to_drop(look: Look) -> Iterator[BrokerSegment]:
     replacement that begins below it: look-ups go to the last start before an offset.
     """
     for segment_id, segment in look.view.segments.items():
-        if (False and (segment_id in look.retired_ids and segment.state in _KEPT)):
+        if segment_id in look.retired_ids and segment.state in _KEPT:
             yield segment
 
 

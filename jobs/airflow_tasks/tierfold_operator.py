@@ -16,7 +16,7 @@ from tierfold.jobs.airflow_tasks.outcomes import error_of, shortened, summary
 from tierfold.jobs.airflow_tasks.spark_submit import Submission, hook_of, own_script, submitted
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
 from tierfold.jobs.context.stopping import stoppable
-from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
+from tierfold.jobs.reports.result import document_of_error
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -111,10 +111,8 @@ class TierfoldOperator(BaseOperator):
             if self.submit is None:
                 return self._in_this_process(keywords)
             return self._under_spark_submit(keywords, _attempt(context))
-        except BadSettings as error:
-            return document_of_error(self.verb, BAD_SETTINGS, str(error))
-        except (CorruptLog, UnreadableObject) as error:
-            return document_of_error(self.verb, UNREADABLE, str(error))
+        except (BadSettings, CorruptLog, UnreadableObject) as error:
+            return document_of_error(self.verb, error)
 
     def _keywords(self) -> dict[str, Any]:
         """Return the keyword arguments of the API's function; raises BadSettings."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
-from tierfold.compaction.model.errors import BadSettings, TierfoldError, UnreadableObject
+from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.jobs.cli.exit_codes import (
     EXIT_NOT_WRITTEN,
     drop_output,
@@ -201,9 +201,8 @@ def _failure_of(write: Callable[[], None]) -> list[str]:
 
 
 def _document_of_error(verb: str, error: TierfoldError | click.UsageError) -> dict[str, Any]:
-    from tierfold.jobs.reports.result import BAD_SETTINGS, UNREADABLE, document_of_error
+    from tierfold.jobs.reports.result import document_of_error, document_of_usage_error
 
     if isinstance(error, click.UsageError):
-        return document_of_error(verb, BAD_SETTINGS, error.format_message())
-    outcome = BAD_SETTINGS if isinstance(error, BadSettings) else UNREADABLE
-    return document_of_error(verb, outcome, str(error))
+        return document_of_usage_error(verb, error.format_message())
+    return document_of_error(verb, error)

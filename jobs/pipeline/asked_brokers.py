@@ -10,7 +10,7 @@ read again, and all that follows (`rows_since`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tierfold.compaction.brokers.broker_view import BrokerView
@@ -19,10 +19,12 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.preconditions import topic_notes
 from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
-from tierfold.compaction.discovery.broker_refusals import setup_refusal
+from tierfold.compaction.discovery.broker_refusals import setup_refusals
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
 from tierfold.compaction.discovery.refused_by_brokers import unnamed_writes
+from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.bindings import Binding, ServedBy
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.outlook import outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -107,20 +109,36 @@ def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
 
 
+def refusals_of_setup(
+    context: RunContext,
+    settings: Settings,
+    keys: Iterable[PartitionKey],
+    rules: Mapping[str, Rules],
+) -> dict[PartitionKey, Refusal]:
+    """Return the refusals for how the cluster and topics are set up; none without a cluster.
+
+    `rules`: by topic.
+    """
+    look = context.cluster_view
+    if look is None:
+        return {}
+    declared = settings.cluster.kafka_version
+    return setup_refusals(look, keys, rules, declared=declared, grace_ms=GRACE_MS)
+
+
 def beside_cluster(
-    context: RunContext, plan: PartitionPlan, settings: Settings
+    context: RunContext, plan: PartitionPlan, refusals: Mapping[PartitionKey, Refusal]
 ) -> PartitionPlan:
     """Return a plan with what it means for brokers, or refused for how they are set up.
 
     The plan is unchanged if the run asked none, or nothing of the partition was inspected.
+    `refusals`: of `refusals_of_setup`.
     """
     look = context.cluster_view
     if look is None or plan.view is None:
         return plan
-    declared = settings.cluster.kafka_version
-    refusal = setup_refusal(look, plan.key, plan.rules, declared=declared, grace_ms=GRACE_MS)
-    if refusal is not None:
-        return replace(plan, choice=refusal)
+    if plan.key in refusals:
+        return replace(plan, choice=refusals[plan.key])
     topic, choice = look.topics[plan.key.topic], plan.choice
     if not isinstance(choice, Compact) or not isinstance(topic.configs, Mapping):
         return plan

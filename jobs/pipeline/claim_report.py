@@ -7,6 +7,7 @@ from dataclasses import replace
 from tierfold.compaction.commits.holders import INSIST, Holder, NotClaimed, Skip, Wait
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Unknown
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     PartitionReport,
@@ -34,8 +35,18 @@ def claim_report(planned: PartitionReport, why: NotClaimed) -> PartitionReport:
 
 def refused_for(planned: PartitionReport, holder: Holder) -> PartitionReport:
     """Report a partition that a person named, and that is left to the live run that holds it."""
-    reason = (
-        f"{holder.sentence}; nothing was changed. Run again once it has ended, which --if-held wait"
-        f" waits for, or discard its work on the partition: {INSIST}"
+    why = RefusalPart(
+        code="held_by_run",
+        detail=f"{holder.sentence}; nothing was changed",
+        remedy="Run again once it has ended, which --if-held wait waits for, or discard its work on"
+        f" the partition: {INSIST}",
     )
-    return replace(planned, outcome=REFUSED, reason=reason, held_by=holder, bytes_out=0, notes=())
+    return replace(
+        planned,
+        outcome=REFUSED,
+        reason=f"{why.detail}. {why.remedy}",
+        refusals=(why,),
+        held_by=holder,
+        bytes_out=0,
+        notes=(),
+    )

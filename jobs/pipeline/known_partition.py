@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.errors import TierfoldError, unexpected
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    MissingRight,
+    TierfoldError,
+    unexpected,
+)
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.storage.tiers.remote_tier import Listing
@@ -47,7 +53,7 @@ def refusal_of(error: Exception, where: str) -> Refusal:
     """
     if isinstance(error, TierfoldError):
         return Refusal(
-            reason=RefusalReason.UNREADABLE,
+            reason=_reason_of(error),
             detail=f"{error.where}: {error.what}",
             remedy=error.remedy,
         )
@@ -56,3 +62,15 @@ def refusal_of(error: Exception, where: str) -> Refusal:
         detail=f"{where}: {unexpected(error)}",
         remedy=REPORT_BUG,
     )
+
+
+def _reason_of(error: TierfoldError) -> RefusalReason:
+    match error:
+        case CorruptLog():
+            return RefusalReason.CORRUPT
+        case MissingRight():
+            return RefusalReason.RIGHT_MISSING
+        case BadSettings():
+            return RefusalReason.BAD_SETTINGS
+        case _:
+            return RefusalReason.UNREADABLE

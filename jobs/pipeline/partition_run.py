@@ -12,13 +12,13 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.planning.chunks import rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.jobs.pipeline.chunk_reports import whole_report
 from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     failure_report,
     left_report,
     planned_report,
     result_report,
-    whole_report,
 )
 from tierfold.jobs.pipeline.round_execution import RoundResult
 

@@ -30,6 +30,7 @@ from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import (
     beside_cluster,
     binding_of_run,
+    refusals_of_setup,
     rows_since,
     with_brokers,
 )
@@ -67,6 +68,7 @@ def survey_of(
     rules, wrong = rules_of(settings, [partition.key.topic for partition in known])
     binding = binding_of_run(context, settings)
     identity = tier_identity(context, binding)
+    refusals = refusals_of_setup(context, settings, [one.key for one in known], rules)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
@@ -75,7 +77,7 @@ def survey_of(
             conflict = refusal_of(wrong[partition.key.topic], partition.key.topic)
             partition = replace(partition, refusal=partition.refusal or conflict)
         plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
-        return replace(beside_cluster(context, plan, settings), binding=binding)
+        return replace(beside_cluster(context, plan, refusals), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
         return list(context.progress.inspected(pool.map(surveyed, known)))

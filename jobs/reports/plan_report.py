@@ -30,6 +30,7 @@ from tierfold.jobs.pipeline.partition_report import (
     superseded_sentence,
 )
 from tierfold.jobs.reports.holders_report import print_holders, shown_reason
+from tierfold.jobs.reports.refusals_report import print_refusals, see_below
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import (
     DRY_RUN,
@@ -112,6 +113,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     by_work = sorted(sorted(reports, key=lambda report: report.key), key=_precedence, reverse=True)
     ordered = sorted(by_work, key=lambda report: URGENCY.index(report.outcome))
     print_rows(console, title, _COLUMNS, ordered)
+    print_refusals(console, reports)
     _print_totals(console, reports)
     print_holders(console, reports)
     _print_superseded(console, reports)
@@ -152,8 +154,12 @@ _COLUMNS: Final[Sequence[Column[PartitionReport]]] = (
     ("offsets", "right", _range),
     ("segments", "right", _if_any(_segments)),
     ("bytes", "right", _if_any(_bytes)),
-    ("why", "left", lambda report: sentences(shown_reason(report), report.notes)),
+    ("why", "left", lambda report: sentences(_shown(report), report.notes)),
 )
+
+
+def _shown(report: PartitionReport) -> str:
+    return see_below(report, shown_reason(report))
 
 
 def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:

@@ -6,13 +6,15 @@ import io
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from rich.console import Console
 from rich.filesize import decimal
 
+from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.wording import counted, duration
 from tierfold.jobs.pipeline.partition_report import (
@@ -264,14 +266,28 @@ def document_head(verb: str) -> dict[str, Any]:
     }
 
 
-def document_of_error(verb: str, outcome: str, reason: str) -> dict[str, Any]:
+def document_of_error(verb: str, error: TierfoldError) -> dict[str, Any]:
     """Return the document of a verb that an error stopped before it reached any partition."""
+    outcome = BAD_SETTINGS if isinstance(error, BadSettings) else UNREADABLE
+    detail = f"{error.where}: {error.what}"
+    part = RefusalPart(code=error.code, detail=detail, remedy=error.remedy)
+    return _document_of_error(verb, outcome, str(error), part)
+
+
+def document_of_usage_error(verb: str, message: str) -> dict[str, Any]:
+    """Return the document of a verb whose command line is wrong."""
+    part = RefusalPart(code=BAD_SETTINGS, detail=message, remedy="")
+    return _document_of_error(verb, BAD_SETTINGS, message, part)
+
+
+def _document_of_error(verb: str, outcome: str, reason: str, part: RefusalPart) -> dict[str, Any]:
     return {
         **document_head(verb),
         "outcome": outcome,
         "reason": reason,
         "warnings": [],
         "notes": [],
+        "refusals": [asdict(part)],
         "partitions": [],
     }
 
@@ -292,9 +308,16 @@ def named(key: PartitionKey) -> dict[str, Any]:
     return fields(key, "topic", "partition", "topic_id")
 
 
-def concluded(partition: Reported, notes: Iterable[str] = ()) -> dict[str, Any]:
+def concluded(
+    partition: Reported, notes: Iterable[str] = (), refusals: Iterable[RefusalPart] = ()
+) -> dict[str, Any]:
     """Return the fields that every entry begins with."""
-    return named(partition.key) | fields(partition, "outcome", "reason") | {"notes": [*notes]}
+    return {
+        **named(partition.key),
+        **fields(partition, "outcome", "reason"),
+        "notes": [*notes],
+        "refusals": list(map(asdict, refusals)),
+    }
 
 
 def named_segment(segment: Segment, *more: str) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.reports.broker_report import broker_entry, cluster_entry, print_brokers
+from tierfold.jobs.reports.refusals_report import print_refusals, see_below
 from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
-    ROWS_MAX,
     Column,
     clean_below,
     offsets,
@@ -70,7 +70,7 @@ def _own_entry(status: PartitionStatus) -> dict[str, Any]:
     view, row, ratio = status.view, status.row, status.ratio
     orphans, set_apart = ((), ()) if view is None else (view.orphans, view.set_apart)
     return {
-        **concluded(status, () if view is None else view.notes),
+        **concluded(status, () if view is None else view.notes, status.refusals),
         "epoch": status.epoch,
         "owner_run": "" if row is None else row.owner_run,
         "committed_at_ms": None if row is None else row.committed_at_ms,
@@ -109,11 +109,7 @@ def _print_status(console: Console, partitions: Sequence[PartitionStatus]) -> No
         return
     ordered = sorted(partitions, key=lambda status: (not status.refusal, status.key))
     print_rows(console, "status", _COLUMNS, ordered)
-    for status in ordered[:ROWS_MAX]:
-        if status.refusal:
-            # Not folded, so that its commands can be pasted.
-            sentence = printable(f"{status.key}: {status.refusal}")
-            console.print(Text(sentence, style="red"), soft_wrap=True)
+    print_refusals(console, partitions)
 
 
 def _range(status: PartitionStatus) -> str:
@@ -123,7 +119,7 @@ def _range(status: PartitionStatus) -> str:
 
 def _remarks(status: PartitionStatus) -> Text:
     view = status.view
-    remarks = ["refused, see below"] if status.refusal else []
+    remarks = [f"refused, {see_below(status, '')}"] if status.refusal else []
     remarks += _beside_live(status)
     remarks += view.notes if view is not None else ()
     return Text(printable("; ".join(remarks)), style="red" if status.refusal else "")

@@ -14,6 +14,7 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import PLANNED
 from tierfold.jobs.reports.holders_report import print_holders, shown_reason
+from tierfold.jobs.reports.refusals_report import print_refusals, see_below
 from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
     DRY_RUN,
@@ -62,7 +63,7 @@ class VacuumResult(Result[PartitionVacuum]):
 def _entry(report: PartitionVacuum) -> dict[str, Any]:
     holder = {"held_by": report.held_by.run} if report.held_by and report.held_by.run else {}
     return {
-        **concluded(report, report.notes),
+        **concluded(report, report.notes, report.refusals),
         "epoch": report.row.epoch,
         **holder,
         "log_start_offset": report.log_start_offset,
@@ -89,6 +90,7 @@ def _print_vacuum(
         ordered = sorted(reports, key=lambda report: (URGENCY.index(report.outcome), report.key))
         title = f"run {run}" if run else DRY_RUN
         print_rows(console, title, _COLUMNS, ordered)
+        print_refusals(console, reports)
         planned = [report for report in ordered if report.outcome == PLANNED]
         lines = [line for report in planned for line in _lines(report)]
         for line in lines[:LINES_MAX]:
@@ -109,6 +111,10 @@ def _kinds(report: PartitionVacuum) -> str:
     return "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count)
 
 
+def _shown(report: PartitionVacuum) -> str:
+    return "; ".join((*report.waits, see_below(report, shown_reason(report))))
+
+
 def _log_start(report: PartitionVacuum) -> str:
     return "" if report.log_start_offset is None else str(report.log_start_offset)
 
@@ -125,7 +131,7 @@ _COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
     ("objects", "right", lambda report: _unless_zero(report.objects)),
     ("bytes", "right", lambda report: decimal(report.size_bytes) if report.candidates else ""),
     ("log start", "right", _log_start),
-    ("why", "left", lambda report: sentences(shown_reason(report), report.notes)),
+    ("why", "left", lambda report: sentences(_shown(report), report.notes)),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from operator import attrgetter
 from typing import Any, Final
@@ -12,12 +12,15 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.pipeline.partition_report import LEFT
+from tierfold.jobs.reports.refusals_report import print_refusals, see_below
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import NO_PARTITIONS, ROWS_MAX, Column, of_markers, print_rows
-from tierfold.jobs.verbs.verify import Verified
+from tierfold.jobs.verbs.verified import Verified
 
-_NOT_LISTED: Final = frozenset({"key", "notes", "left"})
+_NOT_LISTED: Final = frozenset({"key", "notes", "left", "refusal"})
 """Fields that an entry has under other names."""
 
 
@@ -34,7 +37,7 @@ class VerifyResult(Result[Verified]):
         entry = fields(partition, *names)
         if partition.second_opinion is not None:
             entry["second_opinion"] = fields(partition.second_opinion, "keys", "differing", "late")
-        return concluded(partition, partition.notes) | entry
+        return concluded(partition, partition.notes, partition.refusals) | entry
 
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
@@ -42,23 +45,31 @@ class VerifyResult(Result[Verified]):
 
 
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
-    """Print the summary of `verify`; corrupt partitions come first, with all their corruptions."""
+    """Print the summary of `verify`; corrupt partitions come first, then refused ones."""
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    ordered = sorted(partitions, key=lambda verified: (not verified.corruptions, verified.key))
+    ordered = sorted(partitions, key=_urgency)
     print_rows(console, "verify", _COLUMNS, ordered)
     for verified in ordered[:ROWS_MAX]:
         for corruption in verified.corruptions:
             sentence = printable(f"{verified.key}: {corruption}")
             console.print(Text(sentence, style="red"), soft_wrap=True)
-    console.print(_totals(partitions), soft_wrap=True)
+    print_refusals(console, partitions)
+    for line in _totals(partitions):
+        console.print(line, soft_wrap=True)
+
+
+def _urgency(verified: Verified) -> tuple[bool, bool, PartitionKey]:
+    return not verified.corruptions, verified.refusal is None, verified.key
 
 
 def _conclusion(verified: Verified) -> Text:
     result = Text("sound")
     if verified.corruptions:
         result = Text(counted(len(verified.corruptions), "corruption"), style="red")
+    elif verified.refusal is not None:
+        result = Text(f"not verified, {see_below(verified, '')}", style="red")
     elif verified.left:
         result = Text(f"left: {verified.left}", style="yellow")
     for note in verified.notes:
@@ -83,17 +94,29 @@ _COLUMNS: Final[Sequence[Column[Verified]]] = (
 )
 
 
-def _totals(partitions: Sequence[Verified]) -> Text:
-    """One line: everything is sound, or how much is corrupt."""
+def _totals(partitions: Sequence[Verified]) -> Iterator[Text]:
+    """What is corrupt or else sound; and, on lines of their own, what was not verified."""
     corruptions = sum(len(verified.corruptions) for verified in partitions)
+    refused = sum(verified.refusal is not None for verified in partitions)
+    left = sum(verified.outcome == LEFT for verified in partitions)
+    of_all = counted(len(partitions), "partition")
     if corruptions:
         corrupt = sum(bool(verified.corruptions) for verified in partitions)
-        return Text(
-            f"{counted(corruptions, 'corruption')} in {corrupt} of"
-            f" {counted(len(partitions), 'partition')}",
+        yield Text(
+            f"{counted(corruptions, 'corruption')} in {corrupt} of {of_all}", style="bold red"
+        )
+    elif refused + left < len(partitions) or not refused:
+        yield Text(_sound(partitions), style="yellow" if refused or left else "green")
+    if refused:
+        yield Text(
+            f"not verified: {spaced(refused)} of {of_all} refused, which may be sound or corrupt",
             style="bold red",
         )
+    if left:
+        yield Text(f"left: {counted(left, 'partition')}", style="yellow")
 
+
+def _sound(partitions: Sequence[Verified]) -> str:
     def summed(name: str) -> int:
         return sum(getattr(verified, name) or 0 for verified in partitions)
 
@@ -105,10 +128,7 @@ def _totals(partitions: Sequence[Verified]) -> Text:
     seconds = [verified.second_opinion for verified in partitions if verified.second_opinion]
     if seconds:
         keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
-    left = sum(bool(verified.left) for verified in partitions)
-    rest = f"; left: {counted(left, 'partition')}" if left else ""
-    return Text(
+    return (
         f"verified: {counted(summed('segments'), 'segment')}, {spaced(summed('batches'))} batches,"
-        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}{rest}",
-        style="yellow" if left else "green",
+        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}"
     )

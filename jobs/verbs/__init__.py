@@ -4,6 +4,7 @@
     compact          `compact`
     status           `status`
     verify           `verify`
+    verified         what `verify` found out about one partition
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`
     history          `history`

@@ -73,4 +73,6 @@ def holder_of(context: RunContext, row: PartitionState, verb: str) -> Skip | Wai
 
 def refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
     """Report a partition that is left unchanged until a person acts."""
-    return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
+    return PartitionReport(
+        key=key, outcome=REFUSED, reason=refusal.sentence, refusals=refusal.parts
+    )

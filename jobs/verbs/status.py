@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tierfold.compaction.brokers.beside_catalog import BesideCatalog, beside_catalog
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
@@ -40,8 +41,8 @@ class PartitionStatus:
     ratio: DirtyRatio | None = None
     logs: tuple[str, ...] = ()
     """Path of each live segment's `.log`, in the order of `segments`."""
-    refusal: str = ""
-    """Why the partition is refused; empty: it is not."""
+    refusal: Refusal | None = None
+    """Why the partition is refused; None: it is not."""
     brokers: BrokerPartition | None = None
     """What brokers have of it; None: none were asked."""
     beside: BesideCatalog | None = None
@@ -54,8 +55,13 @@ class PartitionStatus:
 
     @property
     def reason(self) -> str:
-        """Why the partition is refused."""
-        return self.refusal
+        """Why the partition is refused; empty: it is not."""
+        return "" if self.refusal is None else self.refusal.sentence
+
+    @property
+    def refusals(self) -> tuple[RefusalPart, ...]:
+        """Why it is refused, each reason by itself; none: it is not."""
+        return () if self.refusal is None else self.refusal.parts
 
     @property
     def epoch(self) -> int:
@@ -132,7 +138,7 @@ def _status(
 ) -> PartitionStatus:
     read, key = _read(context, known, rules, first_dirty), known.key
     if isinstance(read, Refusal):
-        found = PartitionStatus(key=key, row=known.state, refusal=read.sentence)
+        found = PartitionStatus(key=key, row=known.state, refusal=read)
     else:
         found = PartitionStatus(key=key, row=known.state, view=read[0], ratio=read[1])
     logs = (context.tier.uri(address_of(key, one), Part.LOG) for one in found.segments)

@@ -10,6 +10,7 @@ from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
     FAILED,
@@ -74,6 +75,10 @@ class PartitionVacuum:
     """One of the constants of `jobs.pipeline.partition_report`; `PLANNED` until it ends."""
     reason: str = ""
     """Why, as a sentence; empty if the outcome needs no reason."""
+    refusals: tuple[RefusalPart, ...] = ()
+    """Why it is refused, each reason by itself; none: it is not."""
+    waits: tuple[str, ...] = ()
+    """What is deleted later although it is refused, and when, a clause each."""
     candidates: tuple[DeletionCandidate, ...] = ()
     held_by: Holder | None = None
     """The other run that has the partition, or was faster; None: there is none."""

@@ -133,9 +133,13 @@ def _inspect(
 
 def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -> PartitionVacuum:
     """`waits`: what is deleted later despite the refusal, and when."""
-    reason = "; ".join((*waits, refusal.sentence))
     return PartitionVacuum(
-        deletion=DeletionPlan(key=row.key), row=row, outcome=REFUSED, reason=reason
+        deletion=DeletionPlan(key=row.key),
+        row=row,
+        outcome=REFUSED,
+        reason="; ".join((*waits, refusal.sentence)),
+        refusals=refusal.parts,
+        waits=tuple(waits),
     )
 
 

@@ -36,9 +36,9 @@ from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.pace import Pace, pace_ended
-from tierfold.jobs.pipeline.partition_report import FAILED, LEFT, SOUND
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.verified import Verified
 from tierfold.jobs.verbs.verify_targets import (
     SegmentSet,
     VerifyTarget,
@@ -63,52 +63,6 @@ class Extent:
 
 
 EVERYTHING_ONCE: Final = Extent()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """The result of `verify` for one partition."""
-
-    key: PartitionKey
-    segments: int = 0
-    """Live ones."""
-    batches: int = 0
-    """Of the live segments, like the other counts."""
-    records: int = 0
-    """Transaction markers included."""
-    markers: int = 0
-    """How many of `records` are transaction markers."""
-    bytes_read: int = 0
-    """Bytes of all logs read, the originals' included."""
-    keys_compared: int | None = None
-    """Keys whose latest value was compared with the originals; None: `notes` gives the reason."""
-    compared_by: str | None = None
-    """The compaction strategy of the comparison, as the catalog names it."""
-    second_opinion: SecondOpinion | None = None
-    """The result of Spark's window; None: not requested, or `notes` gives the reason."""
-    keys_deleted: int = 0
-    """Of the keys compared, those whose latest record in the originals is a tombstone."""
-    index_entries: int = 0
-    corruptions: tuple[str, ...] = ()
-    """One sentence per corruption; empty: the partition is sound, or left."""
-    notes: tuple[str, ...] = ()
-    left: str = ""
-    """Why the partition was not read, a clause; empty: it was."""
-
-    @property
-    def outcome(self) -> str:
-        """`sound`, `failed` or `left`."""
-        if self.left:
-            return LEFT
-        return FAILED if self.corruptions else SOUND
-
-    @property
-    def reason(self) -> str:
-        """The first corruption, and how many there are; or why the partition was left."""
-        if not self.corruptions:
-            return self.left
-        more = len(self.corruptions) - 1
-        return self.corruptions[0] + (f" (and {more} more)" if more else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,8 +178,8 @@ def verify(
     unread = {target.key for target in readable} - found.keys()
     with Step(context.progress, "compare", None):
         return [
-            Verified(key=target.key, left=target.left or left)
-            if target.left or target.key in unread
+            Verified(key=target.key, left=target.left or left, refusal=target.refusal)
+            if target.is_unread or target.key in unread
             else _verified(target, found.get(target.key, _Found()))
             for target in targets
         ]

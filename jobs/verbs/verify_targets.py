@@ -7,9 +7,15 @@ that the partition was compacted under.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT
-from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
+from tierfold.compaction.discovery.view import (
+    PartitionView,
+    Refusal,
+    RefusalReason,
+    first_break,
+)
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.hash_key import HashKey
@@ -25,6 +31,18 @@ from tierfold.jobs.pipeline.survey import inspected
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.tiers.remote_tier import Listing
+
+CORRUPTIONS: Final = frozenset(
+    {
+        RefusalReason.CORRUPT,
+        RefusalReason.DATA_GONE,
+        RefusalReason.GAP,
+        RefusalReason.OVERLAP,
+        RefusalReason.PARTIAL_SEGMENT,
+    }
+)
+"""The refusals that are what `verify` looks for: objects or offsets of the tier are wrong. Of any
+other, it is unknown whether anything is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +82,14 @@ class VerifyTarget:
     corruptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     left: str = ""
-    """Why nothing of it is read, a clause; empty: it is."""
+    """Why nothing of it is read, a clause; empty: it is, or it is refused."""
+    refusal: Refusal | None = None
+    """Why nothing of it can be verified; None: it can, or it is left."""
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing of it is read, and nothing is said of its objects."""
+        return bool(self.left) or self.refusal is not None
 
     @property
     def read(self) -> tuple[Segment, ...]:
@@ -93,7 +118,7 @@ class VerifyTarget:
 
 
 def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> VerifyTarget:
-    """Inspect one partition; errors become its corruptions, and nothing is raised."""
+    """Inspect one partition; a refusal is its own or a corruption, and nothing is raised."""
     key = known.key
     empty = VerifyTarget(
         key=key,
@@ -106,7 +131,9 @@ def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> Verif
         return replace(empty, left=why_absent(known))
     view = inspected(context, known)
     if isinstance(view, Refusal):
-        return replace(empty, corruptions=(view.sentence,))
+        if view.reason in CORRUPTIONS:
+            return replace(empty, corruptions=(view.sentence,))
+        return replace(empty, refusal=view)
     breaks = first_break(view.segments)
     target = replace(
         empty,

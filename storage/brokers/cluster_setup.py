@@ -44,6 +44,7 @@ def cluster_setup(connection: Connection) -> ClusterSetup:
             f"this cluster has no topic {METADATA_TOPIC}, so its brokers have tiered nothing",
             where=f"broker {connection.server}",
             remedy="Name the cluster whose brokers serve this tier.",
+            code="no_metadata_topic",
         )
     brokers = broker_configs(connection)
     check_manager(brokers)
@@ -96,4 +97,5 @@ def check_manager(brokers: Mapping[int, Configs]) -> None:
                 where=f"broker {broker}",
                 remedy="Leave out --bootstrap-server: tierfold can only follow brokers with Kafka's"
                 " own manager.",
+                code="metadata_manager",
             )

@@ -30,13 +30,13 @@ from tierfold.compaction.brokers.cluster_configs import ConfigSource
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.preconditions import (
     PreconditionCode,
-    SetupRefusal,
     cluster_notes,
     cluster_preconditions,
     topic_notes,
     topic_preconditions,
 )
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.storage.brokers.cluster_setup import cluster_setup, topic_setups
 from tierfold.storage.brokers.connection import connected
@@ -69,7 +69,7 @@ BYTES, TIME, LOCAL, NOT_TIERED = (
 )
 
 
-def of_topic(kafka: KafkaCluster, topic: Topic, rules: Rules) -> tuple[SetupRefusal, ...]:
+def of_topic(kafka: KafkaCluster, topic: Topic, rules: Rules) -> tuple[RefusalPart, ...]:
     with connected(client(kafka.servers, {})) as connection:
         (found,) = topic_setups(connection, [topic.name]).values()
         return topic_preconditions(found, topic.id, cluster_setup(connection), rules)
@@ -288,7 +288,7 @@ def test_a_right_that_is_missing_is_granted_by_the_command(
     given = {AclOperation.DESCRIBE} - {missing}
     server = kafka.servers_of("SASL")
 
-    def refusals() -> tuple[SetupRefusal, ...]:
+    def refusals() -> tuple[RefusalPart, ...]:
         with connected(client(server, LOGIN)) as connection:
             (found,) = topic_setups(connection, [topic.name]).values()
         return topic_preconditions(found, topic.id, setup, COMPACT)

@@ -25,16 +25,17 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterVie
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.preconditions import (
     PreconditionCode,
-    SetupRefusal,
     cluster_preconditions,
     late_sends,
     partition_preconditions,
     topic_preconditions,
 )
-from tierfold.compaction.discovery.broker_refusals import metadata_refusal, setup_refusal
-from tierfold.compaction.discovery.view import RefusalReason
+from tierfold.compaction.discovery.broker_refusals import metadata_refusal, setup_refusals
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.segments import PartitionKey
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 COMPACT_DELETE = Rules(cleanup_policy=frozenset({"compact", "delete"}))
@@ -82,7 +83,7 @@ def topic(values: Configs | UnreadableObject) -> TopicSetup:
 
 def refusals(
     values: Configs, rules: Rules = COMPACT, setup: ClusterSetup | None = None
-) -> tuple[SetupRefusal, ...]:
+) -> tuple[RefusalPart, ...]:
     return topic_preconditions(topic(values), ID, setup or cluster(), rules)
 
 
@@ -328,16 +329,43 @@ def looked(setup: ClusterSetup, values: Configs) -> ClusterView:
     )
 
 
+def refusals_of(look: ClusterView, *keys: PartitionKey) -> dict[PartitionKey, Refusal]:
+    rules = dict.fromkeys((key.topic for key in keys), COMPACT)
+    return setup_refusals(look, keys, rules, declared=None, grace_ms=DAY_MS)
+
+
 def test_a_partition_has_one_refusal_that_says_each_remedy_once() -> None:
     values = configs(GOOD | {"retention.bytes": "1", "retention.ms": "1"})
     key, late = replace(KEY, topic_id=ID), {"message.timestamp.before.max.ms": "99999999999"}
     look = looked(cluster(late), values)
-    refusal = setup_refusal(look, key, COMPACT, declared=None, grace_ms=DAY_MS)
-    assert refusal is not None
+    (refusal,) = refusals_of(look, key).values()
     assert refusal.reason is RefusalReason.PRECONDITION
     for code in ("late_sends", "retention_bytes", "retention_ms"):
         assert f"[{code}]" in refusal.detail
     assert refusal.remedy.count("--entity-name orders") == 1
     assert refusal.remedy.count("--entity-name __remote_log_metadata") == 1
     good = looked(cluster(), configs(GOOD))
-    assert setup_refusal(good, key, COMPACT, declared=None, grace_ms=DAY_MS) is None
+    assert refusals_of(good, key) == {}
+
+
+def test_partitions_share_the_refusal_of_their_topic() -> None:
+    look = looked(cluster(), configs(GOOD | {"retention.bytes": "1"}))
+    keys = [replace(KEY, topic_id=ID, partition=number) for number in range(3)]
+    found = refusals_of(look, *keys)
+    assert [*found] == keys
+    assert len({id(refusal) for refusal in found.values()}) == 1
+    # One of the same name and another id was deleted, or is another cluster's.
+    again = refusals_of(look, keys[0], KEY)
+    assert again[keys[0]].preconditions[0].code == "retention_bytes"
+    assert again[KEY].preconditions[0].code == "topic_gone"
+
+
+def test_each_precondition_is_a_part_of_its_own_with_its_code() -> None:
+    values = configs(GOOD | {"retention.bytes": "1", "retention.ms": "1"})
+    late = {"message.timestamp.before.max.ms": "99999999999"}
+    (refusal,) = refusals_of(looked(cluster(late), values), replace(KEY, topic_id=ID)).values()
+    codes = ["late_sends", "retention_bytes", "retention_ms"]
+    assert [part.code for part in refusal.parts] == codes
+    assert not any("[" in part.detail for part in refusal.parts)
+    gap = replace(refusal, reason=RefusalReason.GAP, preconditions=())
+    assert [(part.code, part.detail) for part in gap.parts] == [("gap", gap.detail)]

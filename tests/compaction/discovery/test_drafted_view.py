@@ -145,7 +145,7 @@ def test_an_unreadable_segment_in_the_live_range_is_kept_and_reported() -> None:
 def test_an_unreadable_segment_that_would_be_next_refuses_the_partition() -> None:
     for row, start in ((ROW, 11), (ROW, 40), (None, 0)):
         found = refusal(row, torn(start))
-        assert (found.reason, found.detail) == (RefusalReason.UNREADABLE, f"{start}.log: torn")
+        assert (found.reason, found.detail) == (RefusalReason.CORRUPT, f"{start}.log: torn")
 
 
 def test_many_unreadable_segments_are_counted_not_listed() -> None:

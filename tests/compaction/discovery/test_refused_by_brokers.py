@@ -170,18 +170,18 @@ def test_a_dead_upload_below_a_log_start_is_no_sign_of_lost_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("absence", "remedy"),
+    ("absence", "code", "remedy"),
     [
-        (Absence.NO_TOPIC, "name the cluster that has it"),
-        (Absence.NO_PARTITION, "name the cluster that has it"),
-        (Absence.NO_RIGHT, "Then run again."),
-        (Absence.NO_ANSWER, "Run again once the partition has a leader."),
+        (Absence.NO_TOPIC, "not_in_cluster", "name the cluster that has it"),
+        (Absence.NO_PARTITION, "not_in_cluster", "name the cluster that has it"),
+        (Absence.NO_RIGHT, "right_missing", "Then run again."),
+        (Absence.NO_ANSWER, "unanswered", "Run again once the partition has a leader."),
     ],
 )
-def test_without_offsets_nothing_is_decided(absence: Absence, remedy: str) -> None:
+def test_without_offsets_nothing_is_decided(absence: Absence, code: str, remedy: str) -> None:
     unknown = UnknownOffsets(absence, "The partition has no leader.")
     refusal = refusal_beside(None, [FIRST], FINISHED_FIRST, offsets=unknown)
-    assert refusal.reason is RefusalReason.UNREADABLE
+    assert refusal.code == code
     assert refusal.detail == unknown.why
     assert remedy in refusal.remedy
 

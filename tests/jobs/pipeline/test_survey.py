@@ -216,8 +216,8 @@ def test_an_unexpected_error_stops_one_partition_alone(tier: Path) -> None:
         remedy="This is a bug; please report it.",
     )
     puzzling, understood = status(live, resolve([]), Scope())
-    assert understood.refusal == ""
-    assert puzzling.refusal == (
+    assert understood.reason == ""
+    assert puzzling.reason == (
         "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
     )
 

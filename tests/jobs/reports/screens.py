@@ -27,7 +27,7 @@ from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import ROWS_MAX
 from tierfold.jobs.reports.verify_report import VerifyResult
-from tierfold.jobs.verbs.verify import Verified
+from tierfold.jobs.verbs.verified import Verified
 
 FLEET: Final = [
     PartitionReport(

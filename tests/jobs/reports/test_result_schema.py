@@ -17,10 +17,22 @@ from tests.jobs.tiers import key_of, updated_tier
 from tests.jobs.vacuum_tiers import DELETE, DETACHED, THEN_MS
 from tierfold.compaction.commits.history import Event
 from tierfold.compaction.deletion.expiry import ExpiryReason
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    MissingRight,
+    TierfoldError,
+    UnreadableObject,
+)
 from tierfold.compaction.planning.explanation import Region, SegmentAction
 from tierfold.jobs.cli.commands import tierfold as group
 from tierfold.jobs.reports.request_report import Spent
-from tierfold.jobs.reports.result import BY_URGENCY, SCHEMA_VERSION, document_of_error
+from tierfold.jobs.reports.result import (
+    BY_URGENCY,
+    SCHEMA_VERSION,
+    document_of_error,
+    document_of_usage_error,
+)
 from tierfold.jobs.verbs.vacuum_outcome import Kind
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -68,9 +80,32 @@ def test_every_document_meets_it(documents: dict[str, Any]) -> None:
 
 def test_an_error_of_any_verb_meets_it() -> None:
     for verb in DEFS["document"]["properties"]["verb"]["enum"]:
-        document = document_of_error(verb, "bad_settings", "x")
+        document = document_of_usage_error(verb, "x")
         assert result_schema.faults(document) == []
-    assert result_schema.faults(document_of_error("other", "bad_settings", "x"))
+    assert result_schema.faults(document_of_usage_error("other", "x"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "code"),
+    [
+        (BadSettings, "bad_settings", "bad_settings"),
+        (CorruptLog, "unreadable", "corrupt"),
+        (UnreadableObject, "unreadable", "unreadable"),
+        (MissingRight, "unreadable", "right_missing"),
+    ],
+)
+def test_an_error_has_its_code_beside_its_sentence(
+    kind: type[TierfoldError], outcome: str, code: str
+) -> None:
+    document = document_of_error("plan", kind("it is odd", where="here", remedy="Mend it."))
+    assert (document["outcome"], document["reason"]) == (outcome, "here: it is odd. Mend it.")
+    assert document["refusals"] == [
+        {"code": code, "detail": "here: it is odd", "remedy": "Mend it."}
+    ]
+    assert result_schema.faults(document) == []
+    own = kind("it is odd", where="here", remedy="Mend it.", code="its_own")
+    # Workers pickle it, in the same way.
+    assert document_of_error("plan", copy.copy(own))["refusals"][0]["code"] == "its_own"
 
 
 def test_the_requests_of_a_bucket_meet_it() -> None:

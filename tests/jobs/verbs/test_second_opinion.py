@@ -34,7 +34,8 @@ from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.pipeline.survey import known_partitions
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
-from tierfold.jobs.verbs.verify import Extent, Verified, verify
+from tierfold.jobs.verbs.verified import Verified
+from tierfold.jobs.verbs.verify import Extent, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER

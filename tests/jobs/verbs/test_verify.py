@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.commands import LOCAL_ENGINE
+from tests.jobs.commands import LOCAL_ENGINE, tierfold
+from tests.jobs.scripted_runs import scripted
+from tests.storage.call_scripts import fails
 from tests.storage.live_segments import (
     EPOCHS,
     INTERVAL_BYTES,
@@ -23,6 +25,7 @@ from tests.storage.live_segments import (
     put_segment,
 )
 from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -35,7 +38,8 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline.known_partition import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.verbs.verify import Extent, Verified, verify
+from tierfold.jobs.verbs.verified import Verified
+from tierfold.jobs.verbs.verify import Extent, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
@@ -342,6 +346,19 @@ def test_a_partition_that_cannot_be_understood_is_a_fault_and_the_others_go_on(
     assert [
         report.key.partition for report in verified(stage.folder, scope=Scope(partitions=("1",)))
     ] == [1]
+
+
+def test_a_partition_that_cannot_be_read_is_refused_and_not_corrupt(stage: Stage) -> None:
+    folder = stage.folder / partition_folder(KEY)
+    shutil.copytree(folder, folder.with_name(folder.name.replace("-0-", "-1-", 1)))
+    denied = UnreadableObject("no permission", where="the folder", remedy="Grant it.")
+    with scripted(fails("list", denied).where(lambda key: f"-0-{KEY.topic_id}" in key)):
+        ran = tierfold("verify", stage.folder, "--json")
+    assert ran.code == 3
+    refused, sound = ran.entries
+    assert (refused["outcome"], refused["corruptions"]) == ("refused", [])
+    assert [part["code"] for part in refused["refusals"]] == ["unreadable"]
+    assert (sound["outcome"], sound["records"]) == ("sound", 10)
 
 
 def test_a_log_of_another_size_than_the_catalog_says_is_a_fault(stage: Stage) -> None:

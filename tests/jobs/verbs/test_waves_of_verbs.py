@@ -27,7 +27,8 @@ from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs import vacuum as vacuum_verb
-from tierfold.jobs.verbs.verify import Verified, verify
+from tierfold.jobs.verbs.verified import Verified
+from tierfold.jobs.verbs.verify import verify
 from tierfold.storage.catalog.catalog import Catalog
 
 ONE: WaveLimit = WaveLimit(partitions=1, work=1)

@@ -1,0 +1,76 @@
+"""Why partitions are refused: each reason once, with the partitions that it stops."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.wording import counted
+from tierfold.jobs.reports.tables import ROWS_MAX, print_omitted
+
+NAMED_MAX: Final = 3
+"""Maximum number of partitions or topics that a line names; it counts the others."""
+
+
+class Refusable(Protocol):
+    """What every partition of a result has that may be refused."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition."""
+
+    @property
+    def refusals(self) -> tuple[RefusalPart, ...]:
+        """Why it is refused; none: it is not."""
+
+
+def see_below(partition: Refusable, otherwise: str) -> str:
+    """Return the codes of its refusals for a row of a table; `otherwise` if there are none."""
+    codes = ", ".join(dict.fromkeys(part.code for part in partition.refusals))
+    return f"{codes}: see below" if codes else otherwise
+
+
+def print_refusals(console: Console, partitions: Sequence[Refusable]) -> None:
+    """Print each refusal on a line that is not folded, so that its commands can be pasted.
+
+    Those that stop most come first.
+    """
+    lines = list(refusal_lines(partitions))
+    for line in lines[:ROWS_MAX]:
+        console.print(Text(printable(line), style="red"), soft_wrap=True)
+    print_omitted(console, len(lines) - ROWS_MAX)
+
+
+def refusal_lines(partitions: Sequence[Refusable]) -> Iterator[str]:
+    """Yield a line for each refusal, with the partitions that it stops."""
+    count = len(partitions)
+    stopped: dict[RefusalPart, list[PartitionKey]] = defaultdict(list)
+    for partition in sorted(partitions, key=lambda partition: partition.key):
+        for part in dict.fromkeys(partition.refusals):
+            stopped[part].append(partition.key)
+    # One command may mend several settings of a topic.
+    mended: dict[tuple[str, tuple[PartitionKey, ...]], list[RefusalPart]] = defaultdict(list)
+    for part, keys in stopped.items():
+        mended[part.remedy, tuple(keys)].append(part)
+    for (remedy, those), parts in sorted(mended.items(), key=lambda item: -len(item[0][1])):
+        details = "; ".join(f"{part.detail.rstrip('.')} [{part.code}]" for part in parts)
+        yield f"{_those(those, count)}: {details}. {remedy}".rstrip()
+
+
+def _those(keys: Sequence[PartitionKey], of_all: int) -> str:
+    if len(keys) <= NAMED_MAX:
+        return ", ".join(map(str, keys))
+    topics = [*dict.fromkeys(key.topic for key in keys)]
+    many = counted(len(keys), "partition")
+    if len(keys) == of_all:
+        return f"all {many}"
+    if len(topics) > NAMED_MAX:
+        return f"{many} of {counted(len(topics), 'topic')}"
+    return f"{many} of {', '.join(topics)}"
