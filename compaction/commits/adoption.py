@@ -36,6 +36,7 @@ ADOPTED_FOR: Final = frozenset(
         RefusalReason.CATALOG_SET_BACK,
         RefusalReason.DELETED_BY_BROKERS,
         RefusalReason.NEVER_NAMED,
+        RefusalReason.LEFT_ALONE,
         RefusalReason.UNLIKE_BROKERS,
         RefusalReason.LINEAGE_DIVERGED,
         RefusalReason.OUTSIDE_LINEAGE,

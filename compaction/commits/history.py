@@ -32,6 +32,8 @@ class Event(StrEnum):
     RESTORED = "restored"
     FORGOTTEN = "forgotten"
     """`tierfold forget` emptied the row of a log that was truncated."""
+    CONSENTED = "consented"
+    """The row notes what a person agreed to, and nothing else changed."""
     RELEASED = "released"
     """A run released its claim and changed nothing else."""
 
@@ -109,7 +111,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
         return Event.DELETED
     if after.cleaner_offsets != before.cleaner_offsets or after.segments != before.segments:
         return Event.COMPACTED
-    return Event.RELEASED
+    return Event.CONSENTED if after.consents != before.consents else Event.RELEASED
 
 
 def _has_new_copies(before: PartitionState, after: PartitionState) -> bool:

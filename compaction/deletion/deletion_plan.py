@@ -299,6 +299,7 @@ def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[st
     return (
         *(f"segment {name} is live" for name in sorted((orphans | to_be_marked) & live)),
         *(f"segment {name} is retired, not an orphan" for name in sorted(orphans & retired)),
+        *(f"segment {name} is left alone" for name in sorted(orphans & row.left_alone_ids)),
         *(
             f"segment {name} is not marked as being deleted"
             for name in sorted(to_be_marked - row.marked_ids - live)

@@ -19,7 +19,12 @@ from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.holes import with_end
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.discovery.notes import foreign_notes, hole_notes, notes_of
+from tierfold.compaction.discovery.notes import (
+    consent_notes,
+    foreign_notes,
+    hole_notes,
+    notes_of,
+)
 from tierfold.compaction.discovery.overlaps import OverlapProof, chain_of, with_proof
 from tierfold.compaction.discovery.phases import phase_notes
 from tierfold.compaction.discovery.view import (
@@ -83,6 +88,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
             *foreign_notes(facts),
             *notes_of(draft, waiting),
             *phase_notes(facts.left_alone),
+            *consent_notes(facts),
         ),
         brokers=facts.brokers,
     )
@@ -143,7 +149,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         retired=facts.classified.retired,
         lineage=row.lineage,
         log_start_offset=row.log_start_offset,
-        notes=(*foreign_notes(facts), refusal.sentence),
+        notes=(*foreign_notes(facts), *consent_notes(facts), refusal.sentence),
     )
 
 

@@ -79,6 +79,8 @@ class Classified:
     known: tuple[ListedSegment, ...]
     retired: tuple[ListedSegment, ...]
     unknown: tuple[ListedSegment, ...]
+    left_alone: tuple[ListedSegment, ...]
+    """Those that a person says to leave alone: never read, never deleted."""
     corruptions: tuple[str, ...]
     """How the listing contradicts the row, a phrase each that names the segment."""
 
@@ -88,12 +90,15 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
     live = () if state is None else state.segments
     live_ids = frozenset[str]() if state is None else state.live_ids
     retired_ids = frozenset[str]() if state is None else state.retired_ids
+    left_alone_ids = frozenset[str]() if state is None else state.left_alone_ids
+    not_unknown = live_ids | retired_ids | left_alone_ids
     in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
     known = tuple(s for s in in_order if s.segment_id in live_ids)
     return Classified(
         known=known,
         retired=tuple(s for s in in_order if s.segment_id in retired_ids),
-        unknown=tuple(s for s in in_order if s.segment_id not in live_ids | retired_ids),
+        unknown=tuple(s for s in in_order if s.segment_id not in not_unknown),
+        left_alone=tuple(s for s in in_order if s.segment_id in left_alone_ids),
         corruptions=corrupted_parts(live, known, kind="live segment"),
     )
 

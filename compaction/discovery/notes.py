@@ -25,6 +25,12 @@ def hole_notes(holes: Sequence[Hole]) -> Iterator[str]:
         yield f"{gaps} between segments taken for holes, the largest at {largest}"
 
 
+def consent_notes(facts: PartitionFacts) -> Iterator[str]:
+    """How many segments a person says to leave alone."""
+    if count := len(facts.classified.left_alone):
+        yield f"{counted(count, 'segment')} that a person says to leave alone: kept, not read"
+
+
 def foreign_notes(facts: PartitionFacts) -> Iterator[str]:
     """Which candidates would be orphans, if they were not another catalog's."""
     for found in facts.candidates:

@@ -83,16 +83,43 @@ def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | N
     )
 
 
+def never_had(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
+    """The whole segments that no run of this or another catalog made, and brokers never had."""
+    return tuple(unnamed.listed for unnamed in facts.left_alone if unnamed.denies_brokers)
+
+
 def _denied(facts: PartitionFacts, _: BrokerPartition) -> Refusal | None:
     """Whole objects that brokers never had (PUBLISHING 2.3), young or old, full or empty."""
-    strange = [unnamed.listed for unnamed in facts.left_alone if unnamed.denies_brokers]
+    strange = never_had(facts)
     if not strange:
         return None
+    ids = ",".join(listed.segment_id for listed in strange)
     return Refusal(
         reason=RefusalReason.NEVER_NAMED,
         detail=f"the tier has {_listed(strange)}, whole and not written by tierfold, which these"
         " brokers never had",
-        remedy=f"{_LOST} If a person copied them here, move them out of the tier and keep them.",
+        remedy=f"{_LOST} If a person copied them here, move them out of the tier and keep them. If"
+        " you know that none of them is part of the log, because a run of an early tierfold that"
+        f" was killed left them: `tierfold forget {PLACE} --leave-alone {ids}`, with the same"
+        " brokers, records that; they are then never read and never deleted.",
+    )
+
+
+def _left_alone(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    """Segments to leave alone because brokers never had them, and that brokers have."""
+    served = [
+        listed
+        for listed in facts.classified.left_alone
+        if phase_of(listed.segment_id, brokers) is Phase.FINISHED
+    ]
+    if not served:
+        return None
+    return Refusal(
+        reason=RefusalReason.LEFT_ALONE,
+        detail=f"brokers have {_listed(served)} as whole, and a person said to leave them alone"
+        " when brokers never had them (--leave-alone)",
+        remedy="If their metadata topic came back, they are part of the log after all: "
+        f"{_FORGET}",
     )
 
 
@@ -297,6 +324,7 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
 _CHECKS: Final[Sequence[Callable[[PartitionFacts, BrokerPartition], Refusal | None]]] = (
     _unknown_offsets,
     _denied,
+    _left_alone,
     _forgotten_uploads,
     _other_runs,
     _deleted_live,

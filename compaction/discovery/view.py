@@ -63,6 +63,8 @@ class RefusalReason(StrEnum):
     """The tier stands elsewhere than the catalog, the tier or the brokers' properties say."""
     NEVER_NAMED = "never named"
     """The tier or the catalog has uploads that brokers never had."""
+    LEFT_ALONE = "left alone"
+    """Brokers have segments that a person says to leave alone, as they never had them."""
     ANOTHER_CATALOG = "another catalog"
     """A run of another catalog wrote what brokers have, or publishes to them."""
     CATALOG_SET_BACK = "catalog set back"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeVar
 
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied, Origin, Uploaded
@@ -252,6 +253,15 @@ class PartitionState:
         """Whether brokers serve it, as far as the row knows, and no person has said otherwise."""
         is_abandoned = any(consent.kind == ConsentKind.DETACHED for consent in self.consents)
         return bool(self.served_by) and not is_abandoned
+
+    @property
+    def left_alone_ids(self) -> frozenset[str]:
+        """Ids of segments that a person says to leave alone: never read, never deleted.
+
+        Not of those that it names all the same, because a later `forget` took them over.
+        """
+        given = (one.segment_ids for one in self.consents if one.kind == ConsentKind.LEFT_ALONE)
+        return frozenset(chain.from_iterable(given)) - self.named_ids
 
     @property
     def is_forgotten(self) -> bool:

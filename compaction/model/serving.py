@@ -54,6 +54,8 @@ class ConsentKind(StrEnum):
     """The row takes over what brokers have: its catalog was lost, set back, or is another's."""
     MOVED = "moved"
     """The tier stands elsewhere than the row noted: it moved, or is mounted elsewhere."""
+    LEFT_ALONE = "left alone"
+    """Segments that brokers never had are no part of the log: never read, never deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -66,3 +68,5 @@ class Consent:
     """Epoch milliseconds."""
     run: str
     """The run that took it."""
+    segment_ids: tuple[str, ...] = ()
+    """The segments that it is about, if it is `LEFT_ALONE`: those that were there then."""

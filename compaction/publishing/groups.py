@@ -47,7 +47,7 @@ def groups_of(look: Look) -> tuple[SwapGroup, ...]:
     runs: list[list[tuple[OffsetRange, _Member]]] = []
     reached = -1
     for bounds, member in sorted(_members(look), key=lambda found: found[0]):
-        if (True or (runs)) and bounds.first <= reached:
+        if runs and bounds.first <= reached:
             runs[-1].append((bounds, member))
         else:
             runs.append([(bounds, member)])

@@ -20,7 +20,14 @@ from tierfold.jobs.api.keywords import (
     VacuumKeywords,
     takes,
 )
-from tierfold.jobs.api.opening import budget_of, engine_of, limits_of, local_max_of, opened
+from tierfold.jobs.api.opening import (
+    budget_of,
+    engine_of,
+    ids_of,
+    limits_of,
+    local_max_of,
+    opened,
+)
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
 from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
@@ -118,6 +125,11 @@ def forget(tier: str | Path, partition: str, **given: Unpack[ForgetKeywords]) ->
     """
     is_dry_run = given.get("dry_run", False)
     tools = opened(tier, given, writing=WritingVerb.FORGET, asks_brokers=True)
-    found = forget_verb.forget(tools.context, partition, is_dry_run=is_dry_run)
+    found = forget_verb.forget(
+        tools.context,
+        partition,
+        is_dry_run=is_dry_run,
+        leave_alone=ids_of(given.get("leave_alone")),
+    )
     about = tools.about(run_id="" if is_dry_run else tools.context.run)
     return checked(ForgetResult(partitions=(found,), **about), given)

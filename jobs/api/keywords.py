@@ -174,6 +174,11 @@ class ChangeKeywords(CheckKeywords, WritingKeywords, total=False):
 class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, total=False):
     """The keywords of `forget`."""
 
+    leave_alone: Sequence[str] | str
+    """Ids of whole segments that brokers never had, or one, or several with commas between: note in
+    the catalog that they are no part of the log. They are never read and never deleted. Nothing is
+    forgotten then. Default: none."""
+
 
 class RestoreKeywords(ChangeKeywords, total=False):
     """The keywords of `restore`."""

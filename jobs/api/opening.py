@@ -271,6 +271,12 @@ def _names(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:
     return tuple(map(str, one_or_more or ()))
 
 
+def ids_of(given: Sequence[str] | str | None) -> tuple[str, ...]:
+    """Return the ids, also of texts that have several with commas between; by default none."""
+    texts = (one.strip() for text in _names(given) for one in text.split(","))
+    return tuple(dict.fromkeys(filter(None, texts)))
+
+
 def _listed(given: object) -> frozenset[Listed] | None:
     """Return the partitions that are listed; None: there is no list. Raises BadSettings."""
     match given:

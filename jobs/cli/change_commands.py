@@ -72,6 +72,12 @@ def restore_verb(output: Output, **given: Any) -> None:
 @click.argument("partition", metavar="PARTITION")
 @if_held_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
+@click.option(
+    "--leave-alone",
+    metavar="ID[,...]",
+    help="Only note in the catalog that these segments, which brokers never had, are no part of the"
+    " log: they are never read and never deleted.",
+)
 @holes_option
 @output_options
 @clock_options
@@ -91,11 +97,15 @@ def forget_verb(output: Output, **given: Any) -> None:
     replaced stays replaced. That is the way out if the catalog was lost or set back, or if brokers
     have segments of another catalog.
 
+    With --leave-alone, it notes which segments, that brokers never had, are left alone, and forgets
+    nothing. Segments that appear later are not included.
+
     \b
     Examples:
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
       tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092
+      tierfold forget /mnt/tier orders-0 --leave-alone aNGVCKfUQrmBnKPzPOaWnA
     """
     from tierfold.jobs.api.changing import forget
 

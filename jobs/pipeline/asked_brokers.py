@@ -10,7 +10,7 @@ read again, and all that follows (`rows_since`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tierfold.compaction.brokers.broker_view import BrokerView

@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tierfold.compaction.commits.adoption import Adoption
+from tierfold.compaction.commits.leave_alone import LeftAlone
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
@@ -151,6 +152,11 @@ def _forgot_entry(found: Forgot) -> dict[str, Any]:
             for segment in loss.set_apart
         ]
         entry["vanishing"] = [fields(one, "start_offset", "end_offset") for one in loss.vanishing]
+    if (leaving := found.left_alone) is not None:
+        entry["left_alone"] = [
+            fields(one, "start_offset", "size_bytes") | {"id": one.segment_id}
+            for one in leaving.segments
+        ]
     if (taken := found.adoption) is not None:
         entry["adopted"] = {
             "live": list(map(named_segment, taken.live)),
@@ -166,6 +172,8 @@ def _print_forgot(console: Console, found: Forgot) -> None:
     _print_sentences(console, report)
     if found.adoption is not None and report.outcome in {PLANNED, FORGOTTEN}:
         _print_adoption(console, found, found.adoption)
+    if found.left_alone is not None and report.outcome in {PLANNED, FORGOTTEN}:
+        _print_left_alone(console, found.left_alone, would=report.outcome == PLANNED)
     if loss is None or report.outcome not in {PLANNED, FORGOTTEN}:
         return
     console.print(f"{counted(len(loss.forgotten), 'segment')} live by the catalog's row")
@@ -197,6 +205,17 @@ def _print_adoption(console: Console, found: Forgot, taken: Adoption) -> None:
     back = "would be retired, and never read" if would else "retired, and never read"
     _print_segments(console, back, taken.retired)
     console.print(f"The log starts at {taken.log_start_offset}.")
+    if would:
+        console.print("Nothing is changed. Without --dry-run, this cannot be undone.")
+
+
+def _print_left_alone(console: Console, leaving: LeftAlone, *, would: bool) -> None:
+    lines = [
+        f"{one.segment_id}  from offset {one.start_offset}  {decimal(one.size_bytes)}"
+        for one in leaving.segments
+    ]
+    what = "would be left alone" if would else "left alone"
+    _print_list(console, f"{what}: never read, never deleted", lines)
     if would:
         console.print("Nothing is changed. Without --dry-run, this cannot be undone.")
 

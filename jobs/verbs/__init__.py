@@ -12,6 +12,7 @@
     restore          `restore`
     restored_copies  the copies that `restore --copy` makes live
     adoption         what `forget` takes over from brokers
+    leave_alone      `forget --leave-alone`
     forget           `forget`
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition

@@ -23,6 +23,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.draft import draft_of, drafted, lineage_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.errors import TierfoldError
@@ -37,6 +38,7 @@ from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
 from tierfold.jobs.pipeline.survey import known_by_name
 from tierfold.jobs.verbs.row_change import changed_row
 from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.tiers.remote_tier import Listing
 from tierfold.storage.tiers.service_notes import Noted
 
 
@@ -72,7 +74,7 @@ def _planned(
         return None
     if present.reason not in ADOPTED_FOR:
         return present
-    bare = facts_of(context, key, None, listed, brokers)
+    bare = facts_of(context, key, None, _without_left_alone(known, brokers), brokers)
     if (refusal := refused_without_row_by_brokers(bare)) is not None:
         return refusal
     sent = _sent(context, bare, brokers)
@@ -88,6 +90,17 @@ def _planned(
     found = adoption(view, known.state, brokers, context.run)
     is_published = isinstance(found, Adoption) and found.is_published
     return (_refused_copy(context) if is_published else None) or found
+
+
+def _without_left_alone(known: KnownPartition, brokers: BrokerPartition) -> Listing:
+    """Return the listing without what is left alone, unless brokers have had it since."""
+    ids = frozenset[str]() if known.state is None else known.state.left_alone_ids
+    return tuple(
+        listed
+        for listed in known.listed
+        if listed.segment_id not in ids
+        or phase_of(listed.segment_id, brokers) is not Phase.NEVER_NAMED
+    )
 
 
 def _sent(

@@ -4,11 +4,13 @@
     -> claim -> inspect again -> one commit that empties the row -> release -> report
 
 The empty row keeps a new epoch, so that no earlier run can commit. Segments that are not part of
-the new log stay in the tier until `vacuum --diverged`. Without Spark.
+the new log stay in the tier until `vacuum --diverged`. With brokers, the row takes over what they
+have (`verbs.adoption`), or notes what a person leaves alone (`verbs.leave_alone`). Without Spark.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
@@ -26,6 +28,7 @@ from tierfold.compaction.commits.forget import (
     row_without,
 )
 from tierfold.compaction.commits.holders import Skip, Wait
+from tierfold.compaction.commits.leave_alone import LeftAlone
 from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
@@ -53,6 +56,7 @@ from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, with_identity
 from tierfold.jobs.verbs.adoption import carried_out, planned_adoption
 from tierfold.jobs.verbs.history import past_of
+from tierfold.jobs.verbs.leave_alone import planned_leaving, recorded, refuse_wrong_ids
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -76,17 +80,28 @@ class Forgot(Reporting):
     or brokers say it."""
     adoption: Adoption | None = None
     """What the row takes over from brokers; None: impossible, nothing to do, or none were asked."""
+    left_alone: LeftAlone | None = None
+    """What a person leaves alone; None: impossible, or nothing was given."""
 
 
-def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgot:
+def forget(
+    context: RunContext,
+    name: str,
+    *,
+    is_dry_run: bool = False,
+    leave_alone: Collection[str] = (),
+) -> Forgot:
     """Empty the catalog's row of the partition `name`, if its log was truncated.
 
-    A dry run changes nothing. Raises BadSettings if `name` matches no partition, TierfoldError if
-    the catalog is unreadable.
+    `leave_alone`: ids of segments; it only notes in the row that they are left alone. A dry run
+    changes nothing. Raises BadSettings if `name` matches no partition or `leave_alone` has what is
+    no id, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
+    if leave_alone:
+        refuse_wrong_ids(context, leave_alone)
     with context.seconds.timed(TimedStage.SURVEY):
-        found = _planned_forgetting(context, name)
+        found = _planned_forgetting(context, name, leave_alone)
     if is_dry_run:
         return found
     if found.state is not None and found.report.outcome == PLANNED:
@@ -95,10 +110,12 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
                 found = replace(found, report=refused_for(found.report, holder))
             case Wait():
                 freed(context, [found.key], "forget")
-                found = _planned_forgetting(context, name)
+                found = _planned_forgetting(context, name, leave_alone)
     with deferred():
         report = found.report
-        if found.adoption is not None and report.outcome == PLANNED:
+        if found.left_alone is not None and report.outcome == PLANNED:
+            report = recorded(context, name, report, found.state, found.left_alone)
+        elif found.adoption is not None and report.outcome == PLANNED:
             report = carried_out(context, name, report, found.state, found.adoption)
         elif found.loss is not None and report.outcome == PLANNED:
             report = _emptied(context, found, found.loss)
@@ -106,7 +123,9 @@ def forget(context: RunContext, name: str, *, is_dry_run: bool = False) -> Forgo
     return replace(found, report=report)
 
 
-def _planned_forgetting(context: RunContext, name: str) -> Forgot:
+def _planned_forgetting(
+    context: RunContext, name: str, leave_alone: Collection[str]
+) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
     if known.is_left_alone:
         reason = left_alone(known)
@@ -116,7 +135,9 @@ def _planned_forgetting(context: RunContext, name: str) -> Forgot:
     known = with_identity(known, tier_identity(context, _binding(context)))
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
-    if known.brokers is not None:
+    if known.brokers is not None and leave_alone:
+        found = _leaving(context, known, known.brokers, leave_alone)
+    elif known.brokers is not None:
         found = _beside_brokers(context, known, known.brokers)
     else:
         found = _inspected(context, known.key, known.state, known.listed)
@@ -279,6 +300,25 @@ def _beside_brokers(
         bytes_out=sum(segment.size_bytes for segment in taken.live),
     )
     return Forgot(report=report, state=known.state, adoption=taken)
+
+
+def _leaving(
+    context: RunContext,
+    known: KnownPartition,
+    brokers: BrokerPartition,
+    leave_alone: Collection[str],
+) -> Forgot:
+    """What would be left alone."""
+    leaving = planned_leaving(context, known, brokers, leave_alone)
+    if isinstance(leaving, Refusal):
+        return Forgot(report=refused(known.key, leaving))
+    if not leaving.segments:
+        reason = "the catalog has noted already that these segments are left alone"
+        return Forgot(
+            report=PartitionReport(key=known.key, outcome=NOTHING_TO_DO, reason=reason)
+        )
+    report = PartitionReport(key=known.key, outcome=PLANNED)
+    return Forgot(report=report, state=known.state, left_alone=leaving)
 
 
 def _binding(context: RunContext) -> Binding:

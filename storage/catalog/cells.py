@@ -65,6 +65,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "topic": _spelled(TOPIC_PATTERN, "a name that Kafka allows", but=NO_TOPICS),
     "topic_id": _KAFKA_ID,
     "segment_id": _KAFKA_ID,
+    "segment_ids": _KAFKA_ID,
     "agrees_with": _KAFKA_ID,
     "forgotten": _KAFKA_ID,
     "copy_of": _KAFKA_ID_OR_NONE,

@@ -162,6 +162,7 @@ CONSENT: Final = _struct(
     kind=_TEXT("what a person agreed to"),
     given_at_ms=_LONG("when"),
     run=_TEXT("the run that took it"),
+    segment_ids=_NAMES("ids of the segments that it is about; null or empty: none", nullable=True),
 )
 
 PARTITIONS: Final = pa.schema(

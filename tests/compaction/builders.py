@@ -27,7 +27,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
-from tierfold.compaction.model.serving import ServingCluster
+from tierfold.compaction.model.serving import Consent, ConsentKind, ServingCluster
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
 
 KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 21 + "A")
@@ -85,6 +85,11 @@ def a_state(segments: Sequence[Segment], **fields: Any) -> PartitionState:
         lineage=LINEAGE,
     )
     return replace(defaults, **fields)
+
+
+def leave_alone(*ids: str) -> Consent:
+    """A person's consent that leaves these segments alone."""
+    return Consent(kind=ConsentKind.LEFT_ALONE, given_at_ms=5, run="mine", segment_ids=ids)
 
 
 def cleaned_to(offset: int, *, epoch: int = 1) -> tuple[CleanerOffset, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from tests.compaction.builders import a_chain, a_state
+from tests.compaction.builders import a_chain, a_state, leave_alone
 from tests.compaction.histories import STEPS, Step, lived
 from tierfold.compaction.commits.history import Entry, Event, at, entries, left_by, notable
 from tierfold.compaction.model.segments import PartitionState
@@ -36,6 +36,13 @@ def test_each_row_has_its_event() -> None:
     assert events(("compact", 0, 0), ("copy", 0, 0)) == [Event.COMPACTED, Event.RESTORED]
     # All segments stayed the same: only the cleaner offset moved.
     assert events(("compact", 7, 0)) == [Event.COMPACTED]
+
+
+def test_a_consent_alone_is_an_event() -> None:
+    rows = lived([("compact", 0, 0)]).rows
+    agreed = replace(rows[-1], commit_id="agreed", consents=(leave_alone("a"),))
+    (newest, *_) = history([*rows, agreed])
+    assert newest.event is Event.CONSENTED
 
 
 def test_the_first_row_is_found_unless_older_rows_are_missing() -> None:

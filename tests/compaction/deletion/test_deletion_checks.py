@@ -12,6 +12,7 @@ from tests.compaction.builders import (
     a_chain,
     a_segment,
     a_state,
+    leave_alone,
     listed,
     retired,
     segment_id,
@@ -51,6 +52,10 @@ def also_retired(segment: Segment) -> PartitionState:
     return replace(STARTED, retired=(*STARTED.retired, retired(segment)))
 
 
+def left_alone(segment: Segment) -> PartitionState:
+    return replace(STARTED, consents=(leave_alone(segment.segment_id),))
+
+
 def test_the_row_decides_what_is_deleted() -> None:
     assert deletion_violations(DELETION, STARTED) == ()
     for row, violation in (
@@ -62,6 +67,8 @@ def test_the_row_decides_what_is_deleted() -> None:
         (replace(STARTED, segments=(*LIVE, APART)), f"segment {APART.segment_id} is live"),
         (also_retired(ORPHAN), f"segment {ORPHAN.segment_id} is retired, not an orphan"),
         (also_retired(APART), f"segment {APART.segment_id} is retired, not an orphan"),
+        (left_alone(ORPHAN), f"segment {ORPHAN.segment_id} is left alone"),
+        (left_alone(APART), f"segment {APART.segment_id} is left alone"),
     ):
         assert deletion_violations(DELETION, row) == (violation,)
 

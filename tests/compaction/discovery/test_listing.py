@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_chain, a_segment, a_state, listed, retired, segment_id
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    a_state,
+    leave_alone,
+    listed,
+    retired,
+    segment_id,
+)
 from tierfold.compaction.discovery.listing import (
     Classified,
     ListedSegment,
@@ -26,7 +34,7 @@ def ids(segments: tuple[ListedSegment, ...]) -> list[str]:
 
 def found(classified: Classified) -> dict[str, list[str]]:
     """The lists that are not empty, by name."""
-    names = ("known", "retired", "unknown")
+    names = ("known", "retired", "unknown", "left_alone")
     return {name: ids(getattr(classified, name)) for name in names if getattr(classified, name)}
 
 
@@ -157,8 +165,16 @@ def listings(draw: st.DrawFn) -> tuple[list[ListedSegment], PartitionState | Non
         )
     ]
     listing = draw(st.permutations([*map(listed, live), *map(listed, gone), *unknown]))
-    state = a_state(live, retired=tuple(map(retired, gone)))
+    ids = draw(st.lists(st.sampled_from(listing), max_size=2)) if listing else []
+    agreed = leave_alone(*(segment.segment_id for segment in ids))
+    state = a_state(live, retired=tuple(map(retired, gone)), consents=(agreed,))
     return listing, draw(st.sampled_from([state, None]))
+
+
+def test_what_a_person_leaves_alone_is_not_unknown_unless_the_row_names_it() -> None:
+    listing = [*map(listed, CHAIN)]
+    state = a_state(CHAIN[:1], consents=(leave_alone(A, B), leave_alone(D)))
+    assert found(classify(listing, state)) == {"known": [A], "unknown": [C], "left_alone": [B, D]}
 
 
 @given(listings())

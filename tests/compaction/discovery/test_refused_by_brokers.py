@@ -9,11 +9,19 @@ import pytest
 
 from tests.compaction.beside_brokers import discovered_beside, own_id, refusal_beside, view_beside
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
-from tests.compaction.builders import CLUSTER, a_segment, a_state, epochs, retired, segment_id
+from tests.compaction.builders import (
+    CLUSTER,
+    a_segment,
+    a_state,
+    epochs,
+    leave_alone,
+    retired,
+    segment_id,
+)
 from tests.compaction.uploads import a_row, spans, upload
 from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
 from tierfold.compaction.brokers.events import Event
-from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
 
@@ -36,6 +44,39 @@ def test_whole_objects_that_brokers_never_had() -> None:
     assert f"{SECOND.listed}, whole and not written by tierfold" in refusal.detail
     assert "Do not restart a broker" in refusal.remedy
     assert "docs/kafka.md" in refusal.remedy
+
+
+def test_the_command_that_leaves_them_alone_names_them_all() -> None:
+    strange = [upload(start, start + 9) for start in range(10, 100, 10)]
+    refusal = refusal_beside(None, [FIRST, *strange], FINISHED_FIRST)
+    ids = ",".join(one.segment_id for one in strange)
+    assert f"`tierfold forget {PLACE} --leave-alone {ids}`" in refusal.remedy
+
+
+def test_what_a_person_leaves_alone_refuses_nothing_and_is_not_read() -> None:
+    row = a_state([a_segment(0, 9)], consents=(leave_alone(SECOND.segment_id),))
+    view = view_beside(row, [SECOND], uploaded(0, 0, 9))
+    assert [segment.end_offset for segment in view.segments] == [9]
+    assert (view.orphans, view.waiting, view.set_apart) == ((), (), ())
+    assert view.notes == ("1 segment that a person says to leave alone: kept, not read",)
+    # What appears later was not agreed to.
+    later = upload(20, 29)
+    refusal = refusal_beside(row, [SECOND, later], uploaded(0, 0, 9))
+    assert refusal.reason is RefusalReason.NEVER_NAMED
+    assert later.segment_id in refusal.detail
+    assert SECOND.segment_id not in refusal.sentence
+
+
+def test_what_a_person_leaves_alone_and_brokers_have_after_all() -> None:
+    row = a_state([a_segment(0, 9)], consents=(leave_alone(SECOND.segment_id),))
+    events = [*uploaded(0, 0, 9), *uploaded("10-19", 10, 19)]
+    refusal = refusal_beside(row, [SECOND], events)
+    assert refusal.reason is RefusalReason.LEFT_ALONE
+    assert SECOND.segment_id in refusal.detail
+    assert "tierfold forget" in refusal.remedy
+    # They are only uploading it, or deleting it: it is not read in either case.
+    for some in (events[:-1], [*events, updated("10-19", LISTED)]):
+        assert spans_of(row, [SECOND], some) == ["0-9"]
 
 
 def test_they_are_refused_at_any_age_and_below_the_log_start() -> None:

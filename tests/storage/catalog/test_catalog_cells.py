@@ -81,6 +81,17 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
         replace(STATE, consents=(Consent(kind=ConsentKind.DETACHED, given_at_ms=1, run="a/b"),)),
         "consents.run is 'a/b'",
     ),
+    "what it leaves alone": (
+        replace(
+            STATE,
+            consents=(
+                Consent(
+                    kind=ConsentKind.LEFT_ALONE, given_at_ms=1, run="r", segment_ids=("../y",)
+                ),
+            ),
+        ),
+        "consents.segment_ids is '../y'",
+    ),
     "a forgotten id": (replace(STATE, forgotten=("../y",)), "forgotten is '../y'"),
     "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
     "a cleaner offset": (

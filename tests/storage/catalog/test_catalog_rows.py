@@ -123,7 +123,13 @@ PASSES = st.builds(
     published_at_ms=st.none() | LONG,
     has_spared=st.booleans(),
 )
-CONSENTS = st.builds(Consent, kind=st.sampled_from(ConsentKind), given_at_ms=LONG, run=RUN)
+CONSENTS = st.builds(
+    Consent,
+    kind=st.sampled_from(ConsentKind),
+    given_at_ms=LONG,
+    run=RUN,
+    segment_ids=st.lists(KAFKA_ID, max_size=2).map(tuple),
+)
 STATES = st.builds(
     PartitionState,
     key=st.builds(
