@@ -25,7 +25,7 @@ from tierfold.compaction.discovery.refused_by_brokers import unnamed_writes
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.bindings import Binding, ServedBy
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.outlook import outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
@@ -35,7 +35,6 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import place_of
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.storage.catalog.rows import NO_ROWS, RowsRead
 from tierfold.storage.tiers.remote_tier import Listing
 
 
@@ -61,10 +60,12 @@ def with_brokers(
     }
 
 
-def rows_since(context: RunContext, seen: Iterable[KnownPartition]) -> RowsRead:
+def rows_since(
+    context: RunContext, seen: Iterable[KnownPartition]
+) -> tuple[PartitionState, ...]:
     """Read the rows again of partitions with segments of runs that their rows do not name.
 
-    Only those are returned whose row names them by now: another run changed it, and then published.
+    Only those are returned that name them by now: another run changed the row, and then published.
     Raises TierfoldError if the catalog cannot be read.
     """
     strange = {
@@ -74,11 +75,8 @@ def rows_since(context: RunContext, seen: Iterable[KnownPartition]) -> RowsRead:
         and one.brokers is not None
         and unnamed_writes(one.state, one.brokers)
     }
-    if not strange:
-        return NO_ROWS
-    states = context.catalog.look(strange).states
-    named = tuple(state for state in states if not unnamed_writes(state, strange[state.key]))
-    return RowsRead(states=named, refused={})
+    states = context.catalog.look(strange).states if strange else ()
+    return tuple(state for state in states if not unnamed_writes(state, strange[state.key]))
 
 
 def _seen(

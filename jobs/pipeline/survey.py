@@ -136,9 +136,9 @@ def known_among(
     if context.cluster is None:
         return [found[key] for key in keys]
     seen = with_brokers(context, context.cluster, found)
-    while (newer := rows_since(context, seen.values())).states:
-        listings = context.tier.listings([*newer.by_key])
-        changed = _with_rows(context, everywhere, newer, listings)
+    while newer := rows_since(context, seen.values()):
+        listings = context.tier.listings([state.key for state in newer])
+        changed = _with_rows(context, everywhere, RowsRead(states=newer, refused={}), listings)
         seen |= with_brokers(context, context.cluster, changed)
     return [seen[key] for key in keys]
 
