@@ -12,6 +12,7 @@
     cluster_configs       settings as brokers answer them
     broker_versions       which version of Kafka brokers have at least
     topic_retention       what brokers keep of a topic, locally and in the tier
+    missing_rights        rights that are missing, with the commands that grant them
     preconditions         what must hold on a cluster before a tier is compacted for it
     cluster_view          one look at a cluster: its brokers' views, and their offsets
     beside_catalog        how what brokers have differs from what a catalog has

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tierfold.compaction.brokers.cluster_configs import Configs
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
+from tierfold.compaction.model.rights import Right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +87,9 @@ class TopicSetup:
     facts: TopicFacts | UnreadableObject | None
     """None: the cluster has no topic of that name; an error: why it is not known."""
     configs: Configs | UnreadableObject | None
+
+    @property
+    def missing_rights(self) -> tuple[Right, ...]:
+        """The rights without which brokers do not say all of it."""
+        errors = (one for one in (self.facts, self.configs) if isinstance(one, MissingRight))
+        return tuple(right for error in errors for right in error.rights)

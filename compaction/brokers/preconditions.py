@@ -18,6 +18,7 @@ from tierfold.compaction.brokers.broker_view import BrokerView, ReadOnlyCause
 from tierfold.compaction.brokers.cluster_configs import Configs, number_in
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicFacts, TopicSetup
 from tierfold.compaction.brokers.events import METADATA_TOPIC
+from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import (
     FOR_EVER,
     is_tiered,
@@ -120,10 +121,12 @@ def topic_preconditions(
     """
     if not rules.is_compacted:
         return ()
+    if topic.missing_rights:
+        return (unanswered(lacking(topic.missing_rights, setup.server)),)
     if (gone := _gone(topic, topic_id)) is not None:
         return (gone,)
     if isinstance(topic.configs, UnreadableObject):
-        return (_unanswered(topic.configs),)
+        return (unanswered(topic.configs),)
     if topic.configs is None:
         return (_no_topic(topic.name),)
     found = tuple(_broken(topic.configs, setup, rules))
@@ -190,7 +193,7 @@ def _gone(topic: TopicSetup, topic_id: str) -> RefusalPart | None:
         case None:
             return _no_topic(topic.name)
         case UnreadableObject() as error:
-            return _unanswered(error)
+            return unanswered(error)
         case TopicFacts() as facts if facts.topic_id != topic_id:
             return _no_topic(topic.name, facts.topic_id)
     return None
@@ -206,7 +209,8 @@ def _no_topic(name: str, other_id: str = "") -> RefusalPart:
     )
 
 
-def _unanswered(error: UnreadableObject) -> RefusalPart:
+def unanswered(error: UnreadableObject) -> RefusalPart:
+    """What brokers do not say about topics that are to be compacted."""
     is_right = isinstance(error, MissingRight)
     return RefusalPart(
         code=PreconditionCode.RIGHT_MISSING if is_right else PreconditionCode.UNANSWERED,

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
+from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.preconditions import (
     cluster_preconditions,
     partition_preconditions,
     topic_preconditions,
+    unanswered,
 )
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.refusal_parts import RefusalPart
@@ -23,6 +25,22 @@ def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:
     It comes before anything is compared with what brokers have: the view may lack what they say.
     """
     return None if brokers is None else _refusal_of(partition_preconditions(brokers.view))
+
+
+def rights_refusals(look: ClusterView, rules: Mapping[str, Rules]) -> dict[str, Refusal]:
+    """By topic to be compacted, the refusal for rights that are missing, the same for all of them.
+
+    It comes before the comparison with what brokers have, which they do not say without rights.
+    `rules`: by topic.
+    """
+    compacted = [name for name, found in rules.items() if found.is_compacted]
+    asked = (look.topics[name] for name in compacted if name in look.topics)
+    denied = [one for one in asked if one.missing_rights]
+    if not denied:
+        return {}
+    error = lacking((right for one in denied for right in one.missing_rights), look.setup.server)
+    refusal = _refusal_of([unanswered(error)])
+    return {one.name: refusal for one in denied if refusal is not None}
 
 
 def setup_refusals(

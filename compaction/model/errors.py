@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from tierfold.compaction.model.redaction import redacted
+from tierfold.compaction.model.rights import Right
 
 
 class TierfoldError(Exception):
@@ -93,6 +94,17 @@ class MissingRight(UnreadableObject):
     """A cluster refuses what a right is missing for."""
 
     CODE = "right_missing"
+
+    def __init__(
+        self, what: str, *, where: str, remedy: str, code: str = "", rights: tuple[Right, ...] = ()
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy, code=code)
+        self.rights = rights
+        """All that are missing, as far as it is known."""
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return {**super()._parts, "rights": self.rights}
 
 
 class BadSettings(TierfoldError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -132,7 +132,7 @@ def opened(
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
-        cluster=None if cluster is None else RunCluster(cluster),
+        cluster=None if cluster is None else RunCluster(cluster, _is_planned(settings, has_advice)),
     )
     # With a cluster, the advice is on what the look at it shows.
     remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
@@ -147,6 +147,11 @@ def opened(
         began_s=began_s,
         has_advice=has_advice,
     )
+
+
+def _is_planned(settings: Settings, plans: bool) -> Callable[[str], bool]:  # noqa: FBT001
+    """Return whether a topic is to be compacted by this verb, which needs its brokers' settings."""
+    return lambda topic: plans and settings.rules_for(topic).is_compacted
 
 
 def _cluster_of(given: Mapping[str, Any], settings: Settings) -> ClientSettings | None:

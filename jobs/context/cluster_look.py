@@ -9,11 +9,12 @@ upload or an expiry changes in between looks wrong. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tierfold.compaction.brokers.broker_view import BrokerView
 from tierfold.compaction.brokers.cluster_facts import (
     Absence,
+    ClusterSetup,
     PartitionOffsets,
     TopicSetup,
     UnknownOffsets,
@@ -22,16 +23,22 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterVie
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.lineage import epochs_to_ask
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
+from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.beside_tier import BesideTier
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
-from tierfold.storage.brokers.cluster_setup import cluster_setup, topic_setups
+from tierfold.storage.brokers.cluster_setup import cluster_setup, missing_rights, topic_setups
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.epoch_ends import epoch_ends
 from tierfold.storage.brokers.facts import partition_offsets
 from tierfold.storage.brokers.metadata_reader import read_metadata
+
+
+def no_settings(_topic: str) -> bool:
+    """Return that the settings of no topic are needed."""
+    return False
 
 
 def cluster_view(
@@ -39,15 +46,17 @@ def cluster_view(
     progress: RunProgress,
     beside: BesideTier | None = None,
     scope: Scope = EVERYTHING,
+    needs_settings: Callable[[str], bool] = no_settings,
 ) -> ClusterView:
     """Look at the partitions of a tier; None: at all that the cluster has in scope.
 
-    Raises as `Scope.chosen`; BadSettings if the cluster has no metadata topic that its brokers
-    read, CorruptLog if that lost records, UnreadableObject if no broker answers or a right is
-    missing.
+    `needs_settings`: the topics of which a missing DescribeConfigs is an error, too, if one is
+    raised. Raises as `Scope.chosen`; BadSettings if the cluster has no metadata topic that its
+    brokers read, CorruptLog if that lost records, UnreadableObject if no broker answers or a right
+    is missing.
     """
     listed = {} if beside is None else beside.listed
-    setup = cluster_setup(connection)
+    setup = _setup(connection, {key.topic for key in listed}, needs_settings)
     fold = MetadataFold(setup.metadata_topic.partitions, None if beside is None else listed)
     for key, segment_ids in listed.items():
         fold.ask(key, segment_ids)
@@ -84,15 +93,31 @@ def cluster_view(
     )
 
 
+def _setup(
+    connection: Connection, topics: Collection[str], needs_settings: Callable[[str], bool]
+) -> ClusterSetup:
+    """How the cluster is set up; if a right is missing, the error names those on topics, too."""
+    try:
+        return cluster_setup(connection)
+    except MissingRight as error:
+        also = missing_rights(connection, topics, needs_settings)
+        raise lacking((*error.rights, *also), connection.server) from None
+
+
 def _offsets(
     connection: Connection, keys: Collection[PartitionKey], topics: Mapping[str, TopicSetup]
 ) -> dict[PartitionKey, PartitionOffsets | UnknownOffsets]:
     """By partition its offsets, or why they are unknown: a name may have another id by now."""
     found: dict[PartitionKey, PartitionOffsets | UnknownOffsets] = {}
+    denied = [one.facts for one in topics.values() if isinstance(one.facts, MissingRight)]
+    rights = [right for error in denied for right in error.rights]
     for key in keys:
         facts = topics[key.topic].facts
         if facts is None:
             found[key] = UnknownOffsets(Absence.NO_TOPIC, f"The cluster has no topic {key.topic}.")
+        elif isinstance(facts, MissingRight):
+            # The same for all of them: one command grants it on all topics.
+            found[key] = _unanswered(lacking(rights, connection.server))
         elif isinstance(facts, UnreadableObject):
             found[key] = _unanswered(facts)
         elif facts.topic_id != key.topic_id:

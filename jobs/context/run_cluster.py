@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
@@ -14,8 +15,14 @@ from tierfold.storage.brokers.client_settings import ClientSettings
 class RunCluster:
     """The cluster of a run."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        needs_settings: Callable[[str], bool] = lambda _topic: False,
+    ) -> None:
         self.settings = settings
+        self._needs_settings = needs_settings
+        """Whether the verb needs what the cluster has for a topic."""
         self.view: ClusterView | None = None
         """What the looks showed, of each partition the newest; None: there was none yet."""
 
@@ -31,7 +38,7 @@ class RunCluster:
         from tierfold.storage.brokers.connection import connected
 
         with connected(self.settings) as connection:
-            found = cluster_view(connection, progress, beside, scope)
+            found = cluster_view(connection, progress, beside, scope, self._needs_settings)
         self.view = found if self.view is None else _with_newer(self.view, found)
         return found
 

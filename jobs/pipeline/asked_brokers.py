@@ -19,7 +19,7 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.preconditions import topic_notes
 from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
-from tierfold.compaction.discovery.broker_refusals import setup_refusals
+from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup_refusals
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
 from tierfold.compaction.discovery.refused_by_brokers import unnamed_writes
 from tierfold.compaction.discovery.view import Refusal
@@ -105,6 +105,15 @@ def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     if look is None:
         return settings.binding
     return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
+
+
+def refusals_of_rights(context: RunContext, rules: Mapping[str, Rules]) -> dict[str, Refusal]:
+    """Return the refusals for rights that are missing, by topic; none without a cluster.
+
+    `rules`: by topic.
+    """
+    look = context.cluster_view
+    return {} if look is None else rights_refusals(look, rules)
 
 
 def refusals_of_setup(

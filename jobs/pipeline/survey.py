@@ -30,6 +30,7 @@ from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import (
     beside_cluster,
     binding_of_run,
+    refusals_of_rights,
     refusals_of_setup,
     rows_since,
     with_brokers,
@@ -69,10 +70,13 @@ def survey_of(
     binding = binding_of_run(context, settings)
     identity = tier_identity(context, binding)
     refusals = refusals_of_setup(context, settings, [one.key for one in known], rules)
+    without_rights = refusals_of_rights(context, rules)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
             partition = with_identity(partition, identity)
+            denied = without_rights.get(partition.key.topic)
+            partition = replace(partition, refusal=partition.refusal or denied)
         if partition.key.topic in wrong:
             conflict = refusal_of(wrong[partition.key.topic], partition.key.topic)
             partition = replace(partition, refusal=partition.refusal or conflict)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
 from tierfold.compaction.brokers.cluster_view import ClusterView
-from tierfold.compaction.model.errors import BadSettings, UnreadableObject
+from tierfold.compaction.brokers.missing_rights import lacking
+from tierfold.compaction.model.errors import BadSettings, MissingRight, UnreadableObject
 from tierfold.compaction.model.rules import Rules
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.client_settings import ClientSettings
@@ -65,8 +66,13 @@ def settings_of_topic(settings: Settings, cluster: ClientSettings, topic: str) -
     from tierfold.storage.brokers.connection import connected
 
     with connected(cluster) as connection:
-        setup = cluster_setup(connection)
         (found,) = topic_setups(connection, [topic]).values()
+        try:
+            setup = cluster_setup(connection)
+        except MissingRight as error:
+            raise lacking((*error.rights, *found.missing_rights), connection.server) from None
+    if found.missing_rights:
+        raise lacking(found.missing_rights, setup.server)
     for answer in (found.facts, found.configs):
         if isinstance(answer, UnreadableObject):
             raise answer

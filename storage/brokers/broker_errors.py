@@ -1,4 +1,4 @@
-"""Says why a cluster does not answer, and which right is missing, in one plain sentence.
+"""Says why a cluster does not answer, in one plain sentence.
 
 The texts of librdkafka, OpenSSL and the brokers are never repeated: an identity provider's answer
 can hold a token. Only addresses, names of errors and of SASL mechanisms are taken from them.
@@ -6,11 +6,10 @@ can hold a token. Only addresses, names of errors and of SASL mechanisms are tak
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tierfold.compaction.model.errors import MissingRight, UnreadableObject
+from tierfold.compaction.model.errors import UnreadableObject
 
 
 class Cause(Enum):
@@ -130,47 +129,7 @@ PERMANENT: Final = frozenset(
 """Waiting does not help."""
 
 
-class Resource(Enum):
-    """What a right is for: the word in sentences, and the option of kafka-acls.sh."""
-
-    TOPIC = ("topic", "--topic")
-    CLUSTER = ("cluster", "--cluster")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Right:
-    """A right of Kafka's authorizer."""
-
-    operation: str
-    """As kafka-acls.sh takes it, such as `DescribeConfigs`."""
-    resource: Resource
-    name: str = ""
-    """The topic's name; empty: the cluster."""
-
-    def __str__(self) -> str:
-        named = f" {self.name}" if self.name else ""
-        return f"{self.operation} on {self.resource.value[0]}{named}"
-
-    def command(self, server: str) -> str:
-        """The command that grants it; NAME stands for the user."""
-        name = f" {self.name}" if self.name else ""
-        return (
-            f"kafka-acls.sh --bootstrap-server {server} --add --allow-principal User:NAME"
-            f" --operation {self.operation} {self.resource.value[1]}{name}"
-        )
-
-
 def unanswered(cause: Cause, server: str, more: str = "") -> UnreadableObject:
     """The error of a broker that does not answer; `more` goes behind what is wrong."""
     what, remedy = cause.value
     return UnreadableObject(f"{what}{more}", where=f"broker {server}", remedy=remedy)
-
-
-def lacking(right: Right, server: str) -> MissingRight:
-    """The error of a right that is missing."""
-    return MissingRight(
-        f"the right {right} is missing",
-        where=f"broker {server}",
-        remedy=f"Grant it with `{right.command(server)}`, where NAME is the user that the brokers"
-        " know tierfold by.",
-    )

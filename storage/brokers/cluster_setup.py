@@ -6,17 +6,23 @@ they read: that of `TopicBasedRemoteLogMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import AclOperation
 
 from tierfold.compaction.brokers.cluster_configs import Configs
-from tierfold.compaction.brokers.cluster_facts import ClusterSetup, MetadataTopic, TopicSetup
+from tierfold.compaction.brokers.cluster_facts import (
+    ClusterSetup,
+    MetadataTopic,
+    TopicFacts,
+    TopicSetup,
+)
 from tierfold.compaction.brokers.events import METADATA_TOPIC
+from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.model.errors import BadSettings, MissingRight, UnreadableObject
-from tierfold.storage.brokers.broker_errors import Resource, Right, lacking
+from tierfold.compaction.model.rights import DESCRIBE_CONFIGS, Resource, Right
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import broker_configs, topic_configs, topic_facts
 
@@ -30,15 +36,23 @@ def cluster_setup(connection: Connection) -> ClusterSetup:
     """How the cluster and its metadata topic are set up.
 
     Raises BadSettings if there is no metadata topic, or brokers do not read it; UnreadableObject if
-    no broker answers or a right is missing: Describe and DescribeConfigs on the topic,
-    DescribeConfigs on the cluster.
+    no broker answers; MissingRight with all that are missing: Read and DescribeConfigs on the
+    topic, DescribeConfigs on the cluster.
     """
     found = topic_facts(connection, [METADATA_TOPIC]).get(METADATA_TOPIC)
     configs = topic_configs(connection, [METADATA_TOPIC]).get(METADATA_TOPIC)
+    brokers = _broker_configs(connection)
+    allowed = _allowed(connection) if isinstance(found, TopicFacts) else None
+    if allowed is not None and AclOperation.READ not in allowed:
+        found = lacking([_on_metadata("Read")], connection.server)
+    if rights := _rights_in(found, configs, brokers):
+        raise lacking(rights, connection.server)
     if isinstance(found, UnreadableObject):
         raise found
     if isinstance(configs, UnreadableObject):
         raise configs
+    if isinstance(brokers, UnreadableObject):
+        raise brokers
     if found is None or configs is None:
         raise BadSettings(
             f"this cluster has no topic {METADATA_TOPIC}, so its brokers have tiered nothing",
@@ -46,19 +60,35 @@ def cluster_setup(connection: Connection) -> ClusterSetup:
             remedy="Name the cluster whose brokers serve this tier.",
             code="no_metadata_topic",
         )
-    brokers = broker_configs(connection)
     check_manager(brokers)
+    is_allowed = allowed is not None and AclOperation.WRITE in allowed
     return ClusterSetup(
         server=connection.server,
         metadata_topic=MetadataTopic(topic_id=found.topic_id, partitions=found.partitions),
         metadata_configs=configs,
         brokers=brokers,
-        lacks_write=_lacks_write(connection),
+        lacks_write=None if is_allowed else lacking([_on_metadata("Write")], connection.server),
     )
 
 
-def _lacks_write(connection: Connection) -> MissingRight | None:
-    """The right to produce to the metadata topic, if it is missing."""
+def _broker_configs(connection: Connection) -> dict[int, Configs] | MissingRight:
+    try:
+        return broker_configs(connection)
+    except MissingRight as error:
+        return error
+
+
+def _rights_in(*answers: object) -> list[Right]:
+    denied = (answer for answer in answers if isinstance(answer, MissingRight))
+    return [right for error in denied for right in error.rights]
+
+
+def _on_metadata(operation: str) -> Right:
+    return Right(operation=operation, resource=Resource.TOPIC, name=METADATA_TOPIC)
+
+
+def _allowed(connection: Connection) -> Collection[AclOperation] | None:
+    """What the user may do with the metadata topic; None: brokers do not say it."""
     asked = connection.admin.describe_topics(
         TopicCollection([METADATA_TOPIC]),
         include_authorized_operations=True,
@@ -67,10 +97,24 @@ def _lacks_write(connection: Connection) -> MissingRight | None:
     answer = connection.answer(asked[METADATA_TOPIC])
     if isinstance(answer, KafkaError):
         raise connection.refusal(answer)
-    if AclOperation.WRITE in (answer.authorized_operations or ()):
-        return None
-    right = Right(operation="Write", resource=Resource.TOPIC, name=METADATA_TOPIC)
-    return lacking(right, connection.server)
+    allowed: Collection[AclOperation] | None = answer.authorized_operations
+    return allowed
+
+
+def missing_rights(
+    connection: Connection, topics: Iterable[str], needs_settings: Callable[[str], bool]
+) -> tuple[Right, ...]:
+    """The rights on topics that are missing; raises UnreadableObject if no broker answers.
+
+    `needs_settings`: whether a topic's settings are needed, besides its offsets.
+    """
+    found = topic_setups(connection, topics).values()
+    return tuple(
+        right
+        for setup in found
+        for right in setup.missing_rights
+        if right.operation != DESCRIBE_CONFIGS or needs_settings(setup.name)
+    )
 
 
 def topic_setups(connection: Connection, topics: Iterable[str]) -> dict[str, TopicSetup]:

@@ -15,8 +15,10 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
-from tierfold.storage.brokers.broker_errors import PERMANENT, Cause, Right, lacking, unanswered
+from tierfold.compaction.model.rights import Right
+from tierfold.storage.brokers.broker_errors import PERMANENT, Cause, unanswered
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.brokers.reported_failures import ReportedFailure, ReportedFailures
 from tierfold.storage.brokers.tls_probe import cause_of_untrusted, listens, speaks_tls
@@ -127,7 +129,7 @@ class Connection:
     def refusal(self, error: KafkaError, right: Right | None = None) -> UnreadableObject:
         """The error of a request that the brokers refuse; `right`: what it needs."""
         if error.code() in _DENIED and right is not None:
-            return lacking(right, self.server)
+            return lacking([right], self.server)
         return UnreadableObject(
             f"the cluster refuses the request ({error.name()})",
             where=f"broker {self.server}",

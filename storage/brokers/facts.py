@@ -14,7 +14,7 @@ from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource, C
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets, TopicFacts
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.brokers.broker_errors import Resource, Right
+from tierfold.compaction.model.rights import DESCRIBE_CONFIGS, Resource, Right
 from tierfold.storage.brokers.connection import Connection
 
 _NO_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
@@ -80,7 +80,7 @@ def topic_configs(
             if not isinstance(answer, KafkaError):
                 found[name] = answer
             elif answer.code() not in _NO_TOPIC:
-                right = Right(operation="DescribeConfigs", resource=Resource.TOPIC, name=name)
+                right = Right(operation=DESCRIBE_CONFIGS, resource=Resource.TOPIC, name=name)
                 found[name] = connection.refusal(answer, right)
     return found
 
@@ -90,7 +90,7 @@ def broker_configs(connection: Connection) -> dict[int, Configs]:
 
     Needs DescribeConfigs on the cluster; raises UnreadableObject.
     """
-    right = Right(operation="DescribeConfigs", resource=Resource.CLUSTER)
+    right = Right(operation=DESCRIBE_CONFIGS, resource=Resource.CLUSTER)
     found: dict[int, Configs] = {}
     for broker in connection.brokers:
         # librdkafka takes one broker in a request, and sends it to that one.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.metadata_fold import MetadataRecord
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
-from tierfold.storage.brokers.broker_errors import Resource, Right
+from tierfold.compaction.model.rights import Resource, Right
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.facts import partition_offsets
 from tierfold.storage.clock import elapsed_s

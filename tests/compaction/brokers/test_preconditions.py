@@ -21,8 +21,9 @@ from tierfold.compaction.brokers.cluster_facts import (
     TopicFacts,
     TopicSetup,
 )
-from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
+from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.preconditions import (
     PreconditionCode,
     cluster_preconditions,
@@ -30,12 +31,13 @@ from tierfold.compaction.brokers.preconditions import (
     partition_preconditions,
     topic_preconditions,
 )
-from tierfold.compaction.discovery.broker_refusals import metadata_refusal, setup_refusals
-from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.discovery.broker_refusals import (
+    metadata_refusal,
+)
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.rules import DAY_MS, Rules
-from tierfold.compaction.model.segments import PartitionKey
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 COMPACT_DELETE = Rules(cleanup_policy=frozenset({"compact", "delete"}))
@@ -268,14 +270,22 @@ def test_a_version_is_refused_that_is_too_old_or_cannot_be(
     assert [one.code for one in found] == ([] if code is None else [code])
 
 
+def denied(operation: str, name: str = "orders") -> MissingRight:
+    right = Right(operation=operation, resource=Resource.TOPIC, name=name)
+    return lacking([right], "b:9092")
+
+
 def test_a_topic_that_is_not_answered_is_refused_as_the_brokers_say() -> None:
-    denied = MissingRight(
-        "the right DescribeConfigs on topic orders is missing",
-        where="broker b:9092",
-        remedy="Grant it with `kafka-acls.sh --add`.",
+    (found,) = topic_preconditions(topic(denied("DescribeConfigs")), ID, cluster(), COMPACT)
+    assert found.code == "right_missing"
+    assert found.command.endswith("--operation DescribeConfigs --topic orders")
+    neither = TopicSetup(
+        name="orders", facts=denied("Describe"), configs=denied("DescribeConfigs")
     )
-    (found,) = topic_preconditions(topic(denied), ID, cluster(), COMPACT)
-    assert (found.code, found.command) == ("right_missing", "kafka-acls.sh --add")
+    (found,) = topic_preconditions(neither, ID, cluster(), COMPACT)
+    assert found.command.endswith(
+        "--operation Describe --operation DescribeConfigs --topic orders"
+    )
     other = UnreadableObject("it refuses (X)", where="broker b:9092", remedy="Run again.")
     for one in (
         topic(other),
@@ -317,55 +327,3 @@ def test_each_cause_has_a_code_of_its_own(cause: ReadOnlyCause) -> None:
     view = replace(MetadataFold(1).view(KEY), read_only=(reason,))
     (found,) = partition_preconditions(view)
     assert found.code == f"metadata_{cause}".replace(" ", "_")
-
-
-def looked(setup: ClusterSetup, values: Configs) -> ClusterView:
-    return ClusterView(
-        cluster_id="c",
-        setup=setup,
-        records=0,
-        partitions={},
-        topics={KEY.topic: replace(topic(values), name=KEY.topic)},
-    )
-
-
-def refusals_of(look: ClusterView, *keys: PartitionKey) -> dict[PartitionKey, Refusal]:
-    rules = dict.fromkeys((key.topic for key in keys), COMPACT)
-    return setup_refusals(look, keys, rules, declared=None, grace_ms=DAY_MS)
-
-
-def test_a_partition_has_one_refusal_that_says_each_remedy_once() -> None:
-    values = configs(GOOD | {"retention.bytes": "1", "retention.ms": "1"})
-    key, late = replace(KEY, topic_id=ID), {"message.timestamp.before.max.ms": "99999999999"}
-    look = looked(cluster(late), values)
-    (refusal,) = refusals_of(look, key).values()
-    assert refusal.reason is RefusalReason.PRECONDITION
-    for code in ("late_sends", "retention_bytes", "retention_ms"):
-        assert f"[{code}]" in refusal.detail
-    assert refusal.remedy.count("--entity-name orders") == 1
-    assert refusal.remedy.count("--entity-name __remote_log_metadata") == 1
-    good = looked(cluster(), configs(GOOD))
-    assert refusals_of(good, key) == {}
-
-
-def test_partitions_share_the_refusal_of_their_topic() -> None:
-    look = looked(cluster(), configs(GOOD | {"retention.bytes": "1"}))
-    keys = [replace(KEY, topic_id=ID, partition=number) for number in range(3)]
-    found = refusals_of(look, *keys)
-    assert [*found] == keys
-    assert len({id(refusal) for refusal in found.values()}) == 1
-    # One of the same name and another id was deleted, or is another cluster's.
-    again = refusals_of(look, keys[0], KEY)
-    assert again[keys[0]].preconditions[0].code == "retention_bytes"
-    assert again[KEY].preconditions[0].code == "topic_gone"
-
-
-def test_each_precondition_is_a_part_of_its_own_with_its_code() -> None:
-    values = configs(GOOD | {"retention.bytes": "1", "retention.ms": "1"})
-    late = {"message.timestamp.before.max.ms": "99999999999"}
-    (refusal,) = refusals_of(looked(cluster(late), values), replace(KEY, topic_id=ID)).values()
-    codes = ["late_sends", "retention_bytes", "retention_ms"]
-    assert [part.code for part in refusal.parts] == codes
-    assert not any("[" in part.detail for part in refusal.parts)
-    gap = replace(refusal, reason=RefusalReason.GAP, preconditions=())
-    assert [(part.code, part.detail) for part in gap.parts] == [("gap", gap.detail)]

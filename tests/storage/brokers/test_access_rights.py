@@ -108,7 +108,7 @@ def test_a_plan_also_needs_the_settings_of_its_topics(
     plan = (*plan, "--set", "tail.margin.segments=0", "--command-config", properties, "--json")
     with granted(kafka, *({*LEAST} - {TOPIC_OFFSETS})):
         (entry,) = tierfold(*plan).entries
-    assert entry["reason"].endswith("know tierfold by. Then run again."), entry
+    assert f"--operation Describe --operation DescribeConfigs --topic {TOPIC}`" in entry["reason"]
     with granted(kafka, *LEAST):
         (entry,) = tierfold(*plan).entries
     assert (entry["outcome"], "[right_missing]" in entry["reason"]) == ("refused", True)
@@ -154,3 +154,81 @@ def test_the_command_grants_the_right(kafka: KafkaCluster, topic: Topic, right: 
         kafka.run_tool("org.apache.kafka.tools.AclCommand", *arguments.split())
         with connected(client(server, LOGIN)) as connection:
             everything(connection)
+
+
+def logged_in(folder: Path, kafka: KafkaCluster) -> tuple[str | Path, ...]:
+    """The options with which a command is `USER`."""
+    properties = folder / "client.properties"
+    properties.write_text("".join(f"{name}={text}\n" for name, text in LOGIN.items()))
+    server = kafka.servers_of("SASL")
+    return ("--bootstrap-server", server, "--command-config", properties)
+
+
+def granting(sentence: str) -> list[str]:
+    """What every kafka-acls.sh of a message grants, sorted."""
+    commands = (found[2] for found in COMMAND.finditer(sentence))
+    return sorted(command.partition("User:NAME ")[2] for command in commands)
+
+
+def carry_out_all(kafka: KafkaCluster, sentence: str) -> list[str]:
+    """Run every kafka-acls.sh of a message, and return what they grant."""
+    for found in COMMAND.finditer(sentence):
+        arguments = found[2].replace("User:NAME", f"User:{USER}").split()
+        kafka.run_tool("org.apache.kafka.tools.AclCommand", *arguments)
+    return granting(sentence)
+
+
+def test_all_rights_that_are_missing_are_said_and_granted_at_once(
+    kafka: KafkaCluster, topic: Topic, tmp_path: Path
+) -> None:
+    other = kafka.create("guarded-too")
+    other.append([(b"key", b"1")])
+    other.append([(b"key", b"2")])
+    other.wait_until_tiered()
+    topics = ("--topic", TOPIC, "--topic", other.name)
+    plan = ("plan", kafka.tier, *topics, *ALWAYS, *logged_in(tmp_path, kafka))
+    verify = ("verify", *plan[1:6], *logged_in(tmp_path, kafka))
+    of_topics = f"--operation Describe --operation DescribeConfigs {' '.join(topics)}"
+    of_cluster = [
+        "--operation DescribeConfigs --cluster",
+        f"--operation Read --operation DescribeConfigs --topic {METADATA_TOPIC}",
+    ]
+    with granted(kafka, Right(AclOperation.DESCRIBE, METADATA_TOPIC)):
+        assert granting(tierfold(*plan).stderr) == [of_topics, *of_cluster]
+        # `verify` needs no settings of topics.
+        describe = f"--operation Describe {' '.join(topics)}"
+        assert granting(tierfold(*verify).stderr) == [describe, *of_cluster]
+    with granted(kafka):
+        refused = tierfold(*plan)
+        assert refused.code == 3
+        assert carry_out_all(kafka, refused.stderr) == [of_topics, *of_cluster]
+        kafka.wait(lambda: tierfold(*plan).code == 0, "the rights that were granted")
+
+    # Without those of topics alone, others would go on; one line has the command for both.
+    with granted(kafka, READ_METADATA, METADATA_SETTINGS, BROKER_SETTINGS):
+        refused = tierfold(*plan)
+        assert refused.code == 3
+        assert refused.stdout.count("kafka-acls.sh") == 1
+        (entry, twin) = tierfold(*plan, "--json").entries
+        assert [part["code"] for part in entry["refusals"]] == ["right_missing"]
+        assert entry["refusals"] == twin["refusals"]
+        # That is no corruption.
+        verified = tierfold(*verify)
+        assert verified.code == 3
+        assert "not verified: 2 of 2 partitions" in verified.stdout
+        assert "corruption" not in verified.stdout
+        assert granting(verified.stdout) == [describe]
+        assert carry_out_all(kafka, refused.stdout) == [of_topics]
+        kafka.wait(lambda: tierfold(*plan).code == 0, "the rights that were granted")
+
+
+def test_config_says_all_rights_at_once(
+    kafka: KafkaCluster, topic: Topic, tmp_path: Path
+) -> None:
+    config = ("config", TOPIC, *logged_in(tmp_path, kafka))
+    with granted(kafka, READ_METADATA, METADATA_SETTINGS, BROKER_SETTINGS):
+        refused = tierfold(*config)
+        assert carry_out_all(kafka, refused.stderr) == [
+            f"--operation Describe --operation DescribeConfigs --topic {TOPIC}"
+        ]
+        kafka.wait(lambda: tierfold(*config).code == 0, "the rights that were granted")
