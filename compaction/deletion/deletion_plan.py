@@ -29,6 +29,7 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
+from tierfold.compaction.commits.moved_tier import move_of, place_to_note
 from tierfold.compaction.deletion.dropped import Dropped, dropped_by_brokers
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.deletion.makers import (
@@ -92,6 +93,8 @@ class DeletionPlan:
     incomplete_uploads: tuple[IncompleteUpload, ...] = ()
     dropped: Dropped | None = None
     """What brokers do not need of what is retired; None: no cluster is known."""
+    place_to_note: str = ""
+    """Where the tier stands now, which the row has to note first; empty: it has nothing to note."""
     ends_serving: bool = False
     """Whether the row names a cluster, and the user insists that it is no more."""
     notes: tuple[str, ...] = ()
@@ -101,7 +104,12 @@ class DeletionPlan:
     def needs_claim(self) -> bool:
         """Whether the row changes, or objects are deleted that a run could still commit."""
         return bool(
-            self.expired or self.starting or self.going or self.orphans or self.set_apart
+            self.expired
+            or self.starting
+            or self.going
+            or self.orphans
+            or self.set_apart
+            or self.place_to_note
         )
 
     @property
@@ -121,7 +129,7 @@ class DeletionPlan:
 
     def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
         """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
-        updates: list[Update] = []
+        updates: list[Update] = [*move_of(self.place_to_note, at_ms=at_ms, run=run)]
         if self.ends_serving:
             consent = Consent(kind=ConsentKind.DETACHED, given_at_ms=at_ms, run=run)
             updates.append(NoteConsent(consent=consent))
@@ -167,18 +175,18 @@ def deletion_plan_of(
 ) -> DeletionPlan:
     """What may be deleted; without a row, only expired segments.
 
-    `is_refused`: the partition's log was truncated. Until a person acts nothing of it expires, and
-    the originals of compacted segments stay, because the remedy needs them.
+    `is_refused`: its log was truncated, so nothing expires, and the remedy needs the originals.
     """
+    if place := place_to_note(view.state, binding):
+        return _only_noting(view, place)
     is_detached = isinstance(binding, Detached)
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if is_detached and not is_refused else ()
     state, retired = view.state, () if view.state is None else view.state.retired
     dropped = dropped_by_brokers(view, binding)
     past_grace = [entry for entry in retired if times.is_past_grace(entry)]
-    may_go = tuple(entry for entry in past_grace if is_detached or _may_go(entry, dropped))
-    needs_originals = is_refused and not all(s.is_upload for s in view.segments)
-    starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
+    may_go = [entry for entry in past_grace if is_detached or _may_go(entry, dropped)]
+    starting = _without_originals(may_go, view) if is_refused else tuple(may_go)
     set_apart = _old(deletable_set_apart(view, binding), times) if times.takes_set_apart else ()
     uploads = () if state is None else _old(incomplete_uploads, times)
     doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
@@ -205,6 +213,16 @@ def deletion_plan_of(
             *_on_named(stay, binding),
             *maker_notes(view, binding, uploads),
         ),
+    )
+
+
+def _only_noting(view: PartitionView, place: str) -> DeletionPlan:
+    """Nothing is deleted before the row names the place where it would be deleted."""
+    return DeletionPlan(
+        key=view.key,
+        log_start_offset=view.log_start_offset,
+        place_to_note=place,
+        notes=(f"the catalog notes that the tier stands at {place}; nothing is deleted before",),
     )
 
 
@@ -280,6 +298,14 @@ def _is_ours(entry: RetiredSegment) -> bool:
 def _may_go(entry: RetiredSegment, dropped: Dropped | None) -> bool:
     """Whether its objects may go from a tier that brokers may serve."""
     return _is_ours(entry) if dropped is None else entry.segment.segment_id in dropped.ids
+
+
+def _without_originals(
+    may_go: Iterable[RetiredSegment], view: PartitionView
+) -> tuple[RetiredSegment, ...]:
+    """Those that the remedy of a truncated log does not need: all, if no live one is compacted."""
+    needs_originals = not all(segment.is_upload for segment in view.segments)
+    return tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
 
 
 def _goes_on(entry: RetiredSegment, dropped: Dropped | None) -> bool:

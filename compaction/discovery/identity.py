@@ -27,7 +27,8 @@ ABANDON: Final = (
 )
 COPY_OR_MOVED: Final = (
     "If this is a copy that no broker serves, set tier.binding=detached. If the tier moved, or is"
-    " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved."
+    " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved:"
+    " `tierfold vacuum` then notes the new place, and deletes nothing before."
 )
 _LOST_METADATA: Final = (
     "Do not restart a broker: what a running broker remembers, a restarted one does not"

@@ -160,8 +160,11 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     delete. Expired segments are retired, and the log start moves; their objects are deleted a grace
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
     that tierfold wrote are deleted. With brokers, only what they never had, or forgot: nothing is
-    sent to them. Catalog files that were superseded thirty days ago are deleted
-    too, whatever --topic is, and so are key indexes of segments that are gone.
+    sent to them. Catalog files that were superseded thirty days ago are deleted too, whatever
+    --topic is, and so are key indexes of segments that are gone.
+
+    With tier.binding=moved, the catalog and the tier note where it stands now. Nothing is deleted
+    of a partition before that is noted.
 
     \b
     Examples:

@@ -82,6 +82,8 @@ class RunContext:
     """The arguments that describe the layout."""
     holes_are_holes: tuple[str, ...] = ()
     """Patterns of the partitions in which a person said that no segment is missing."""
+    has_moved: bool = False
+    """Whether the user says that the tier stands elsewhere than the catalog notes."""
     if_held: IfHeld = IfHeld.SKIP
     """What to do with partitions that a live run holds."""
     batch_bytes_max: Callable[[str], int] = field(default=_not_set, compare=False)

@@ -56,6 +56,14 @@ def notes_of(context: RunContext) -> ServiceNotes:
     return ServiceNotes(context.tier.store, context.layout_options.key_prefix)
 
 
+def served_binding(context: RunContext) -> ServedBy | None:
+    """Return the cluster that the run asked, as its binding; None: it asked none."""
+    look = context.cluster_view
+    if look is None:
+        return None
+    return ServedBy(look.serving(place_of(context)), is_moved=context.has_moved)
+
+
 def tier_identity(
     context: RunContext, binding: Binding = UNDECLARED, *, deletes: bool = False
 ) -> TierIdentity:

@@ -23,7 +23,7 @@ from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
 from tierfold.compaction.discovery.refused_by_brokers import unnamed_writes
 from tierfold.compaction.discovery.view import Refusal
-from tierfold.compaction.model.bindings import Binding, ServedBy
+from tierfold.compaction.model.bindings import Binding
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.outlook import outlook
@@ -32,7 +32,7 @@ from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.beside_tier import BesideTier
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.tier_identity import place_of
+from tierfold.jobs.context.tier_identity import served_binding
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.tiers.remote_tier import Listing
@@ -101,10 +101,7 @@ def _seen(
 
 def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     """Return who serves the tier, as the run knows it: the cluster that it asked, if any."""
-    look = context.cluster_view
-    if look is None:
-        return settings.binding
-    return ServedBy(look.serving(place_of(context)), is_moved=settings.has_moved)
+    return served_binding(context) or settings.binding
 
 
 def refusals_of_rights(context: RunContext, rules: Mapping[str, Rules]) -> dict[str, Refusal]:

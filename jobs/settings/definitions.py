@@ -278,7 +278,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded. "
         "bound or not set: brokers may still refer to what they uploaded. abandoned: detached, "
         "although the catalog names a cluster that served it. moved: bound, and the tier stands "
-        "elsewhere than the catalog says; it counts only where brokers are named.",
+        "elsewhere than the catalog says; it counts only where brokers are named. vacuum notes the "
+        "new place, and later runs need the setting no longer.",
     ),
 )
 

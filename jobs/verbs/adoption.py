@@ -36,7 +36,8 @@ from tierfold.jobs.pipeline.discovery import candidates_of, facts_of, view_of_dr
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
 from tierfold.jobs.pipeline.survey import known_by_name
-from tierfold.jobs.verbs.row_change import changed_row
+from tierfold.jobs.verbs.moved_note import another_note
+from tierfold.jobs.verbs.row_change import changed_row, noted_move
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.tiers.remote_tier import Listing
 from tierfold.storage.tiers.service_notes import Noted
@@ -124,15 +125,16 @@ def _refused_copy(context: RunContext) -> Refusal | None:
     if look is None or present is None:
         return None
     note = present.service
-    if (note.place, note.cluster_id) == (place, look.cluster_id):
+    is_here = note.place == place or context.has_moved
+    if is_here and note.cluster_id == look.cluster_id:
         return None
     return Refusal(
         reason=RefusalReason.ANOTHER_PLACE,
         detail=f"the tier's note says that cluster {note.cluster_id} serves it from {note.place},"
         f" the brokers given are those of cluster {look.cluster_id}, and TIER is {place}: this is"
         " a copy, or its brokers are others",
-        remedy="Name the brokers and the place that the note names. If the tier moved there, move"
-        f" the note's folder, {notes.uri()}, out of the tier and keep it.",
+        remedy="Name the brokers and the place that the note names. If the tier moved here, set"
+        " tier.binding=moved.",
     )
 
 
@@ -168,8 +170,9 @@ def carried_out(
             run=context.run,
         )
         consent = Consent(kind=ConsentKind.ADOPTED, given_at_ms=at_ms, run=context.run)
-        updates = (adopted, NoteConsent(consent=consent))
-        return proposed(claimed, *updates, commit_id=new_commit_id(), at_ms=at_ms)
+        noted = NoteConsent(consent=consent)
+        moved = noted_move(context, claimed, at_ms)
+        return proposed(claimed, adopted, noted, *moved, commit_id=new_commit_id(), at_ms=at_ms)
 
     row = state or never_claimed(planned.key)
     return changed_row(context, row, planned, propose, FORGOTTEN, "forget")
@@ -182,28 +185,19 @@ def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ..
 
 
 def _noted(context: RunContext, taken: Adoption, at_ms: int) -> Refusal | None:
-    """Let the tier's note name this catalog, if it names another; why that failed, if it did.
+    """Let the tier's note name this catalog and place, if it does not; why that failed, if it did.
 
     It comes before the row's commit: if that fails, `forget` is run again.
     """
     look = context.cluster_view
-    notes = notes_of(context)
+    notes, place = notes_of(context), place_of(context)
     present = notes.newest()
     fingerprint = context.catalog.fingerprint()
     if look is None or not taken.is_published or present is None:
         return None
-    if present.service.fingerprint == fingerprint:
+    if (present.service.fingerprint, present.service.place) == (fingerprint, place):
         return None
     service = TierService(
-        cluster_id=look.cluster_id,
-        fingerprint=fingerprint,
-        place=place_of(context),
-        noted_at_ms=at_ms,
+        cluster_id=look.cluster_id, fingerprint=fingerprint, place=place, noted_at_ms=at_ms
     )
-    if isinstance(notes.write(service, present), Noted):
-        return None
-    return Refusal(
-        reason=RefusalReason.ANOTHER_CATALOG,
-        detail=f"another run changed the note in {notes.uri()}",
-        remedy="Find out which catalog it is, and run again.",
-    )
+    return None if isinstance(notes.write(service, present), Noted) else another_note(notes)

@@ -34,13 +34,13 @@ from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import Comparison, chain_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
-from tierfold.compaction.model.bindings import UNDECLARED, Binding, ServedBy
+from tierfold.compaction.model.bindings import UNDECLARED
 from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.tier_identity import place_of, tier_identity
+from tierfold.jobs.context.tier_identity import served_binding, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
@@ -132,7 +132,7 @@ def _planned_forgetting(
         return Forgot(
             report=PartitionReport(key=known.key, outcome=NOTHING_TO_DO, reason=reason)
         )
-    known = with_identity(known, tier_identity(context, _binding(context)))
+    known = with_identity(known, tier_identity(context, served_binding(context) or UNDECLARED))
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     if known.brokers is not None and leave_alone:
@@ -319,8 +319,3 @@ def _leaving(
         )
     report = PartitionReport(key=known.key, outcome=PLANNED)
     return Forgot(report=report, state=known.state, left_alone=leaving)
-
-
-def _binding(context: RunContext) -> Binding:
-    look = context.cluster_view
-    return UNDECLARED if look is None else ServedBy(look.serving(place_of(context)))

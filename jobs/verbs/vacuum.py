@@ -55,6 +55,7 @@ from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.moved_note import note_moved
 from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,
     NOTHING_DELETED,
@@ -99,6 +100,8 @@ def vacuum(
         limit=FIRST_WAVE_OF_OBJECTS, started_at_ms=started_at_ms, max_duration_ms=max_duration_ms
     )
     with deferred():
+        if (refusal := note_moved(context)) is not None:
+            surveyed = [one.refused(refusal) if one.is_open else one for one in surveyed]
         ended = _in_waves(context, surveyed, pace)
         while keys := waiting(context, ended.values()):
             left = freed_scope(context, keys, "vacuum", scope, pace.ends_at_ms)

@@ -8,6 +8,7 @@ from typing import Final
 
 from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
+from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.refusal_parts import RefusalPart
@@ -126,6 +127,10 @@ class PartitionVacuum:
     def failed(self, what: str, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
         """Return it as failed; `so_far` as in `after`."""
         return replace(self, outcome=FAILED, reason=f"{what.rstrip('.')}; {so_far}")
+
+    def refused(self, refusal: Refusal) -> PartitionVacuum:
+        """Return it as refused after it was planned."""
+        return replace(self, outcome=REFUSED, reason=refusal.sentence)
 
     def left(self, why: str) -> PartitionVacuum:
         """Return it as left for the next run; `why`: a clause."""

@@ -13,8 +13,10 @@ from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import row_of, send, swaps_of
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
+from tests.brokers.test_whose_cluster import found_cluster
 from tests.brokers.topics import Topic
 from tests.jobs.commands import ALWAYS, CLOCK, Ran
+from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import ConsentKind
 from tierfold.compaction.model.tier_service import TierService
@@ -24,6 +26,7 @@ from tierfold.storage.tiers.service_notes import FOLDER, ServiceNotes
 from tierfold.storage.tiers.store_options import ENVIRONMENT
 
 HOUR_MS = 3_600_000
+MOVED = ("--set", "tier.binding=moved")
 
 
 class Swapped(Planned):
@@ -47,6 +50,9 @@ class Swapped(Planned):
             self.kafka, "forget", self.kafka.tier, f"{self.topic.name}-0", "--catalog",
             self.catalog, "--json", *more,
         )
+
+    def vacuum(self, *more: str) -> Ran:
+        return tierfold(self.kafka, "vacuum", self.kafka.tier, *self._scope, *more, "--json")
 
     def lose(self) -> PartitionState:
         lost = self.row
@@ -83,6 +89,10 @@ def test_a_catalog_that_is_lost_is_adopted(
     copy = swapped.forget()
     assert copy.entries[0]["outcome"] == "refused"
     assert "this is a copy" in copy.entries[0]["reason"]
+    assert swapped.forget("--dry-run", *MOVED).entries[0]["outcome"] == "planned"
+    other = replace(elsewhere, cluster_id="another")
+    notes.write(other, notes.newest())
+    assert "this is a copy" in swapped.forget(*MOVED).entries[0]["reason"]
     notes.write(noted, notes.newest())
     refused = swapped.plan(*NO_MARGIN)
     assert refused.code == 3
@@ -135,3 +145,54 @@ def test_a_half_sent_segment_without_objects_waits_for_the_grace_period(
     assert later.entries[0]["outcome"] == "forgotten", later
     assert swapped.row.live_ids == lost.retired_ids
     assert swapped.row.retired_ids == {ours}
+
+
+def test_a_catalog_that_is_set_back_on_a_tier_that_moved(
+    kafka: KafkaCluster, tier: Path, tmp_path: Path
+) -> None:
+    """Two words of a person in one commit: neither verb alone leads out."""
+    swapped = Swapped(kafka, tmp_path, topic_of(kafka, "set-back-and-moved"))
+    shutil.copytree(swapped.catalog, tmp_path / "earlier")
+    swapped.topic.append([(b"key-0", b"new")])
+    swapped.topic.wait_until_tiered()
+    swapped.compact()
+    swapped.publish()
+    lost = swapped.row
+    shutil.rmtree(swapped.catalog)
+    (tmp_path / "earlier").rename(swapped.catalog)
+    here = named_elsewhere(kafka, swapped, "/mnt/elsewhere/")
+    assert "set tier.binding=moved" in swapped.forget().entries[0]["reason"]
+    ran = swapped.vacuum("--dry-run", *MOVED)
+    assert "it was set back" in ran.entries[0]["reason"]
+    done = swapped.forget(*MOVED)
+    assert done.entries[0]["outcome"] == "forgotten", done
+    row = swapped.row
+    assert row.live_ids == lost.live_ids
+    assert [one.kind for one in row.consents] == [ConsentKind.ADOPTED, ConsentKind.MOVED]
+    assert row.cluster is not None
+    assert row.cluster.place == here
+    notes = ServiceNotes(open_store(location_of(str(tier), of="tier"), ENVIRONMENT))
+    newest = notes.newest()
+    assert newest is not None
+    assert newest.service.place == here
+    assert swapped.plan(*NO_MARGIN).code == 0
+    assert swapped.vacuum().code == 0
+
+
+def named_elsewhere(kafka: KafkaCluster, swapped: Swapped, place: str) -> str:
+    """Let row and note name this cluster and another place; return the place given as TIER."""
+    found, row = found_cluster(kafka), swapped.row
+    catalog = Catalog(str(swapped.catalog))
+    served = replace(row, served_by=(replace(found, place=place),))
+    held = catalog.claim([served], "publisher", at_ms=row.committed_at_ms)[row.key].row
+    release = ReleaseClaim(run="publisher")
+    catalog.commit([proposed(held, release, commit_id="r", at_ms=row.committed_at_ms)])
+    notes = ServiceNotes(open_store(location_of(str(kafka.tier), of="tier"), ENVIRONMENT))
+    service = TierService(
+        cluster_id=found.cluster_id,
+        fingerprint=catalog.fingerprint(),
+        place=place,
+        noted_at_ms=1,
+    )
+    notes.write(service, notes.newest())
+    return found.place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +17,20 @@ from tests.jobs.claims import own_id_of
 from tests.jobs.commands import Ran
 from tests.storage.new_ids import foreign_id
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.model.serving import ServingCluster
+from tierfold.compaction.model.serving import ConsentKind, ServingCluster
+from tierfold.compaction.model.tier_service import TierService
+from tierfold.jobs.api.opening import opened
 from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.vacuum import vacuum
 from tierfold.storage.brokers.cluster_setup import cluster_setup
 from tierfold.storage.brokers.connection import connected
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.tiers.locations import location_of, open_store
+from tierfold.storage.tiers.service_notes import FOLDER, NumberedNote, ServiceNotes
+from tierfold.storage.tiers.store_options import ENVIRONMENT
 
 AT_ONCE: Final = ("--grace-period", "0s", "--orphan-age", "0s", "--yes")
 ANOTHER: Final = "o" * 21 + "A"
@@ -43,6 +51,10 @@ class Served(Planned):
     def vacuum(self, *more: str) -> Ran:
         words = (*self._scope, *AT_ONCE, *more, "--json")
         return tierfold(self.kafka, "vacuum", self.kafka.tier, *words)
+
+    def leave_alone(self, segment_id: str, *more: str) -> Ran:
+        words = (f"{self.topic.name}-0", *self._scope[:2], "--leave-alone", segment_id)
+        return tierfold(self.kafka, "forget", self.kafka.tier, *words, *more, "--json")
 
     def note(self, **changes: Any) -> ServingCluster:
         """Let the row name this cluster, with changes."""
@@ -129,8 +141,58 @@ def test_a_row_of_another_cluster_is_refused_with_both_sides(
         assert str(value) in entry["reason"]
         assert found in entry["reason"]
     assert served.row.served_by == (noted,)
-    if "place" in change:  # As the message says.
-        assert served.plan(*NO_MARGIN, "--set", "tier.binding=moved").code == 0
+
+
+@pytest.fixture
+def notes(kafka: KafkaCluster) -> Iterator[ServiceNotes]:
+    """The notes of the cluster's tier, which other tests use, too: without any afterwards."""
+    yield ServiceNotes(open_store(location_of(str(kafka.tier), of="tier"), ENVIRONMENT))
+    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+
+
+def test_a_tier_that_moved_is_noted_once(
+    kafka: KafkaCluster, tmp_path: Path, notes: ServiceNotes
+) -> None:
+    topic = topic_of(kafka, "moved")
+    served = Served(kafka, tmp_path, topic)
+    served.compact()
+    there = served.note(place="/mnt/original/")
+    note = TierService(
+        cluster_id=there.cluster_id,
+        fingerprint=served.catalog.fingerprint(),
+        place=there.place,
+        noted_at_ms=1,
+    )
+    notes.write(note, None)
+    before = ids_in(topic.folder())
+    moved = ("--set", "tier.binding=moved")
+    (entry,) = served.vacuum().entries
+    assert "set tier.binding=moved: `tierfold vacuum` then notes the new place" in entry["reason"]
+    alone = served.alone("vacuum", *AT_ONCE, *moved, "--json")
+    assert "name its brokers" in alone.entries[0]["reason"]
+    assert served.plan(*NO_MARGIN, *moved).code == 0  # It only reads.
+    (dry,) = served.vacuum("--dry-run", *moved).entries
+    assert dry["outcome"] == "planned"
+    here = found_cluster(kafka).place
+    says = f"the catalog notes that the tier stands at {here}; nothing is deleted before"
+    assert dry["notes"] == [says]
+    assert notes.newest() == NumberedNote(number=1, service=note)
+    assert served.plan(*NO_MARGIN).code == 3
+    (entry,) = served.vacuum(*moved).entries
+    assert (entry["outcome"], entry["notes"]) == ("vacuumed", [says])
+    assert served.row.served_by == (found_cluster(kafka),)
+    assert [consent.kind for consent in served.row.consents] == [ConsentKind.MOVED]
+    newest = notes.newest()
+    assert newest is not None
+    assert (newest.number, newest.service.place) == (2, here)
+    assert ids_in(topic.folder()) == before
+    # From now on nothing needs to be said.
+    assert served.plan(*NO_MARGIN).code == 0
+    for more in ((), moved):
+        (entry,) = served.vacuum(*more).entries
+        assert "so they stay: 3 retired" in "; ".join(entry["notes"])
+    assert [consent.kind for consent in served.row.consents] == [ConsentKind.MOVED]
+    assert notes.newest() == newest
 
 
 def test_the_cluster_that_the_row_names_is_its_own(kafka: KafkaCluster, tmp_path: Path) -> None:
@@ -145,3 +207,53 @@ def test_the_cluster_that_the_row_names_is_its_own(kafka: KafkaCluster, tmp_path
     (entry,) = served.vacuum().entries
     assert "so they stay: 3 retired" in "; ".join(entry["notes"])
     assert ids_in(topic.folder()) == before
+
+
+def test_each_commit_beside_brokers_notes_that_the_tier_moved(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka, "moved-and-strange")
+    served = Served(kafka, tmp_path, topic)
+    served.compact()
+    served.note(place="/mnt/original/")
+    copied_as(topic.folder(), topic.logs()[-1].stem[21:], "S" * 21 + "Q")
+    assert served.leave_alone("S" * 21 + "Q").code == 3
+    ran = served.leave_alone("S" * 21 + "Q", "--set", "tier.binding=moved")
+    assert ran.entries[0]["outcome"] == "forgotten", ran
+    given = [consent.kind for consent in served.row.consents]
+    assert given == [ConsentKind.LEFT_ALONE, ConsentKind.MOVED]
+    assert served.row.served_by == (found_cluster(kafka),)
+    assert served.plan(*NO_MARGIN).code == 0
+
+
+def test_where_another_run_writes_the_note_meanwhile_no_row_changes(
+    kafka: KafkaCluster, tmp_path: Path, notes: ServiceNotes
+) -> None:
+    served = Served(kafka, tmp_path, topic_of(kafka, "moved-twice"))
+    served.compact()
+    there = served.note(place="/mnt/original/")
+    note = TierService(
+        cluster_id=there.cluster_id,
+        fingerprint=served.catalog.fingerprint(),
+        place=there.place,
+        noted_at_ms=1,
+    )
+    notes.write(note, None)
+
+    def clock() -> int:
+        notes.write(replace(note, fingerprint=1), notes.newest())
+        return 5
+
+    given = {
+        "catalog": served._scope[1],
+        "bootstrap_server": kafka.servers,
+        "topics": "moved-twice",
+        "settings": ["tier.binding=moved"],
+    }
+    tools = opened(kafka.tier, given, asks_brokers=True)
+    context = replace(tools.context, clock=clock)
+    limits = VacuumLimits(now_ms=context.now_ms)
+    (found,) = vacuum(context, tools.settings, tools.scope, limits)
+    assert found.outcome == "refused"
+    assert "another run changed the note" in found.reason
+    assert served.row.served_by == (there,)

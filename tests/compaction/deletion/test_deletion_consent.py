@@ -1,4 +1,4 @@
-"""A user who insists that the cluster is no more leaves a consent, in the commit that deletes."""
+"""A user's word on the cluster leaves a consent: that it is no more, or that the tier moved."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Final
 
 import pytest
 
+from tests.compaction.beside_brokers import brokers_have
 from tests.compaction.builders import CLUSTER, a_chain, a_state, retired, seen
-from tierfold.compaction.commits.commit import NoteConsent, StartDeletion, proposed
+from tierfold.compaction.commits.commit import MoveTier, NoteConsent, StartDeletion, proposed
 from tierfold.compaction.commits.invariants import COMMIT_INVARIANTS, violations
 from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS, deletion_invariants
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits, deletion_plan_of
-from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import Consent, ConsentKind
@@ -49,3 +51,25 @@ def test_there_is_none_where_no_cluster_serves(row: PartitionState) -> None:
 
 def test_there_is_none_of_a_user_who_does_not_insist() -> None:
     assert not deletion(SERVED, UNDECLARED).ends_serving
+
+
+def test_where_the_tier_moved_that_is_noted_before_anything_is_deleted() -> None:
+    there = replace(CLUSTER, place="/mnt/other/")
+    ours = replace(retired(GONE, retired_at_ms=0), segment=replace(GONE, origin=Compacted("r")))
+    row = replace(SERVED, retired=(ours,))
+    moved = ServedBy(there, is_moved=True)
+    times = VacuumLimits(now_ms=2 * DAY_MS)
+
+    def plan(row: PartitionState) -> DeletionPlan:
+        view = replace(seen(row), brokers=brokers_have([], row.named_ids))
+        return deletion_plan_of(view, Rules(retention_ms=-1), moved, times)
+
+    first = plan(row)
+    consent = Consent(kind=ConsentKind.MOVED, given_at_ms=5, run="r")
+    assert first.updates(at_ms=5, run="r") == (MoveTier(place=there.place, consent=consent),)
+    assert (first.needs_claim, first.starting) == (True, ())
+    assert first.notes == (
+        "the catalog notes that the tier stands at /mnt/other/; nothing is deleted before",
+    )
+    second = plan(replace(row, served_by=(there,)))
+    assert (second.starting, second.place_to_note) == ((ours,), "")

@@ -4,57 +4,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from tests.compaction.beside_brokers import brokers_have
 from tests.compaction.builders import CLUSTER, KEY, a_chain, a_state
 from tests.jobs.claims import ORDERS
+from tests.jobs.runs_beside import beside
 from tests.jobs.tiers import updated_tier
 from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
-from tierfold.compaction.brokers.cluster_facts import ClusterSetup, MetadataTopic
-from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.tier_service import TierPlace
-from tierfold.jobs.context.run_cluster import RunCluster
-from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import place_of, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import binding_of_run
 from tierfold.jobs.pipeline.known_partition import KnownPartition
 from tierfold.jobs.pipeline.survey import with_identity
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.tiers.layout_options import LayoutOptions
-
-TOPIC: Final = MetadataTopic(
-    topic_id=CLUSTER.metadata_topic_id, partitions=CLUSTER.metadata_partitions
-)
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> RunContext:
     """A run that has looked at the cluster."""
-    cluster = RunCluster(ClientSettings(servers=("b:1",), timeout_ms=1, options={}))
-    cluster.view = ClusterView(
-        cluster_id=CLUSTER.cluster_id,
-        setup=ClusterSetup(server="b:1", metadata_topic=TOPIC, metadata_configs={}, brokers={}),
-        records=0,
-        partitions={},
-        topics={},
-    )
-    tier = updated_tier(tmp_path / "tier", [ORDERS], 1)
-    return replace(run_context(str(tier)), cluster=cluster)
+    return beside(updated_tier(tmp_path / "tier", [ORDERS], 1))
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_it_is_the_cluster_with_the_place_given_as_tier(
     context: RunContext, is_moved: bool
 ) -> None:
-    settings = resolve(["tier.binding=moved"] if is_moved else [])
+    context = replace(context, has_moved=is_moved)
     found = replace(CLUSTER, place=place_of(context))
-    assert binding_of_run(context, settings) == ServedBy(found, is_moved=is_moved)
+    assert binding_of_run(context, resolve([])) == ServedBy(found, is_moved=is_moved)
 
 
 def test_the_row_must_name_that_cluster_there(context: RunContext) -> None:
@@ -65,7 +48,8 @@ def test_the_row_must_name_that_cluster_there(context: RunContext) -> None:
     refusal = identity.refusal(replace(row, served_by=(CLUSTER,)))
     assert refusal is not None
     assert refusal.reason is RefusalReason.ANOTHER_PLACE
-    moved = tier_identity(context, binding_of_run(context, resolve(["tier.binding=moved"])))
+    asked = replace(context, has_moved=True)
+    moved = tier_identity(asked, binding_of_run(asked, resolve([])))
     assert moved.refusal(replace(row, served_by=(CLUSTER,))) is None
 
 
