@@ -73,6 +73,19 @@ class RestorePlan:
         )
 
 
+def served_restore(row: PartitionState | None) -> Refusal | None:
+    """Why a row that names a cluster is not restored beside its brokers; None: it names none."""
+    if row is None or row.cluster is None or not row.is_served:
+        return None
+    return Refusal(
+        reason=RefusalReason.SERVED,
+        detail=f"brokers of cluster {row.cluster.cluster_id} serve it, and this release does not"
+        " publish to them: they would not learn what a restore brings back",
+        remedy="Restore it with a release that publishes. On a copy that no broker serves, set"
+        " tier.binding=detached and leave out --bootstrap-server.",
+    )
+
+
 def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan | Refusal:
     """What a restore from `row` back to `earlier` changes; both are rows of one partition."""
     if earlier.is_forgotten or row.is_forgotten:

@@ -110,6 +110,7 @@ class DeletionPlan:
             or self.orphans
             or self.set_apart
             or self.place_to_note
+            or self.ends_serving
         )
 
     @property

@@ -105,7 +105,7 @@ def restore(
     >>> tierfold.restore("/mnt/tier", "orders-0", to="20261121T153046-hVb2Qx0A", dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given, writing=WritingVerb.RESTORE)
+    tools = opened(tier, given, writing=WritingVerb.RESTORE, asks_brokers=True)
     found = restore_verb.restore(
         tools.context,
         partition,

@@ -180,7 +180,7 @@ class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, total=False)
     forgotten then. Default: none."""
 
 
-class RestoreKeywords(ChangeKeywords, total=False):
+class RestoreKeywords(ChangeKeywords, ClusterKeywords, total=False):
     """The keywords of `restore`."""
 
     copy: bool

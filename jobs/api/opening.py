@@ -129,7 +129,7 @@ def opened(
         progress=RunProgress(given.get("progress") or unheard),
         layout_words=_layout_words(given),
         holes_are_holes=_names(given.get("holes_are_holes")),
-        has_moved=settings.has_moved,
+        declared=settings.declared,
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,

@@ -25,6 +25,7 @@ from tierfold.jobs.cli.usage_errors import Verb
 
 @click.command("restore", cls=Verb)
 @catalog_options
+@cluster_options
 @click.argument("partition", metavar="PARTITION")
 @click.option(
     "--to",
@@ -54,6 +55,9 @@ def restore_verb(output: Output, **given: Any) -> None:
 
     With --copy the earlier state comes back as copies, which are compared with their sources before
     the commit. The replaced segments stay replaced.
+
+    With brokers, it also shows what they have, and refuses what does not fit. Nothing is sent to
+    them, so a partition that they serve by the catalog is not restored.
 
     \b
     Examples:

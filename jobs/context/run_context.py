@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.commits.holders import IfHeld
+from tierfold.compaction.model.bindings import TierBinding
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
@@ -82,8 +83,8 @@ class RunContext:
     """The arguments that describe the layout."""
     holes_are_holes: tuple[str, ...] = ()
     """Patterns of the partitions in which a person said that no segment is missing."""
-    has_moved: bool = False
-    """Whether the user says that the tier stands elsewhere than the catalog notes."""
+    declared: TierBinding | None = None
+    """Who serves the tier, as the user says (`tier.binding`); None: not set."""
     if_held: IfHeld = IfHeld.SKIP
     """What to do with partitions that a live run holds."""
     batch_bytes_max: Callable[[str], int] = field(default=_not_set, compare=False)
@@ -97,6 +98,11 @@ class RunContext:
     """The cluster whose brokers the verb asks; None: none is named."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the user says that the tier stands elsewhere than the catalog notes."""
+        return self.declared is TierBinding.MOVED
 
     @property
     def cluster_view(self) -> ClusterView | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tierfold.compaction.discovery.identity import service_refusal, settings_refusal
 from tierfold.compaction.discovery.served import served_refusal
 from tierfold.compaction.discovery.view import Refusal
-from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
+from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy, binding_of
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.tier_service import TierPlace, TierService
 from tierfold.jobs.context.run_context import RunContext
@@ -62,6 +62,11 @@ def served_binding(context: RunContext) -> ServedBy | None:
     if look is None:
         return None
     return ServedBy(look.serving(place_of(context)), is_moved=context.has_moved)
+
+
+def run_binding(context: RunContext) -> Binding:
+    """Return who serves the tier: the cluster that the run asked, or as the user says."""
+    return served_binding(context) or binding_of(context.declared)
 
 
 def tier_identity(

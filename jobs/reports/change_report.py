@@ -15,6 +15,7 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED, PartitionReport
+from tierfold.jobs.reports.broker_report import broker_entry
 from tierfold.jobs.reports.plan_report import print_parts_verified
 from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.reports.tables import clean_below, exact_bytes, in_words, print_omitted
@@ -65,6 +66,8 @@ def _restored_entry(found: Restored) -> dict[str, Any]:
             {**named_segment(copy, "written_by_run"), "copy_of": source.segment_id}
             for source, copy in zip(plan.back, found.copies, strict=False)
         ]
+    if found.brokers is not None:
+        entry["brokers"] = broker_entry(found.brokers, found.beside)
     return entry
 
 
@@ -86,6 +89,11 @@ def _print_restored(console: Console, found: Restored) -> None:
         _print_segments(console, back, plan.back)
     print_parts_verified(console, report.parts_verified)
     _print_segments(console, "would be retired" if would else "retired", plan.leaving)
+    if found.brokers is not None:
+        served = found.brokers.view.referenced_ids
+        of_back = sum(segment.segment_id in served for segment in plan.back)
+        of_leaving = sum(segment.segment_id in served for segment in plan.leaving)
+        console.print(f"Brokers serve {of_back} of the former, and {of_leaving} of the latter.")
     stay = len(plan.segments) - len(plan.back)
     boundary = f"clean below: {clean_below(plan.cleaner_offset)}"
     start = f"the log starts at {plan.state.log_start_offset}"

@@ -122,8 +122,13 @@ class Settings:
     @property
     def binding(self) -> Detached | Undeclared:
         """Who serves the tier, as the user says."""
+        return binding_of(self.declared)
+
+    @property
+    def declared(self) -> TierBinding | None:
+        """The value of `tier.binding`; None: not set."""
         given = self.broker.get(_BINDING)
-        return binding_of(None if given is None else given.value)
+        return None if given is None else TierBinding(given.value)
 
     def of_cluster(
         self, topics: Mapping[str, Configs], brokers: Mapping[int, Configs]
@@ -135,12 +140,6 @@ class Settings:
         """
         found = {name: cluster_layers(name, configs, brokers) for name, configs in topics.items()}
         return replace(self, of_topics=found)
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether the user says that the tier stands elsewhere than the catalog noted."""
-        given = self.broker.get(_BINDING)
-        return given is not None and given.value is TierBinding.MOVED
 
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.

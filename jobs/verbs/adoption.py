@@ -37,7 +37,7 @@ from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
 from tierfold.jobs.pipeline.survey import known_by_name
 from tierfold.jobs.verbs.moved_note import another_note
-from tierfold.jobs.verbs.row_change import changed_row, noted_move
+from tierfold.jobs.verbs.row_change import changed_row, noted_binding
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.tiers.remote_tier import Listing
 from tierfold.storage.tiers.service_notes import Noted
@@ -171,7 +171,7 @@ def carried_out(
         )
         consent = Consent(kind=ConsentKind.ADOPTED, given_at_ms=at_ms, run=context.run)
         noted = NoteConsent(consent=consent)
-        moved = noted_move(context, claimed, at_ms)
+        moved = noted_binding(context, claimed, at_ms)
         return proposed(claimed, adopted, noted, *moved, commit_id=new_commit_id(), at_ms=at_ms)
 
     row = state or never_claimed(planned.key)

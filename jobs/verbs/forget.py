@@ -34,13 +34,12 @@ from tierfold.compaction.discovery.draft import divergence, drafted
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.overlaps import Comparison, chain_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
-from tierfold.compaction.model.bindings import UNDECLARED
 from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.tier_identity import served_binding, tier_identity
+from tierfold.jobs.context.tier_identity import run_binding, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
@@ -57,7 +56,7 @@ from tierfold.jobs.pipeline.survey import known_by_name, with_identity
 from tierfold.jobs.verbs.adoption import carried_out, planned_adoption
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.leave_alone import planned_leaving, recorded, refuse_wrong_ids
-from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
+from tierfold.jobs.verbs.row_change import changed_row, holder_of, noted_binding, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
@@ -132,7 +131,7 @@ def _planned_forgetting(
         return Forgot(
             report=PartitionReport(key=known.key, outcome=NOTHING_TO_DO, reason=reason)
         )
-    known = with_identity(known, tier_identity(context, served_binding(context) or UNDECLARED))
+    known = with_identity(known, tier_identity(context, run_binding(context)))
     if known.refusal is not None:
         return Forgot(report=refused(known.key, known.refusal))
     if known.brokers is not None and leave_alone:
@@ -265,11 +264,13 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
         # A run that was not fenced until now may have written something since the tier was listed.
         if _inspected(context, key, claimed).loss != loss:
             return None
+        at_ms = context.clock()
         return proposed(
             claimed,
             ForgetPartition(consent=tuple(loss.consent)),
+            *noted_binding(context, claimed, at_ms),
             commit_id=new_commit_id(),
-            at_ms=context.clock(),
+            at_ms=at_ms,
         )
 
     row = found.state or never_claimed(key)

@@ -17,7 +17,7 @@ from tierfold.jobs.pipeline.discovery import facts_of
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
 from tierfold.jobs.pipeline.survey import known_by_name
-from tierfold.jobs.verbs.row_change import changed_row, noted_move
+from tierfold.jobs.verbs.row_change import changed_row, noted_binding
 from tierfold.storage.catalog.catalog import new_commit_id
 
 OPTION: Final = "--leave-alone"
@@ -70,8 +70,8 @@ def recorded(
             return None
         at_ms = context.clock()
         consent = leaving.consent(at_ms=at_ms, run=context.run)
-        moved = noted_move(context, claimed, at_ms)
-        return proposed(claimed, consent, *moved, commit_id=new_commit_id(), at_ms=at_ms)
+        binding = noted_binding(context, claimed, at_ms)
+        return proposed(claimed, consent, *binding, commit_id=new_commit_id(), at_ms=at_ms)
 
     row = state or never_claimed(planned.key)
     return changed_row(context, row, planned, propose, FORGOTTEN, "forget")

@@ -15,27 +15,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tierfold.compaction.brokers.beside_catalog import BesideCatalog, beside_catalog
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.commits.commit import (
     CommitProposal,
     SegmentsAreLive,
     SegmentsAreRetired,
+    Update,
     proposed,
 )
 from tierfold.compaction.commits.history import Entry, at, left_by
 from tierfold.compaction.commits.holders import Skip, Wait
-from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of, served_restore
 from tierfold.compaction.discovery.listing import corrupted_parts
-from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
+from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few, never_claimed
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.context.byte_progress import Step
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, check, deferred
-from tierfold.jobs.context.tier_identity import tier_identity
+from tierfold.jobs.context.tier_identity import run_binding, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
-from tierfold.jobs.pipeline.known_partition import refusal_of
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     NOTHING_TO_DO,
@@ -45,10 +48,10 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import known_by_name, with_identity
+from tierfold.jobs.pipeline.survey import inspected, known_by_name, with_identity
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
-from tierfold.jobs.verbs.row_change import changed_row, holder_of, refused
+from tierfold.jobs.verbs.row_change import changed_row, holder_of, noted_binding, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
@@ -82,6 +85,10 @@ class Restored(Reporting):
     """Whether copies come back, and the retired segments stay retired."""
     copies: tuple[Segment, ...] = ()
     """The copies that are live now, in the order of the plan's `back`."""
+    brokers: BrokerPartition | None = None
+    """What brokers have of it; None: none were asked."""
+    beside: BesideCatalog | None = None
+    """How that differs from the row; None: none were asked."""
 
 
 def restore(
@@ -150,7 +157,9 @@ def _carried_out(context: RunContext, found: Restored) -> Restored:
                     copies = restored_copies(context, claimed.key, restore_plan.back)
             except TierfoldError as error:
                 return refusal_of(error, str(claimed.key))
-        return restore_proposal(restore_plan, claimed, context.clock(), copies.segments)
+        at_ms = context.clock()
+        binding = noted_binding(context, claimed, at_ms)
+        return restore_proposal(restore_plan, claimed, at_ms, copies.segments, binding)
 
     with deferred():
         report = changed_row(context, row, found.report, propose, RESTORED, "restore")
@@ -166,12 +175,34 @@ def _carried_out(context: RunContext, found: Restored) -> Restored:
 
 
 def _planned_restore(context: RunContext, name: str, to: str, *, is_copy: bool) -> Restored:
-    """Decide from the catalog and a listing."""
+    """Decide from the catalog, a listing and what brokers have, if they were asked."""
     known = known_by_name(context, name, where=context.tier_uri)
-    known = with_identity(known, tier_identity(context))
+    found = _planned_of(context, known, to, is_copy=is_copy)
+    if known.brokers is None:
+        return found
+    row = known.state or never_claimed(known.key)
+    beside = beside_catalog(
+        known.brokers.view, known.brokers.naming, live=row.live_ids, retired=row.retired_ids
+    )
+    return replace(found, brokers=known.brokers, beside=beside)
+
+
+def _refused_beside(context: RunContext, known: KnownPartition) -> Refusal | None:
+    """The refusal if brokers serve the row, or do not fit it; None: they do, or none were asked."""
+    if known.brokers is None:
+        return None
+    found = served_restore(known.state) or inspected(context, known)
+    return found if isinstance(found, Refusal) else None
+
+
+def _planned_of(context: RunContext, known: KnownPartition, to: str, *, is_copy: bool) -> Restored:
     key = known.key
-    if known.refusal is not None:
-        return Restored(report=refused(key, known.refusal))
+    if known.is_left_alone:
+        reason = left_alone(known)
+        return Restored(report=PartitionReport(key=key, outcome=NOTHING_TO_DO, reason=reason))
+    known = with_identity(known, tier_identity(context, run_binding(context)))
+    if (refusal := known.refusal or _refused_beside(context, known)) is not None:
+        return Restored(report=refused(key, refusal))
     past = past_of(context, key)
     if past is None:
         raise BadSettings(
@@ -306,9 +337,13 @@ def _corruptions(
 
 
 def restore_proposal(
-    restore_plan: RestorePlan, state: PartitionState, at_ms: int, copies: Sequence[Segment] = ()
+    restore_plan: RestorePlan,
+    state: PartitionState,
+    at_ms: int,
+    copies: Sequence[Segment] = (),
+    also: Sequence[Update] = (),
 ) -> CommitProposal:
-    """Return the commit under the epoch of the claimed row `state`.
+    """Return the commit under the epoch of the claimed row `state`, with other changes, too.
 
     Segments of which there is a copy stay retired.
     """
@@ -318,6 +353,7 @@ def restore_proposal(
     return proposed(
         state,
         update,
+        *also,
         commit_id=new_commit_id(),
         at_ms=at_ms,
         requires=(SegmentsAreRetired(ids=back), SegmentsAreLive(ids=stay)),

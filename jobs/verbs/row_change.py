@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tierfold.compaction.commits.commit import CommitProposal, MoveTier
+from tierfold.compaction.commits.commit import CommitProposal, MoveTier, NoteConsent
 from tierfold.compaction.commits.holders import Skip, Wait
 from tierfold.compaction.commits.moved_tier import move_of, place_to_note
 from tierfold.compaction.discovery.view import Refusal
-from tierfold.compaction.model.bindings import UNDECLARED
+from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.sign_of_life import SignOfLife
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import finishing
-from tierfold.jobs.context.tier_identity import served_binding
+from tierfold.jobs.context.tier_identity import run_binding
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import (
@@ -65,13 +66,18 @@ def changed_row(
     return replace(report, outcome=done) if isinstance(outcome, Committed) else report
 
 
-def noted_move(context: RunContext, row: PartitionState, at_ms: int) -> tuple[MoveTier, ...]:
-    """The change that notes where the tier stands, if a person says that it moved; `row`: claimed.
+def noted_binding(
+    context: RunContext, row: PartitionState, at_ms: int
+) -> tuple[MoveTier | NoteConsent, ...]:
+    """The change that notes what the user says of the tier; `row`: claimed, of a served partition.
 
-    Every commit beside brokers needs it: the next one, without that word, would be refused.
+    Otherwise the next run would be refused, or this commit, as brokers would not learn of it.
     """
-    place = place_to_note(row, served_binding(context) or UNDECLARED)
-    return move_of(place, at_ms=at_ms, run=context.run)
+    binding = run_binding(context)
+    if isinstance(binding, Detached) and row.is_served:
+        consent = Consent(kind=ConsentKind.DETACHED, given_at_ms=at_ms, run=context.run)
+        return (NoteConsent(consent=consent),)
+    return move_of(place_to_note(row, binding), at_ms=at_ms, run=context.run)
 
 
 def holder_of(context: RunContext, row: PartitionState, verb: str) -> Skip | Wait | None:

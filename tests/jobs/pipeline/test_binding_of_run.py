@@ -14,7 +14,7 @@ from tests.jobs.runs_beside import beside
 from tests.jobs.tiers import updated_tier
 from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
 from tierfold.compaction.discovery.view import RefusalReason
-from tierfold.compaction.model.bindings import ServedBy
+from tierfold.compaction.model.bindings import ServedBy, TierBinding
 from tierfold.compaction.model.tier_service import TierPlace
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import place_of, tier_identity
@@ -35,7 +35,7 @@ def context(tmp_path: Path) -> RunContext:
 def test_it_is_the_cluster_with_the_place_given_as_tier(
     context: RunContext, is_moved: bool
 ) -> None:
-    context = replace(context, has_moved=is_moved)
+    context = replace(context, declared=TierBinding.MOVED if is_moved else None)
     found = replace(CLUSTER, place=place_of(context))
     assert binding_of_run(context, resolve([])) == ServedBy(found, is_moved=is_moved)
 
@@ -48,7 +48,7 @@ def test_the_row_must_name_that_cluster_there(context: RunContext) -> None:
     refusal = identity.refusal(replace(row, served_by=(CLUSTER,)))
     assert refusal is not None
     assert refusal.reason is RefusalReason.ANOTHER_PLACE
-    asked = replace(context, has_moved=True)
+    asked = replace(context, declared=TierBinding.MOVED)
     moved = tier_identity(asked, binding_of_run(asked, resolve([])))
     assert moved.refusal(replace(row, served_by=(CLUSTER,))) is None
 

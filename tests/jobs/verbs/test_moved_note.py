@@ -12,6 +12,7 @@ from tests.jobs.claims import ORDERS, claimed
 from tests.jobs.runs_beside import beside
 from tests.jobs.tiers import updated_tier
 from tierfold.compaction.discovery.view import RefusalReason
+from tierfold.compaction.model.bindings import TierBinding
 from tierfold.compaction.model.tier_service import TierService
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import notes_of, place_of
@@ -24,7 +25,7 @@ def context(tmp_path: Path) -> RunContext:
     """A run that has looked at the cluster, and whose user set tier.binding=moved."""
     tier = updated_tier(tmp_path / "tier", [ORDERS], 1)
     claimed(tier, "earlier", at_ms=1)
-    return replace(beside(tier), has_moved=True)
+    return replace(beside(tier), declared=TierBinding.MOVED)
 
 
 def noted(context: RunContext, **changes: object) -> TierService:
@@ -58,7 +59,7 @@ def test_the_next_note_names_the_place(context: RunContext) -> None:
 
 def test_without_that_word_or_of_others_it_stays(context: RunContext) -> None:
     for run, changes in (
-        (replace(context, has_moved=False), {}),
+        (replace(context, declared=None), {}),
         (replace(context, cluster=None), {}),
         (context, {"fingerprint": 1}),
         (context, {"cluster_id": "another"}),

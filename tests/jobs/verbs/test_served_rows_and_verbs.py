@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,3 +72,41 @@ def test_a_user_who_insists_deletes_and_leaves_a_consent(tier: Path) -> None:
     assert row.cluster == replace(CLUSTER, place=f"{tier}/")
     again = vacuum(tier, *DETACHED, hours=25)
     assert again.outcomes["orders", 0] == "nothing_to_do"
+
+
+def first_state(tier: Path) -> tuple[str, str]:
+    *_, first = catalog_of(tier).history(ORDERS)
+    return "--to", str(first.committed_at_ms)
+
+
+def test_a_copy_of_a_served_tier_is_restored_once_it_is_declared(
+    tier: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(tier, copy)
+    restore = ("restore", copy, "orders-0", *first_state(copy), *NOW, "--json")
+    assert "set tier.binding=detached" in tierfold(*restore).entry["reason"]
+    originals = row_of(copy).retired_ids
+    assert tierfold(*restore, *DETACHED).entry["outcome"] == "restored"
+    row = row_of(copy)
+    assert row.live_ids == originals
+    assert [consent.kind for consent in row.consents] == [ConsentKind.DETACHED]
+    assert row_of(tier).is_served
+
+
+def test_a_tier_whose_cluster_is_no_more_is_restored_by_a_user_who_insists(tier: Path) -> None:
+    restore = ("restore", tier, "orders-0", *first_state(tier), *NOW, "--json")
+    assert tierfold(*restore, *DETACHED).code == 3
+    assert tierfold(*restore, *ABANDONED).entry["outcome"] == "restored"
+    assert not row_of(tier).is_served
+    # From then on nothing needs to be said.
+    assert tierfold("plan", tier, *ALWAYS, *NOW, "--json").code == 0
+
+
+def test_that_a_cluster_is_no_more_is_noted_even_if_nothing_is_deleted(tier: Path) -> None:
+    before, live = files_below(tier), row_of(tier).live_ids
+    ran = vacuum(tier, *ABANDONED, hours=1)
+    assert ran.outcomes["orders", 0] == "vacuumed"
+    assert [consent.kind for consent in row_of(tier).consents] == [ConsentKind.DETACHED]
+    assert (row_of(tier).live_ids, {*before} <= {*files_below(tier)}) == (live, True)
+    assert tierfold("plan", tier, *ALWAYS, *NOW, "--json").code == 0
