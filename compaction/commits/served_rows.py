@@ -35,9 +35,10 @@ def the_cluster_stays(before: PartitionState, after: PartitionState) -> str:
 def retired_of_served_rows_never_return(before: PartitionState, after: PartitionState) -> str:
     """On a served row no retired id is ever live again, not even by a restore.
 
-    Its deletion is in the metadata of brokers, or will be: they never take such an id back.
+    Its deletion is in the metadata of brokers, or will be: they never take such an id back. Of a
+    row that becomes a served one only now, this catalog has sent nothing.
     """
-    return with_ids("live again", before.retired_ids & after.live_ids if after.is_served else ())
+    return with_ids("live again", before.retired_ids & after.live_ids if before.is_served else ())
 
 
 def what_was_dropped_stays_noted(before: PartitionState, after: PartitionState) -> str:

@@ -85,6 +85,8 @@ def test_a_row_without_a_cluster_may_get_one_and_restore() -> None:
     assert violations(NOT_SERVED, SERVED, SERVED_INVARIANTS) == {}
     restored = replace(NOT_SERVED, segments=(OLD, SECOND), local_ranges=())
     assert violations(NOT_SERVED, restored, SERVED_INVARIANTS) == {}
+    adopted = replace(restored, served_by=SERVED.served_by)
+    assert violations(NOT_SERVED, adopted, SERVED_INVARIANTS) == {}
 
 
 def broken(row: PartitionState, *updates: Update) -> list[str]:
