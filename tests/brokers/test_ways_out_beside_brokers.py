@@ -38,7 +38,7 @@ def refused(planned: Planned, *words: str) -> None:
 
 
 def is_sound(planned: Planned) -> None:
-    """Nothing refuses any more, and `verify` finds nothing wrong."""
+    """Nothing is refused, and `verify` finds nothing wrong."""
     ran = planned.plan(*NO_MARGIN)
     assert ran.code == 0, ran
     ran = planned.alone("verify", "--engine", "local", "--json")
@@ -49,7 +49,7 @@ def adopted(swapped: Swapped) -> None:
     """`forget` takes over what brokers have."""
     assert swapped.forget("--dry-run").entries[0]["outcome"] == "planned"
     done = swapped.forget()
-    assert done.entries and done.entries[0]["outcome"] == "forgotten", done
+    assert done.entries[0]["outcome"] == "forgotten", done
     is_sound(swapped)
 
 
