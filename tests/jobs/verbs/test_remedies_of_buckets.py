@@ -238,3 +238,24 @@ def test_an_object_with_a_name_that_no_broker_writes_is_deleted(bucket: Bucket) 
     assert said in refused.stdout, refused
     client.delete_object(Bucket=name, Key=f"{folder}/../x")
     bucket.is_compacted()
+
+
+def test_a_file_of_the_catalog_that_is_gone_is_restored_from_a_backup(bucket: Bucket) -> None:
+    bucket.is_compacted()
+    name, _, _ = bucket.tier.removeprefix("s3://").partition("/")
+    client = s3_client(bucket.server)
+    keys = [one["Key"] for one in client.list_objects_v2(Bucket=name)["Contents"]]
+    backup = {
+        key: client.get_object(Bucket=name, Key=key)["Body"].read()
+        for key in keys
+        if CATALOG_FOLDER in key and key.endswith(".parquet")
+    }
+    for key in backup:
+        client.delete_object(Bucket=name, Key=key)
+    for _ in range(2):  # To run again does not help.
+        failed = bucket.compacted()
+        said = "Run again. If that does not help, restore the catalog from a backup."
+        assert (failed.code, said in failed.stderr) == (3, True), failed
+    for key, content in backup.items():
+        client.put_object(Bucket=name, Key=key, Body=content)
+    bucket.compacted().ends(0, "nothing_to_do")
