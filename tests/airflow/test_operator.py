@@ -99,6 +99,15 @@ def test_a_wrong_option_fails_for_good(tier: Path, options: dict[str, Any], word
     assert words in run.verb.of_document("reason")
 
 
+def test_a_task_runs_after_the_one_whose_document_it_needs(tier: Path) -> None:
+    run = ran(DAGS["before its plan"], tier=str(tier), settings=SETTINGS)
+    assert run.verb.state == "failed"
+    said = "Let this task run only after that one, and clear both."
+    assert said in run.verb.of_document("reason")
+    run = ran(DAGS["after its plan"], tier=str(tier), settings=SETTINGS)
+    assert (run.state, run.verb.of_document("outcome")) == ("success", "compacted")
+
+
 @pytest.mark.parametrize("name", ["memory", "application_args", "track_driver_via_k8s_api"])
 def test_a_wrong_argument_of_spark_submit_fails_for_good(tier: Path, name: str) -> None:
     run = ran(DAGS["compact twice"], tier=str(tier), submit=SUBMIT | {name: True})

@@ -1,4 +1,4 @@
-"""DAGs for tests, each with one task: a verb with the parameters of the run."""
+"""DAGs for tests, most with one task: a verb with the parameters of the run."""
 
 from __future__ import annotations
 
@@ -31,17 +31,39 @@ def stop(progress: Progress) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def verb_dag(dag_id: str, verb: str, **arguments: Any) -> DAG:
-    """Return a DAG whose one task runs a verb."""
-    names = ("tier", "settings", "options", "submit")
-    templates = {name: f"{{{{ params.{name} }}}}" for name in names}
-    with DAG(
+NAMES = ("tier", "settings", "options", "submit")
+TEMPLATES: dict[str, Any] = {name: f"{{{{ params.{name} }}}}" for name in NAMES}
+
+
+def without_tasks(dag_id: str) -> DAG:
+    """A DAG of the parameters."""
+    return DAG(
         dag_id=dag_id,
         schedule=None,
         render_template_as_native_obj=True,
         params={"tier": "", "settings": {}, "options": {}, "submit": None},
-    ) as dag:
-        TierfoldOperator(task_id="verb", verb=verb, **(templates | arguments))
+    )
+
+
+def verb_dag(dag_id: str, verb: str, **arguments: Any) -> DAG:
+    """Return a DAG whose one task runs a verb."""
+    with without_tasks(dag_id) as dag:
+        TierfoldOperator(task_id="verb", verb=verb, **(TEMPLATES | arguments))
+    return dag
+
+
+def planned_dag(dag_id: str, *, is_after: bool) -> DAG:
+    """Return a DAG that compacts what a task plans, and may not wait for it."""
+    with without_tasks(dag_id) as dag:
+        due = {"engine": "local", "partitions_from": "{{ ti.xcom_pull(task_ids='plan') }}"}
+        verb = TierfoldOperator(
+            task_id="verb", verb="compact", retries=0, **(TEMPLATES | {"options": due})
+        )
+        plan = TierfoldOperator(task_id="plan", verb="plan", **TEMPLATES)
+        if is_after:
+            plan >> verb
+        else:
+            verb >> plan
     return dag
 
 
@@ -53,4 +75,6 @@ DAGS["fenced"] = verb_dag("run_fenced", "compact", **FENCED)
 DAGS["fenced, no retries"] = verb_dag("run_fenced_no_retries", "compact", retries=0, **FENCED)
 STOPPED = {"engine": "local", "progress": stop}
 DAGS["stopped"] = verb_dag("run_stopped", "compact", retries=0, options=STOPPED)
+DAGS["before its plan"] = planned_dag("run_before_its_plan", is_after=False)
+DAGS["after its plan"] = planned_dag("run_after_its_plan", is_after=True)
 globals().update(DAGS)  # Airflow finds the DAGs among a module's globals.
