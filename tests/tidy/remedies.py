@@ -64,14 +64,15 @@ def _meanings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     found: dict[str, list[ast.expr]] = {}
     for node in nodes:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found.setdefault(name, []).append(value)
+            case ast.Assign(targets=[ast.Name(id=name) | ast.Tuple(elts=[*_, ast.Name(id=name)])]):
+                found.setdefault(name, []).append(node.value)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 found.setdefault(name, []).append(value)
             case ast.AugAssign(target=ast.Name(id=name), value=value):
                 found.setdefault(name, []).append(value)
             case ast.FunctionDef(name=name):
-                returns = (one for one in ast.walk(node) if isinstance(one, ast.Return))
+                given = ast.Return | ast.Yield
+                returns = (one for one in ast.walk(node) if isinstance(one, given))
                 found.setdefault(name, []).extend(one.value for one in returns if one.value)
     return found
 
@@ -82,10 +83,24 @@ def _values(tree: ast.AST) -> Iterator[ast.expr]:
         match node:
             case ast.keyword(arg="remedy", value=value):
                 yield value
+            case ast.Assign(targets=[ast.Name(id="remedy")], value=value):
+                yield value
+            case ast.FunctionDef(args=ast.arguments(args=[*_, ast.arg(arg="remedy")])):
+                yield from node.args.defaults[-1:]
+                yield from _last_arguments(tree, node)
             case ast.ClassDef(name=name) if name in TABLES:
                 yield from _last_of_rows(node)
             case ast.AnnAssign(target=ast.Name(id=name)) if name in TABLES:
                 yield from _last_of_rows(node)
+
+
+def _last_arguments(tree: ast.AST, function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """What calls give a function whose last parameter is a remedy."""
+    count = len(function.args.args)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=function.name), args=args) if len(args) == count:
+                yield args[-1]
 
 
 def _last_of_rows(table: ast.AST) -> Iterator[ast.expr]:
@@ -111,20 +126,34 @@ class _Texts:
                     str(part.value) if isinstance(part, ast.Constant) else PART for part in parts
                 )
                 for part in parts:
-                    if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name):
-                        yield from self.of(part.value, depth)
-            case ast.Name(id=name) if depth < _DEPTH_MAX:
+                    match part:
+                        case ast.FormattedValue(value=ast.Name() as filled_in):
+                            yield from self.of(filled_in, depth)
+                        case ast.FormattedValue(value=ast.Call(func=ast.Name() as filled_in)):
+                            yield from self.of(filled_in, depth)
+            case (
+                ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name)
+            ) if depth < _DEPTH_MAX:
                 for value in self.own.get(name) or self.shared.get(name, ()):
                     yield from self.of(value, depth + 1)
             case ast.Call(func=ast.Name() as function):
                 yield from self.of(function, depth)
-            case ast.IfExp() | ast.BinOp() | ast.Subscript() | ast.Dict() | ast.Call():
+            case (
+                ast.IfExp()
+                | ast.BinOp()
+                | ast.Subscript()
+                | ast.Dict()
+                | ast.Tuple()
+                | ast.List()
+                | ast.Attribute()
+                | ast.Call()
+            ):
                 for child in ast.iter_child_nodes(node):
                     yield from self.of(child, depth)
 
 
 def _is_sentence(text: str) -> bool:
     """Whether it says what to do, and is no name, separator or half of a sentence."""
-    first = text.lstrip(f"{PART} ")[:1]
-    has_words = len(text.split()) > _WORDS_MIN
-    return has_words and (first.isupper() or text.startswith(("`", "tierfold ", "docs/")))
+    begins = text.lstrip(f"{PART} ")
+    is_one = begins[:1].isupper() or begins.startswith(("`", "tierfold ", "docs/", "index."))
+    return is_one and len(text.split()) > _WORDS_MIN

@@ -172,6 +172,13 @@ def test_a_profile_that_is_missing_is_put_into_the_file_that_is_named(
     bucket.is_compacted()
 
 
+def test_a_bucket_that_does_not_exist_has_another_name(bucket: Bucket) -> None:
+    refused = tierfold("compact", "s3://no-such-bucket/tier", *ALWAYS, *bucket.options)
+    assert refused.code == 3
+    assert "Check its name, and the endpoint or storage account." in refused.stderr, refused
+    bucket.is_compacted()
+
+
 def test_an_endpoint_that_cannot_be_reached_is_mended(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ from tests.jobs.tiers import (
 )
 from tests.jobs.vacuum_tiers import THEN_MS
 from tests.storage.live_segments import an_abort, data, marker
+from tests.storage.new_ids import foreign_id
 from tierfold.compaction.commits.commit import StartDeletion
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.kafka.control_records import ControlType
@@ -205,6 +206,20 @@ def test_orphans_in_the_way_of_forget_are_vacuumed(tmp_path: Path) -> None:
     assert not list(tier.rglob(f"*-{orphan.segment_id}.*"))
     forget(tier, *later).ends(0, "forgotten")
     compacted(tier, *later).ends(0, "compacted")
+    assert newest.segment_id not in status_of(tier)["orders", 0]["out_of_lineage"]
+    is_sound(tier)
+
+
+def test_what_another_catalog_wrote_is_moved_out_for_forget(tmp_path: Path) -> None:
+    tier, _, _, newest = histories(tmp_path / "tier")
+    upload, theirs = history_upload(tier, 0, 3).segment_id, foreign_id()
+    for path in tier.rglob(f"*-{upload}.*"):
+        path.rename(path.with_name(path.name.replace(upload, theirs)))
+    reason = forget(tier).ends(3, "refused", theirs)["reason"]
+    assert "Move the segments of another catalog out of the tier while no run of it" in reason
+    moved_out(tier, theirs, tmp_path / "kept")
+    forget(tier).ends(0, "forgotten")
+    compacted(tier).ends(0, "compacted")
     assert newest.segment_id not in status_of(tier)["orders", 0]["out_of_lineage"]
     is_sound(tier)
 
