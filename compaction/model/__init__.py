@@ -7,6 +7,7 @@
     origins                who wrote a segment, whose bytes it has, who names it
     bindings               who serves the tier, as a run knows it
     serving                what a row says for the brokers that serve the partition
+    passes                 which passes consumers have seen long enough
     tier_service           what the tier says of its cluster and catalog, and where it stands
     spared_bytes           superseded bytes that rounds left in live segments
     rules                  the effective settings of one topic

@@ -232,7 +232,7 @@ class PartitionState:
     served_by: tuple[ServingCluster, ...] = ()
     """The cluster whose brokers serve the partition; empty: none that the catalog knows of."""
     passes: tuple[Pass, ...] = ()
-    """The passes that no later one has made up for, by epoch."""
+    """The passes from which delete horizons count, by epoch (`model.passes`)."""
     local_ranges: tuple[LocalRange, ...] = ()
     """Of live segments whose range a broker can have had locally, in offset order."""
     local_retention_ms: int | None = None

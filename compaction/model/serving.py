@@ -29,11 +29,12 @@ class Pass:
     epoch: int
     """The compaction epoch."""
     horizon_ms: int | None
-    """The latest delete horizon that it set, epoch milliseconds; None: it set none."""
+    """The latest delete horizon that counts from it, epoch milliseconds; None: all that no earlier
+    pass has, because it is the newest (`model.passes`)."""
     published_at_ms: int | None
     """When the publication of its last round was read back, epoch milliseconds; None: not yet."""
     has_spared: bool
-    """Whether it left a record that a tombstone or marker hides (`min.rewrite.gain`)."""
+    """Whether it left a record that a tombstone or marker hides: no horizon counts from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -148,7 +148,7 @@ SERVING_CLUSTER: Final = _struct(
 
 PASS: Final = _struct(
     epoch=_LONG("compaction epoch of its rounds"),
-    horizon_ms=_LONG("latest delete horizon that it set; null: none", nullable=True),
+    horizon_ms=_LONG("latest delete horizon that counts from it; null: the newest", nullable=True),
     published_at_ms=_LONG("when its publication was read back; null: not yet", nullable=True),
     has_spared=_Column(pa.bool_(), "it left a record that a tombstone or marker hides"),
 )
@@ -207,7 +207,7 @@ PARTITIONS: Final = pa.schema(
             nullable=True,
         ),
         passes=_Column(
-            _list_of(PASS), "passes that no later one has made up for, by epoch", nullable=True
+            _list_of(PASS), "passes from which delete horizons count, by epoch", nullable=True
         ),
         local_ranges=_Column(
             _list_of(LOCAL_RANGE),
