@@ -32,6 +32,9 @@ class BrokerPartition:
     asked_by: int | None = None
     """The fingerprint of the catalog that asks, which the ids of its segments bear; None: there is
     no catalog yet."""
+    local_retention_ms: int | None = None
+    """How long brokers keep local copies, by time alone: the longest of all; None: for ever, or it
+    is not known."""
 
     @property
     def known_offsets(self) -> PartitionOffsets | None:

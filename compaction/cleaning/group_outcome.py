@@ -79,7 +79,7 @@ class PlainSegment:
 
 
 def needs_no_rewrite(
-    group: SegmentGroup, plain: PlainSegment, *, now_ms: int, ends_in_batch: bool
+    group: SegmentGroup, plain: PlainSegment, *, passed_until_ms: int, ends_in_batch: bool
 ) -> bool:
     """Whether no batch of a group changes by what the scan found, so that it is not read again.
 
@@ -87,15 +87,19 @@ def needs_no_rewrite(
     compare is the transaction index, see `reason_after_reading`. In doubt a batch counts as
     changed, and the rewrite finds out.
     """
-    if reason_before_reading(group.segments, now_ms) is not None:
+    if reason_before_reading(group.segments, passed_until_ms) is not None:
         return False
     first, last = plain.first_offset, plain.last_offset
     is_closed = closing_batch_of(group, last, ends_in_batch=ends_in_batch) is None
     return is_closed and not offset_violation(first, last, group.segments[0])
 
 
-def reason_before_reading(segments: Sequence[Segment], now_ms: int) -> RewriteReason | None:
+def reason_before_reading(
+    segments: Sequence[Segment], passed_until_ms: int
+) -> RewriteReason | None:
     """Why a group of these segments is rewritten even if it loses nothing; None: not known yet.
+
+    `passed_until_ms`: the latest delete horizon of the first one that has passed.
 
     Neighbours become one segment, as in Kafka's `Cleaner.cleanSegments`. Beyond Kafka, a segment
     with a passed delete horizon is rewritten, so that the catalog gets the next one (SEMANTICS 2).
@@ -104,7 +108,7 @@ def reason_before_reading(segments: Sequence[Segment], now_ms: int) -> RewriteRe
         return RewriteReason.SEVERAL_SEGMENTS
     if not segments[0].size_bytes:
         return RewriteReason.NO_BATCH
-    return RewriteReason.DUE if segments[0].is_due(now_ms) else None
+    return RewriteReason.DUE if segments[0].is_due(passed_until_ms) else None
 
 
 def reason_in_batches(batch: NDArray[np.int8]) -> RewriteReason | None:

@@ -19,8 +19,9 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction, r
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import RECORD_BYTES_MAX, CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.compaction.model.units import LOG_BYTES_MAX
+from tierfold.compaction.model.units import LOG_BYTES_MAX, NO_TIMESTAMP_MS
 from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.planning.drop_limits import DropLimits, drop_limits
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
@@ -75,20 +76,52 @@ class Round:
         `--first-dirty` does not change it. A stored offset outside the log is ignored: the log was
         truncated after that commit (Kafka `LogCleanerManager.cleanableOffsets`).
         """
+        return self._within_log(self.state.cleaner_offset)
+
+    def _within_log(self, stored: int | None) -> int:
         start, end = self.state.log_start_offset, self.state.next_offset
-        stored = self.state.cleaner_offset
         return stored if stored is not None and start <= stored <= end else start
 
     @property
-    def keeps_tombstones(self) -> bool:
-        """Whether all tombstones stay, because a record that one supersedes may survive this round.
+    def leaves_superseded(self) -> bool:
+        """Whether a record that a tombstone supersedes may survive this round.
 
         If versions decide, that record may lie above the chunk. In a forced round it may lie in the
         stretch below the first dirty offset that no round has cleaned.
         """
-        is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
         is_forced_beyond = self.compact.first_dirty > self.clean_until
-        return is_forced_beyond or not (self.compact.is_last or is_by_offset)
+        return is_forced_beyond or not (self.compact.is_last or self._is_by_offset)
+
+    @property
+    def keeps_tombstones(self) -> bool:
+        """Whether all tombstones stay.
+
+        They do if the round `leaves_superseded` records. If versions decide, they do on a served
+        row in the last of several chunks, too: consumers see all chunks at once, and an earlier
+        one may have removed what a tombstone supersedes.
+        """
+        is_one_of_several = bool(self.compact.chunks_done) and not self._is_by_offset
+        return self.leaves_superseded or (self.state.is_served and is_one_of_several)
+
+    @property
+    def _is_by_offset(self) -> bool:
+        return self.rules.compaction_strategy is CompactionStrategy.OFFSET
+
+    @property
+    def drop_limits(self) -> DropLimits:
+        """Which delete horizons have passed, segment by segment.
+
+        What was dirty when the run began may hide a record that it removes.
+        """
+        earlier = [one for one in self.state.cleaner_offsets if one.epoch < self.state.epoch]
+        clean_before = self._within_log(max(earlier).offset if earlier else None)
+        return drop_limits(
+            self.state,
+            None if self.plan.view is None else self.plan.view.brokers,
+            self.rules,
+            clean_until=min(clean_before, self.compact.first_dirty),
+            now_ms=self.now_ms,
+        )
 
     @property
     def next_cleaner_offset(self) -> int:
@@ -118,8 +151,7 @@ class Round:
         If versions decide, a clean record may supersede a dirty one. So its version is always read,
         and an index would not help.
         """
-        is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
-        makes_indexes = self.has_key_indexes and is_by_offset
+        makes_indexes = self.has_key_indexes and self._is_by_offset
         return float(self.rules.bloom_filter_fpp) if makes_indexes else None
 
     @property
@@ -177,6 +209,9 @@ class GroupTask:
     index_interval_bytes: int
     plain: PlainSegment | None = None
     """What the scan found of the only segment; None: several, or that is not plain."""
+    passed_until: tuple[tuple[str, int], ...] = ()
+    """On a served row, per segment its id and the latest delete horizon that has passed; empty: the
+    present time decides."""
     unscanned: tuple[tuple[str, int], ...] = ()
     """Ids of segments in the group of which no record is superseded, as their key index shows, and
     how many records they have. They were not scanned."""
@@ -203,6 +238,14 @@ class GroupTask:
             (self.partition_index, self.segment_index + i) for i in range(len(self.group.segments))
         )
 
+    def passed_until_ms(self, segment: Segment) -> int:
+        """The latest delete horizon in a segment of the group that has passed."""
+        return dict(self.passed_until).get(segment.segment_id, self.rules.now_ms)
+
+    def rules_of(self, segment: Segment) -> RoundRules:
+        """The rules for one segment of the group."""
+        return replace(self.rules, passed_until_ms=self.passed_until_ms(segment))
+
 
 def group_tasks(
     work: Round,
@@ -220,7 +263,7 @@ def group_tasks(
     `empty`: the numbers of the groups of which nothing is left, and that have no neighbour to merge
     with: each keeps its last batch, emptied, as if the remote range ended there.
     """
-    whole = round_rules(work)
+    whole, limits = round_rules(work), work.drop_limits
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
     discardable = transaction_status.discardable
     for number, group in wanted.items():
@@ -240,6 +283,7 @@ def group_tasks(
             fingerprint=work.fingerprint,
             index_interval_bytes=work.rules.index_interval_bytes,
             plain=plain.get(first) if len(group.segments) == 1 else None,
+            passed_until=limits.of_served(group.segments),
             unscanned=tuple(
                 (segment.segment_id, unscanned[i])
                 for i, segment in enumerate(group.segments, start=first)
@@ -280,7 +324,10 @@ def round_rules(work: Round) -> RoundRules:
         remote_end=work.state.next_offset,
         last_data_offsets=data,
         marker_epochs=markers,
-        legacy_delete_horizon_ms=legacy_delete_horizon_ms(
+        # On a served row a tombstone of magic 0 or 1 gets a horizon, and waits as all others do.
+        legacy_delete_horizon_ms=NO_TIMESTAMP_MS
+        if work.state.is_served
+        else legacy_delete_horizon_ms(
             work.compact.sources, work.compact.first_dirty, work.rules.delete_retention_ms
         ),
         keeps_tombstones=work.keeps_tombstones,

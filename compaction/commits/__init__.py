@@ -5,6 +5,7 @@
     row_changes    the row that a claim or a commit writes
     spared         what a round leaves of superseded records
     round_commit   the commit of a round, from its receipts
+    seen_by_readers what a served row notes of a round, for tombstones that wait
     clocks         whether a run may write by the time that it takes as now
     held_partition a claimed partition: its row, its unanswered commit, what the present row says
     holders        who is at work on a partition: claim it, skip it or wait

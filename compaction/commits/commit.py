@@ -23,7 +23,7 @@ from tierfold.compaction.model.segments import (
     Segment,
     SparedBytes,
 )
-from tierfold.compaction.model.serving import Consent, ServingCluster
+from tierfold.compaction.model.serving import Consent, LocalRange, ServingCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,37 @@ class NoteSpared:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteDropped:
     """Record that a round removed a tombstone or marker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotePass:
+    """Record that a round of this compaction epoch changed what consumers are to see."""
+
+    earliest_ms: int
+    """The earliest delete horizon that it set, or found in what brokers wrote."""
+    has_spared: bool
+    """Whether this pass leaves a record that a tombstone or marker hides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotePublished:
+    """Record that brokers have what the row says: all its passes are published.
+
+    It is committed once `publishing.next_step` is done, as read back from the metadata topic.
+    """
+
+    at_ms: int
+    """When it was read back, epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteLocalRanges:
+    """Record until when brokers can have local copies of live segments' ranges."""
+
+    entries: tuple[LocalRange, ...]
+    """Of all live segments after the commit, as far as it is known."""
+    retention_ms: int | None
+    """How long brokers keep local copies, as seen now; None: no time limits them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +240,9 @@ Update: TypeAlias = (
     | NoteStrategy
     | NoteSpared
     | NoteDropped
+    | NotePass
+    | NotePublished
+    | NoteLocalRanges
     | NoteConsent
     | MoveTier
     | ReleaseClaim

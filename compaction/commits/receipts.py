@@ -100,6 +100,8 @@ class GroupReceipt:
     """Counted from the headers of the new segments' batches."""
     written: tuple[WrittenSegment, ...] = ()
     """The new segments, in offset order: one, or several if one would have been too large."""
+    found_horizon_ms: int | None = None
+    """The earliest delete horizon in sources that brokers wrote; None: they have none."""
 
     @property
     def segment(self) -> Segment | None:

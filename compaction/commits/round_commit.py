@@ -18,6 +18,7 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.commits.seen_by_readers import notes_for_readers
 from tierfold.compaction.commits.spared import spared_after
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 
@@ -46,7 +47,9 @@ def proposal_of(
         added = tuple(one.segment for _, receipt in written for one in receipt.written)
         updates.append(RetireSegments(ids=sources, at_ms=at_ms, run=run))
         updates.append(AddSegments(segments=added))
-        if not work.state.has_dropped and any(receipt.counts.has_dropped for _, receipt in written):
+        if work.state.is_served:
+            updates += notes_for_readers(work, receipts, at_ms)
+        elif not work.state.has_dropped and any(one.counts.has_dropped for _, one in written):
             updates.append(NoteDropped())
     spared = spared_after(work, receipts, unread)
     if spared != work.state.spared:

@@ -21,6 +21,9 @@ from tierfold.compaction.commits.commit import (
     MoveTier,
     NoteConsent,
     NoteDropped,
+    NoteLocalRanges,
+    NotePass,
+    NotePublished,
     NoteSpared,
     NoteStrategy,
     ReleaseClaim,
@@ -29,12 +32,14 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
+from tierfold.compaction.model.passes import published, remembered, with_pass
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     PartitionState,
     RetiredSegment,
     Segment,
 )
+from tierfold.compaction.model.serving import Pass
 from tierfold.compaction.model.strategies import with_strategy
 
 CLEANER_OFFSETS_KEPT: Final = 64
@@ -73,6 +78,12 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, spared=entries)
         case NoteDropped():
             return replace(state, has_dropped=True)
+        case NotePass():
+            return _with_pass(state, update)
+        case NotePublished(at_ms=at_ms):
+            return replace(state, passes=published(_passes_made(state), at_ms))
+        case NoteLocalRanges(entries=ranges, retention_ms=retention_ms):
+            return replace(state, local_ranges=ranges, local_retention_ms=retention_ms)
         case NoteConsent(consent=consent):
             return replace(state, consents=(*state.consents, consent))
         case MoveTier(place=place, consent=consent):
@@ -96,6 +107,26 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return _adopted(state, update)
         case _:
             assert_never(update)
+
+
+def _with_pass(state: PartitionState, update: NotePass) -> PartitionState:
+    passes = with_pass(
+        state.passes,
+        epoch=state.epoch,
+        earliest_ms=update.earliest_ms,
+        has_spared=update.has_spared,
+    )
+    horizons = (segment.earliest_due_ms for segment in state.segments)
+    earliest_ms = min((one for one in horizons if one is not None), default=None)
+    return replace(state, passes=remembered(passes, earliest_ms))
+
+
+def _passes_made(state: PartitionState) -> tuple[Pass, ...]:
+    """The row's passes; all that was done before brokers served it is one."""
+    if state.passes:
+        return state.passes
+    last = max((entry.epoch for entry in state.cleaner_offsets), default=0)
+    return with_pass((), epoch=last, earliest_ms=0, has_spared=False)
 
 
 def _vector(old: Sequence[CleanerOffset], epoch: int, offset: int) -> tuple[CleanerOffset, ...]:
@@ -138,6 +169,11 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
     after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
     back = [entry.segment for entry in after.retired if entry.segment.segment_id in wanted]
     live = (*after.segments, *back, *update.copies)
+    is_clean = update.cleaner_offset >= state.next_offset
+    passes: tuple[Pass, ...] = ()
+    if state.is_served:
+        # What consumers see changes: all horizons begin again. Older values may be back, too.
+        passes = with_pass((), epoch=state.epoch, earliest_ms=0, has_spared=not is_clean)
     return replace(
         after,
         segments=tuple(sorted(live, key=lambda segment: segment.start_offset)),
@@ -146,6 +182,7 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
         log_start_offset=update.log_start_offset,
         strategies=update.strategies,
         spared=update.spared,
+        passes=passes,
     )
 
 

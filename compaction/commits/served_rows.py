@@ -56,6 +56,25 @@ def passes_are_in_order(before: PartitionState, after: PartitionState) -> str:
     return "" if is_rising and max(epochs, default=0) <= after.epoch else f"epochs {epochs}"
 
 
+def published_passes_stay(before: PartitionState, after: PartitionState) -> str:
+    """No horizon counts from an earlier time than before.
+
+    A pass that is noted stays as it is or counts for fewer horizons; until it is published it may
+    still grow. Only a restore and `forget` take passes away, so that all horizons begin again.
+    """
+    known = {noted.epoch: noted for noted in before.passes}
+    for noted in after.passes:
+        earlier = known.get(noted.epoch)
+        if earlier is None or noted.published_at_ms is None:
+            continue
+        was_open = earlier.published_at_ms is None
+        if not was_open and noted.published_at_ms != earlier.published_at_ms:
+            return f"epoch {noted.epoch} was published at {earlier.published_at_ms}"
+        if earlier.has_spared and not noted.has_spared:
+            return f"epoch {noted.epoch} had spared records"
+    return ""
+
+
 def local_ranges_are_live(before: PartitionState, after: PartitionState) -> str:
     """Local copies are noted once for each segment, and only for live ones."""
     ids = [noted.segment_id for noted in after.local_ranges]
@@ -69,6 +88,7 @@ SERVED_INVARIANTS: Final[tuple[Invariant, ...]] = (
     retired_of_served_rows_never_return,
     what_was_dropped_stays_noted,
     passes_are_in_order,
+    published_passes_stay,
     local_ranges_are_live,
 )
 """They hold after every change of a row."""

@@ -26,6 +26,7 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt, WrittenSegment, result_of
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segment_ids import SegmentMark
+from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.key_indexes.index_folder import KeyIndexes
@@ -60,6 +61,8 @@ class GroupOutput:
         self.written: list[WrittenSegment] = []
         self.due_ms: int | None = None
         """The earliest delete horizon in the present segment; None: there is none so far."""
+        self.found_horizon_ms: int | None = None
+        """The earliest delete horizon in sources that brokers wrote; None: there is none so far."""
         self._tier = tier
         self._task = task
         self._contexts = contexts
@@ -89,6 +92,13 @@ class GroupOutput:
             self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
         if self._task.fpp is not None:
             self._indexing.add(window)
+
+    def found(self, horizons_ms: NDArray[np.int64]) -> None:
+        """Take the delete horizons of batches that a broker wrote."""
+        found_ms = horizons_ms[horizons_ms != NO_HORIZON].tolist()
+        if self.found_horizon_ms is not None:
+            found_ms.append(self.found_horizon_ms)
+        self.found_horizon_ms = min(found_ms, default=None)
 
     def write(self, data: NDArray[np.uint8], heads: BatchHeads | None = None) -> None:
         """Write whole batches; the first ones open a new segment.
@@ -128,6 +138,7 @@ class GroupOutput:
             bytes_written=self.bytes_written,
             records_written=self.records_written,
             written=tuple(self.written),
+            found_horizon_ms=self.found_horizon_ms,
         )
 
     def _finish(self, writer: SegmentWriter, cut: Cut | None) -> None:

@@ -97,7 +97,8 @@ class _Rewrite:
         self.last_offset = -1
         self.source_end = -1
         """The last offset of the sources' batches so far."""
-        self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
+        segments = task.group.segments
+        self.reason = reason_before_reading(segments, task.passed_until_ms(segments[0]))
         if replay is not None:
             self.reason = RewriteReason.TOO_LARGE
 
@@ -198,7 +199,10 @@ def _stays_unread(
     if of_records.any() or len(of_records) < plain.records:
         return False
     if not needs_no_rewrite(
-        task.group, plain, now_ms=task.rules.now_ms, ends_in_batch=task.ends_in_batch
+        task.group,
+        plain,
+        passed_until_ms=task.passed_until_ms(segment),
+        ends_in_batch=task.ends_in_batch,
     ):
         return False
     batches = outlined_batches(segment, outlines.get(segment.segment_id))
@@ -247,6 +251,8 @@ def _rewrite_pieces(
     for found in mapped_ahead(rewritten, pieces, threads=task.threads):
         for one in found:
             state.add(one)
+            if segment.is_upload:
+                state.output.found(one.window.heads.delete_horizon_ms)
             records = one.window.records_end
             record_bytes += one.counts.record_bytes_in
     if bits[records:].any():

@@ -17,6 +17,8 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.serving import Pass
+from tierfold.compaction.planning.drop_limits import DropLimits, ServedLimits
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import RoundFacts, may_change
 from tierfold.storage.kafka.batch_draft import write_batch
@@ -45,6 +47,23 @@ class ARound:
     discardable: tuple[int, ...] = ()
     listed: tuple[AbortedTransaction, ...] = ()
     keeps_tombstones: bool = False
+    seen_until_ms: int | None = None
+    """On a served row, the latest delete horizon that consumers have seen long enough; None: no
+    broker serves it."""
+
+    @property
+    def limits(self) -> DropLimits:
+        """Which delete horizons have passed."""
+        if self.seen_until_ms is None:
+            return DropLimits(now_ms=self.now_ms)
+        seen = Pass(epoch=1, horizon_ms=self.seen_until_ms, published_at_ms=0, has_spared=False)
+        served = ServedLimits(
+            passes=(seen,),
+            retention_ms=0,
+            local_until_ms=_LocalNowhere(),
+            clean_until=self.remote_end,
+        )
+        return DropLimits(now_ms=self.now_ms, served=served)
 
     @property
     def rules(self) -> RoundRules:
@@ -66,6 +85,7 @@ class ARound:
             aborted=self.aborted,
             discardable=np.array(sorted(self.discardable), np.int64),
             listed=self.listed,
+            limits=self.limits,
         )
 
     def task_of(self, segment: Segment) -> GroupTask:
@@ -78,9 +98,18 @@ class ARound:
             aborted=reaching(self.aborted, start, end),
             discardable=np.array(inside, np.int64),
             listed=tuple(one for one in self.listed if start <= one.last_offset <= end),
+            passed_until=self.limits.of_served((segment,)),
             ends_in_batch=end + 1 == self.remote_end,
             fpp=FPP,
         )
+
+
+class _LocalNowhere(dict[str, int]):
+    """Local copies of any segment went at time 0."""
+
+    def get(self, *_: object) -> Any:
+        """The time at which those of a segment went."""
+        return 0
 
 
 def batch_of(word: str) -> bytes:

@@ -87,7 +87,7 @@ def test_a_plain_segment_is_read_again_only_if_something_may_change(
 ) -> None:
     group = SegmentGroup(segments=(a_segment(1, 9, earliest_due_ms=due_ms),))
     found = needs_no_rewrite(
-        group, replace(PLAIN, **fields), now_ms=NOW_MS, ends_in_batch=ends_in_batch
+        group, replace(PLAIN, **fields), passed_until_ms=NOW_MS, ends_in_batch=ends_in_batch
     )
     assert found == unread
 

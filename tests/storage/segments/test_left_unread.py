@@ -36,6 +36,16 @@ STAYS: Final[dict[str, Case]] = {
     "a transaction's horizon without a tombstone": ("P1(10:a=1^900)", {}, {}),
     "a horizon that passes a millisecond later": ("10:a=1", {"earliest_due_ms": 501}, {}),
     "a tombstone that is not yet due": ("10:a=^501", {"earliest_due_ms": 501}, {}),
+    "a tombstone whose pass consumers have not seen for long": (
+        "10:a=^400",
+        {"earliest_due_ms": 400},
+        {"seen_until_ms": 399},
+    ),
+    "a marker whose pass consumers have not seen for long": (
+        "10:P1:C^400",
+        {"earliest_due_ms": 400},
+        {"seen_until_ms": 399, "discardable": (10,)},
+    ),
     "another transaction is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 9),)}),
     "a later one is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 11),)}),
     "a hole, the log goes on": ("10:a=1", {"end_offset": 12}, {"remote_end": 14}),
@@ -75,6 +85,11 @@ STAYS: Final[dict[str, Case]] = {
 
 CHANGES: Final[dict[str, Case]] = {
     "a horizon of the catalog passes": ("10:a=1", {"earliest_due_ms": 500}, {}),
+    "a tombstone whose pass consumers have seen for long": (
+        "10:a=^400",
+        {"earliest_due_ms": 400},
+        {"seen_until_ms": 400},
+    ),
     "a tombstone's horizon is new to the catalog": ("10:a=^900", {}, {}),
     "a marker's horizon is new to the catalog": ("10:P1:C^900", {}, {}),
     "a second marker's horizon is": ("10:P1:C 11:P1:C^900", {}, {}),
@@ -285,6 +300,7 @@ def rounds(draw: st.DrawFn, segment: Segment) -> ARound:
         discardable=tuple(draw(st.sets(offsets, max_size=6))),
         listed=tuple(one for one in aborted if draw(st.booleans())),
         keeps_tombstones=draw(st.booleans()),
+        seen_until_ms=draw(st.sampled_from([None, 399, 400])),
     )
 
 
