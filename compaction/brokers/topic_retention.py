@@ -101,6 +101,13 @@ def retentions(
     return tuple(dict.fromkeys(found))
 
 
+def local_time_ms(topic: Configs, brokers: Mapping[int, Configs]) -> int | None:
+    """How long local data of a topic may stay on some broker; None: no time limits it."""
+    times_ms = [one.local_time_ms for one in retentions(topic, brokers)]
+    known_ms = [time_ms for time_ms in times_ms if time_ms is not None]
+    return max(known_ms) if len(known_ms) == len(times_ms) else None
+
+
 def mending(topic: Configs, brokers: Mapping[int, Configs], rules: Rules) -> dict[str, str]:
     """The settings of a tiered topic that must change, in the order in which Kafka takes them."""
     found = retentions(topic, brokers)

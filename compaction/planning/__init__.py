@@ -5,6 +5,7 @@
     eligibility      how dirty a partition is, how long it has waited, what is due
     local_copies     until when a broker can have local copies of a segment's range
     drop_limits      how long tombstones and markers stay on a served row
+    open_step        whether brokers have what a served row says
     grouping         which neighbouring segments become one segment
     plan             the choice: compact, rest, or refuse, with its reason
     partition_plan   one partition's plan: the choice, and the facts behind it

@@ -22,6 +22,7 @@ from tierfold.compaction.model.passes import NONE_PASSED, counting_pass, publish
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import Pass
+from tierfold.compaction.model.wording import duration
 from tierfold.compaction.planning.local_copies import local_until_ms
 
 
@@ -50,6 +51,19 @@ class DropLimits:
         return segment.is_due(self.passed_until_ms(segment))
 
 
+    def why_waiting(self, segment: Segment) -> str:
+        """Why tombstones or markers of the clean segment stay beyond their horizon, a clause.
+
+        Empty: they do not.
+        """
+        horizon_ms = segment.earliest_due_ms
+        if self.served is None or horizon_ms is None or self.is_due(segment):
+            return ""
+        if horizon_ms > self.now_ms:
+            return ""
+        return self.served.why_unseen(segment, horizon_ms, self.now_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedLimits:
     """What consumers may still read of a served row as it was before its passes."""
@@ -61,6 +75,8 @@ class ServedLimits:
     """By id of a live segment; see `local_copies`."""
     clean_until: int
     """The end of the region that was clean when the run began."""
+    has_local_end: bool = True
+    """Whether `local.retention.ms` limits local copies."""
 
     def seen_until_ms(self, segment: Segment, now_ms: int) -> int:
         """The latest delete horizon that no reader of earlier values can miss."""
@@ -71,14 +87,24 @@ class ServedLimits:
             return NONE_PASSED
         return published_until_ms(self.passes, self.retention_ms, now_ms)
 
-    def goes_at_ms(self, segment: Segment, horizon_ms: int) -> int | None:
-        """When a horizon in the clean segment will have passed in every respect; None: unknown."""
-        local_ms = self.local_until_ms.get(segment.segment_id)
+    def why_unseen(self, segment: Segment, horizon_ms: int, now_ms: int) -> str:
+        """Why readers may miss what a passed horizon in the clean segment lets go, a clause."""
         counts_from = counting_pass(self.passes, horizon_ms)
-        if local_ms is None or counts_from is None or counts_from.published_at_ms is None:
-            return None
-        seen_ms = max(local_ms, counts_from.published_at_ms)
-        return max(horizon_ms, seen_ms + self.retention_ms)
+        if counts_from is None or counts_from.published_at_ms is None:
+            return "the pass that lets them go is not published"
+        local_ms = self.local_until_ms.get(segment.segment_id)
+        if local_ms is None:
+            return (
+                "it is not known when the brokers' local copies end"
+                if self.has_local_end
+                else "only local.retention.ms says when the brokers' local copies end, and it has"
+                " no limit"
+            )
+        seen_ms = max(local_ms, counts_from.published_at_ms) + self.retention_ms
+        return (
+            f"for {duration(max(seen_ms - now_ms, 0))} more, until consumers have seen their pass"
+            f" for delete.retention.ms ({duration(self.retention_ms)})"
+        )
 
 
 def drop_limits(
@@ -99,5 +125,6 @@ def drop_limits(
             retention_ms=rules.delete_retention_ms,
             local_until_ms=local_until_ms(row, brokers, now_ms),
             clean_until=clean_until,
+            has_local_end=brokers is None or brokers.local_retention_ms is not None,
         ),
     )

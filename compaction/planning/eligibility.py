@@ -11,14 +11,16 @@ uploaded since that commit.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
-from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.planning.drop_limits import DropLimits, drop_limits
 from tierfold.compaction.planning.holds import is_overdue
 from tierfold.compaction.planning.regions import Regions
 
@@ -107,7 +109,44 @@ def due_segments(
 
     Under the strategies `timestamp` and `header`, a dirty record above may be older than a
     tombstone below. There the whole log must be clean, and cleaned under the same strategy.
+
+    On a served row all of `planning.drop_limits` must have passed.
     """
+    limits = limits_of(view, regions, rules, now_ms)
+    return tuple(one for one in _past_horizon(view, regions, rules, now_ms) if limits.is_due(one))
+
+
+def limits_of(view: PartitionView, regions: Regions, rules: Rules, now_ms: int) -> DropLimits:
+    """Which delete horizons have passed, segment by segment, for a plan."""
+    return drop_limits(
+        None if view.state is None else state_with_new(view),
+        view.brokers,
+        rules,
+        clean_until=regions.settled_until,
+        now_ms=now_ms,
+    )
+
+
+def waiting_notes(
+    view: PartitionView, regions: Regions, rules: Rules, now_ms: int
+) -> tuple[str, ...]:
+    """Why tombstones and markers stay though their delete horizon has passed, a sentence each."""
+    limits = limits_of(view, regions, rules, now_ms)
+    waiting = Counter(
+        limits.why_waiting(one) for one in _past_horizon(view, regions, rules, now_ms)
+    )
+    return tuple(
+        f"tombstones or markers of {counted(count, 'segment')} stay beyond their delete horizon:"
+        f" {why}"
+        for why, count in waiting.items()
+        if why
+    )
+
+
+def _past_horizon(
+    view: PartitionView, regions: Regions, rules: Rules, now_ms: int
+) -> tuple[Segment, ...]:
+    """The clean segments with a passed delete horizon, whatever consumers have seen."""
     if regions.is_forced or not _is_settled(view, regions, rules):
         return ()
     clean_until = regions.settled_until

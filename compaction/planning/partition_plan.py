@@ -21,6 +21,7 @@ from tierfold.compaction.planning.holds import dead_uploads
 from tierfold.compaction.planning.outlook import Outlook
 from tierfold.compaction.planning.plan import Choice, Compact, propose
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
+from tierfold.compaction.publishing.steps import Done, Refused, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class PartitionPlan:
 
     outlook: Outlook | None = None
     """What it means for brokers; None: none were asked, or nothing is due."""
+    step: Step | None = None
+    """What publishing does next; None: no broker serves the row, or none was asked."""
 
     @property
     def spared_bytes(self) -> int:
@@ -60,6 +63,11 @@ class PartitionPlan:
     def is_due(self) -> bool:
         """Whether the partition is to be compacted."""
         return isinstance(self.choice, Compact)
+
+    @property
+    def is_publishing_due(self) -> bool:
+        """Whether something is to be published, though the partition may be clean."""
+        return self.step is not None and not isinstance(self.step, Done | Refused)
 
     @property
     def compact(self) -> Compact:
@@ -83,11 +91,12 @@ def partition_plan(
     now_ms: int,
     *,
     first_dirty: int | None = None,
+    step: Step | None = None,
 ) -> PartitionPlan:
     """Decide what to do with an inspected partition.
 
     `producers`: the newest snapshot in view, if `needs_producers`. `first_dirty`: `--first-dirty`;
-    None: the row's cleaner offset counts.
+    None: the row's cleaner offset counts. `step`: from `open_step.step_of`.
     """
     if dead := dead_uploads(view, rules, now_ms):
         view = replace(view, notes=(*view.notes, dead))
@@ -95,16 +104,17 @@ def partition_plan(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
     )
     if isinstance(regions, Refusal):
-        return PartitionPlan(key=view.key, rules=rules, choice=regions, view=view)
+        return PartitionPlan(key=view.key, rules=rules, choice=regions, view=view, step=step)
     return PartitionPlan(
         key=view.key,
         rules=rules,
-        choice=propose(view, rules, regions, now_ms),
+        choice=propose(view, rules, regions, now_ms, step),
         view=view,
         regions=regions,
         ratio=dirty_ratio(view, regions, rules, now_ms),
         should_have_rolled_at_ms=should_have_rolled_at_ms(view, rules, now_ms),
         producers=tuple(producers),
+        step=step,
     )
 
 

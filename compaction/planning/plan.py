@@ -20,9 +20,16 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.spared_bytes import compared_from, spared_sum
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.compaction.model.wording import duration, spaced
-from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio, due_segments
+from tierfold.compaction.planning.eligibility import (
+    DirtyRatio,
+    dirty_ratio,
+    due_segments,
+    waiting_notes,
+)
 from tierfold.compaction.planning.grouping import SegmentGroup, grouped
+from tierfold.compaction.planning.open_step import why_open
 from tierfold.compaction.planning.regions import Regions
+from tierfold.compaction.publishing.steps import Step
 
 STALL_AGE_MS: Final = DAY_MS
 """How long uploads may wait for a missing one: longer than a broker takes to upload it."""
@@ -42,6 +49,8 @@ class RestReason(StrEnum):
     HELD_BY_BROKERS = "held by brokers"
     """Brokers may yet upload segments over what is dirty."""
     RATIO_TOO_LOW = "dirty ratio too low"
+    UNPUBLISHED = "unpublished"
+    """Brokers do not have yet what the row says of an earlier pass."""
 
 
 class CompactReason(StrEnum):
@@ -126,17 +135,22 @@ def rest_by_policy(rules: Rules) -> Rest | None:
     return None
 
 
-def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Choice:
+def propose(
+    view: PartitionView, rules: Rules, regions: Regions, now_ms: int, step: Step | None = None
+) -> Choice:
     """Choose what to do with a partition; the same arguments give the same choice.
 
     A partition is eligible if it is dirtier than `min.cleanable.dirty.ratio`, if
     `max.compaction.lag.ms` demands it, or if a person asks for it (Kafka
     `grabFilthiestCompactedLog`). Beyond Kafka, clean segments whose delete horizon has passed are
     eligible if none of these holds. A partition without work while uploads have waited for
-    `STALL_AGE_MS` is refused: otherwise it would go unnoticed.
+    `STALL_AGE_MS` is refused: otherwise it would go unnoticed. `step`: what publishing does next;
+    a served row rests until it is done.
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy
+    if why := why_open(view, step):
+        return Rest(reason=RestReason.UNPUBLISHED, detail=why)
     choice = _choice(view, rules, regions, now_ms)
     since_ms = view.stalled_since_ms
     if isinstance(choice, Rest) and since_ms is not None and now_ms - since_ms >= STALL_AGE_MS:
@@ -154,7 +168,7 @@ def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
             f" {spaced(spared)} superseded bytes that min.rewrite.gain and min.rewrite.bytes left",
             *notes,
         )
-    return replace(choice, notes=notes)
+    return replace(choice, notes=(*notes, *choice.notes))
 
 
 def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Rest | Compact:
@@ -168,7 +182,7 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
     else:
         due = due_segments(view, regions, rules, now_ms)
         if not due:
-            return rest
+            return replace(rest, notes=waiting_notes(view, regions, rules, now_ms))
         reason = CompactReason.HORIZON_PASSED
         detail = "only segments with tombstones or markers whose delete horizon has passed"
         groups, first_dirty = grouped(due, rules), regions.first_dirty

@@ -24,6 +24,7 @@ from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.lineage import epochs_to_ask
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.missing_rights import lacking
+from tierfold.compaction.brokers.topic_retention import local_time_ms
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.beside_tier import BesideTier
@@ -87,6 +88,7 @@ def cluster_view(
                 offsets=offsets[key],
                 epoch_answers=answers.get((key.topic, key.partition), {}),
                 asked_by=None if beside is None else beside.asked_by,
+                local_retention_ms=_local_retention_ms(topics[key.topic], setup),
             )
             for key in keys
         },
@@ -137,6 +139,12 @@ def _offsets(
             else _unanswered(answer)
         )
     return found
+
+
+def _local_retention_ms(topic: TopicSetup, setup: ClusterSetup) -> int | None:
+    """How long brokers keep local copies of the topic; None: for ever, or they do not say it."""
+    configs = topic.configs
+    return local_time_ms(configs, setup.brokers) if isinstance(configs, Mapping) else None
 
 
 def _epoch_answers(

@@ -17,6 +17,7 @@ from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.open_step import step_of
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
     needs_producers,
@@ -215,7 +216,10 @@ def _surveyed(
         is_needed = needs_producers(found, context.now_ms, is_forced=is_forced)
         producers = read_snapshot(context.tier, found.key, found.segments[-1]) if is_needed else ()
         view = with_row_notes(found, known.state, rules)
-        plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
+        step = step_of(view, rules, context.now_ms)
+        plan = partition_plan(
+            view, producers, rules, context.now_ms, first_dirty=first_dirty, step=step
+        )
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         plan = PartitionPlan(key=known.key, rules=rules, choice=refusal_of(error, str(known.key)))
     return replace(plan, epoch=epoch, retired=retired)

@@ -7,13 +7,17 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.builders import CLUSTER, a_chain, a_state
+from tests.compaction.builders import CLUSTER, a_chain, a_state, cleaned_to, seen
 from tests.compaction.planning.test_local_copies import brokers
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import Consent, ConsentKind, LocalRange, Pass
 from tierfold.compaction.planning.drop_limits import DropLimits, drop_limits
+from tierfold.compaction.planning.explanation import explained
+from tierfold.compaction.planning.plan import Choice, Compact, Rest, propose
+from tierfold.compaction.planning.regions import Regions, regions_of
+from tierfold.compaction.publishing.steps import Done
 
 HORIZON_MS: Final = 100 * DAY_MS
 PUBLISHED_MS: Final = 101 * DAY_MS
@@ -94,13 +98,79 @@ def test_on_a_row_that_no_broker_serves_the_horizon_alone_counts(
     assert found.is_due(FIRST)
 
 
-def test_the_time_is_known_if_the_pass_is_published_and_local_copies_end() -> None:
-    served = limits(GOES_MS).served
-    assert served is not None
-    assert served.goes_at_ms(FIRST, HORIZON_MS) == GOES_MS
-    assert served.goes_at_ms(FIRST, GOES_MS + 5) == GOES_MS + 5
-    for row in (replace(ROW, passes=()), replace(ROW, local_retention_ms=None, local_ranges=())):
-        unknown = limits(GOES_MS, replace(row)).served
-        assert unknown is not None
-        assert (unknown.goes_at_ms(FIRST, HORIZON_MS) is None) is (not row.passes)
-    assert served.goes_at_ms(SEGMENTS[1], HORIZON_MS) is None
+UNPUBLISHED: Final = "the pass that lets them go is not published"
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "fields", "why"),
+    [
+        pytest.param(HORIZON_MS - 1, {}, "", id="the horizon is ahead"),
+        pytest.param(GOES_MS, {}, "", id="all has passed"),
+        pytest.param(GOES_MS, {"passes": ()}, UNPUBLISHED, id="unpublished"),
+        pytest.param(
+            GOES_MS - 3_600_000,
+            {},
+            "for 1 h more, until consumers have seen their pass for delete.retention.ms (1 d)",
+            id="local copies",
+        ),
+        pytest.param(
+            GOES_MS,
+            {"passes": (replace(PASS, published_at_ms=GOES_MS),)},
+            "for 1 d more, until consumers have seen their pass for delete.retention.ms (1 d)",
+            id="published just now",
+        ),
+    ],
+)
+def test_it_says_why_a_tombstone_stays(now_ms: int, fields: dict[str, Any], why: str) -> None:
+    assert limits(now_ms, replace(ROW, **fields)).why_waiting(FIRST) == why
+
+
+def test_it_says_why_the_end_of_local_copies_is_unknown() -> None:
+    assert limits(GOES_MS).why_waiting(SEGMENTS[1]) == (
+        "it is not known when the brokers' local copies end"
+    )
+    forever = drop_limits(
+        ROW, brokers(SEGMENTS, local_ms=None), Rules(), clean_until=20, now_ms=GOES_MS
+    )
+    assert forever.why_waiting(FIRST).endswith("has no limit")
+
+
+# The plan: a clean log of two segments, of which the second one's local copies never end.
+
+COMPACTED: Final = Rules(cleanup_policy=frozenset({"compact"}), tail_margin_segments=0)
+
+
+def planned(now_ms: int, row: PartitionState = ROW) -> tuple[Choice, list[str]]:
+    """The choice, and why each segment is treated as it is."""
+    row = replace(row, cleaner_offsets=cleaned_to(20))
+    view = replace(seen(row), brokers=brokers(SEGMENTS, local_ms=DAY_MS))
+    regions = regions_of(view, None, COMPACTED, now_ms)
+    assert isinstance(regions, Regions)
+    choice = propose(view, COMPACTED, regions, now_ms, Done())
+    return choice, [one.why for one in explained(view, COMPACTED, regions, choice, now_ms)]
+
+
+def test_a_clean_partition_is_due_only_when_all_has_passed() -> None:
+    early, why = planned(GOES_MS - 1)
+    assert isinstance(early, Rest)
+    assert early.notes == (
+        "tombstones or markers of 1 segment stay beyond their delete horizon: for 1 ms more, until"
+        " consumers have seen their pass for delete.retention.ms (1 d)",
+        "tombstones or markers of 1 segment stay beyond their delete horizon: it is not known when"
+        " the brokers' local copies end",
+    )
+    assert why[0] == (
+        "clean; tombstones or markers in it stay beyond their delete horizon: for 1 ms more, until"
+        " consumers have seen their pass for delete.retention.ms (1 d)"
+    )
+    due, _ = planned(GOES_MS)
+    assert isinstance(due, Compact)
+    assert due.is_partial
+    assert due.sources == (FIRST,)
+
+
+def test_on_a_tier_that_no_broker_serves_it_is_due_at_its_horizon() -> None:
+    alone = replace(ROW, served_by=(), passes=(), local_ranges=())
+    due, _ = planned(HORIZON_MS, alone)
+    assert isinstance(due, Compact)
+    assert due.sources == SEGMENTS

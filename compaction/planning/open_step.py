@@ -1,0 +1,61 @@
+"""Whether brokers have what a served row says, so that a new pass may be planned.
+
+If versions decide, a tombstone may lie below what it hides. So a second pass over one that is not
+published would bring values back.
+
+Rule: PUBLISHING 5.1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.publishing.look import Look, PublishingLimits
+from tierfold.compaction.publishing.next_step import next_step
+from tierfold.compaction.publishing.steps import Done, Merge, Refused, Step
+
+_GRACE_MS: Final = 3_600_000
+"""No send arrives later than this: the least grace period of a served tier."""
+
+
+def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
+    """What publishing does next for the row as it was read; None: no look at brokers says it.
+
+    Only whether it is done matters here: the objects in the tier were not compared.
+    """
+    row, brokers = view.state, view.brokers
+    if row is None or not row.is_served or brokers is None:
+        return None
+    if brokers.known_offsets is None or brokers.asked_by is None:
+        return None
+    look = Look(
+        row=row,
+        view=brokers.view,
+        naming=brokers.naming,
+        offsets=brokers.known_offsets,
+        lineage=view.lineage,
+        limits=PublishingLimits(grace_ms=_GRACE_MS, upload_wait_ms=rules.upload_wait_ms),
+        fingerprint=brokers.asked_by,
+        now_ms=now_ms,
+    )
+    return next_step(look)
+
+
+def why_open(view: PartitionView, step: Step | None) -> str:
+    """Why no new pass is planned, a clause; empty: one may be.
+
+    A merge is no reason: it rewrites one group, and drops no tombstone or marker.
+    """
+    if view.state is None or not view.state.is_served:
+        return ""
+    match step:
+        case Done() | Merge():
+            return ""
+        case None:
+            return "what brokers have is not known, so no new pass begins"
+        case Refused(why=why):
+            return f"nothing can be published, so no new pass begins: {why}"
+        case _:
+            return f"an earlier pass is not wholly published, so no new one begins: {step.why}"
