@@ -13,7 +13,7 @@ Rule: SWAP.md 1 (`trial_in_turn.py`, `trial_split.py`); PUBLISHING 3.3, 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, TypeVar
 
@@ -94,6 +94,11 @@ def fitting(events: Sequence[_AnEvent], batch_bytes_max: int) -> tuple[_AnEvent,
     sizes = accumulate(len(encode(event)) + _RECORD_BYTES_MAX for event in events)
     count = sum(_BATCH_BYTES + size <= batch_bytes_max for size in sizes)
     return tuple(events[:count])
+
+
+def batch_bytes(values: Iterable[bytes]) -> int:
+    """The most bytes that a record batch of these values has."""
+    return _BATCH_BYTES + sum(len(value) + _RECORD_BYTES_MAX for value in values)
 
 
 def _finished(segments: Sequence[BrokerSegment]) -> Iterator[BrokerSegment]:
