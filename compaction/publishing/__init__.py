@@ -10,7 +10,7 @@
     batches        in which order the events of a batch leave no offset without a segment
     holes          offsets that no look-up finds, and what mends them
     next_step      the decision
-    event_check    what every event must keep to, whoever decided to send it
+    event_check    what every event must keep to, whatever decided to send it
     deletions      the third send: which objects may go, and what brokers then learn
 
 Nothing here is stored: the row says what brokers must have, the metadata topic what they have

@@ -5,7 +5,7 @@ before it in the batch. So what the decision got wrong, or what was changed afte
 a value that ends a broker's metadata consumer stops tiering for every partition that the broker
 reads, and a deletion with nothing in its place loses data.
 
-Rule: PUBLISHING 3.5, 3.7, 3.8, 4.2, 4.6; SWAP.md 2.
+Rule: PUBLISHING 3.5, 3.7, 3.8, 4.2; SWAP.md 2.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class EventRule(StrEnum):
     ALONE = "alone"
     """A replacement shares no offset with another segment that stays."""
     RETIRED = "retired"
-    """What goes is retired in the row, or started by a run and in no row."""
+    """What goes is retired in the row."""
     COVERED = "covered"
-    """Of what goes, brokers read live segments over every offset of the log."""
+    """Over every offset of the log of what goes, brokers read live segments."""
     GRACE = "grace"
     """What is forgotten went a grace period ago."""
     OBJECTS = "objects"
@@ -85,11 +85,11 @@ class Checked:
     """Of its records, in order; their keys are null."""
 
 
-Verdict: TypeAlias = Checked | ForbiddenEvent
+CheckResult: TypeAlias = Checked | ForbiddenEvent
 """What `checked` finds."""
 
 
-def checked(look: Look, events: Sequence[Event]) -> Verdict:
+def checked(look: Look, events: Sequence[Event]) -> CheckResult:
     """The values of one batch, if each of its events is allowed after those before it."""
     if look.view.read_only:
         return _forbidden(None, EventRule.READ_ONLY, look.view.read_only[0].finding)
@@ -226,14 +226,9 @@ class _Check:
 
     def _listed(self, event: Event, known: BrokerSegment) -> ForbiddenEvent | None:
         look, added = self._look, known.added
-        is_retired = added.segment_id in look.retired_ids
-        if added.segment_id in look.live_ids:
-            return _forbidden(event, EventRule.RETIRED, "the row has it as live")
-        if not is_retired and not self._is_left_over(known):
+        if added.segment_id not in look.retired_ids:
             return _forbidden(event, EventRule.RETIRED, "the row has not retired it")
-        if known.state is SegmentState.DELETE_STARTED:
-            return None
-        if is_retired and not look.is_of_log(added):
+        if known.state is SegmentState.DELETE_STARTED or not look.is_of_log(added):
             return None
         of_log = joined([OffsetRange(max(added.start_offset, look.log_start), added.end_offset)])
         if uncovered := without(of_log, self._covered):
@@ -241,24 +236,15 @@ class _Check:
             return _forbidden(event, EventRule.COVERED, why)
         return None
 
-    def _is_left_over(self, segment: BrokerSegment) -> bool:
-        """Whether a run of this catalog started it, and no other run can still be at work on it."""
-        maker = maker_of(segment.added.segment_id, self._look.fingerprint)
-        is_started = segment.state is SegmentState.COPY_STARTED
-        return is_started and maker is Maker.THIS_CATALOG and self._is_past_grace(segment)
-
     def _gone(self, event: Event, known: BrokerSegment) -> ForbiddenEvent | None:
         look, segment_id = self._look, event.segment_id
         if segment_id not in look.retired_ids:
             return _forbidden(event, EventRule.RETIRED, "the row has not retired it")
         if segment_id in look.present:
             return _forbidden(event, EventRule.OBJECTS, "objects of it are in the tier")
-        if not self._is_past_grace(known):
+        if look.now_ms - known.since_ms < look.limits.grace_ms:
             return _forbidden(event, EventRule.GRACE, "its grace period is not over")
         return None
-
-    def _is_past_grace(self, segment: BrokerSegment) -> bool:
-        return self._look.now_ms - segment.since_ms >= self._look.limits.grace_ms
 
 
 _RUNS: Final = (Maker.THIS_CATALOG, Maker.OLDER_TIERFOLD)

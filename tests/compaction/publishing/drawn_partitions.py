@@ -15,7 +15,7 @@ from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.compaction.publishing.look import Look
-from tierfold.compaction.publishing.steps import Copy, Delete, Merge, Send, Step, Wait
+from tierfold.compaction.publishing.steps import Copy, Delete, Merge, Retire, Send, Step, Wait
 
 _END: Final = 60
 _DAY_MS: Final = 24 * 3_600_000
@@ -58,6 +58,10 @@ class DrawnPartition:
             case Copy():
                 sources = [one for one in self.row.segments if one.segment_id == step.segment_id]
                 self._replace(sources, sources[0].start_offset)
+            case Retire():
+                events = (self._added()[one] for one in step.segment_ids)
+                new = tuple(retired(_as_segment(one), retired_at_ms=self.now_ms) for one in events)
+                self.row = replace(self.row, retired=(*self.row.retired, *new))
             case Delete():
                 self.gone |= set(step.segment_ids)
             case Wait(until_ms=int(until_ms)):
@@ -68,16 +72,20 @@ class DrawnPartition:
 
     def surprised(self) -> None:
         """Something else happens between two looks."""
-        happens = self.rng.choice(
-            (self._round, self._round, self._upload, self._upload, self._log_start, self._time)
-        )
-        happens()
+        often, seldom = (self._round, self._upload), (self._log_start, self._time, self._late_start)
+        self.rng.choice((*often, *often, *seldom))()
 
     def _time(self) -> None:
         self.now_ms += self.rng.choice((1000, LIMITS.grace_ms, _DAY_MS))
 
     def _log_start(self) -> None:
         self.log_start = max(self.log_start, self.rng.choice((0, 5, 10, 15, 30)))
+
+    def _late_start(self) -> None:
+        """A run that was suspended starts a replacement that no row names."""
+        self.drawn += 1
+        name = own(f"late {self.drawn}")
+        self.topic.append((started(replace(self.uploaded(0, 19), segment_id=name)), self.now_ms))
 
     def _upload(self) -> None:
         """An upload of a new leader over what is there; some are never finished."""
@@ -104,9 +112,14 @@ class DrawnPartition:
         sources = live[first : first + self.rng.choice((1, 2, 3, 9))]
         self._replace(sources, sources[0].start_offset, parts=self.rng.choice((1, 1, 2)))
 
+    def _added(self) -> dict[str, SegmentAdded]:
+        """By id: the events that added segments."""
+        added = (event for event, _ in self.topic if isinstance(event, SegmentAdded))
+        return {event.segment_id: event for event in added}
+
     def _merge(self, ids: Sequence[str]) -> None:
         """The row takes what it lacks of these, and retires it with the others."""
-        found = {event.segment_id: event for event, _ in reversed(self.topic)}
+        found = self._added()
         known = {one.segment_id: one for one in self.row.segments}
         sources = [known.get(one) or _as_segment(found[one]) for one in ids]
         self._replace(sources, min(one.own_start_offset for one in sources))
@@ -142,8 +155,7 @@ class DrawnPartition:
             )
 
 
-def _as_segment(event: Event) -> Segment:
-    assert isinstance(event, SegmentAdded)
+def _as_segment(event: SegmentAdded) -> Segment:
     return a_segment(
         event.start_offset,
         event.end_offset,

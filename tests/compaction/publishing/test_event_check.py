@@ -242,18 +242,15 @@ def test_only_what_is_retired_is_listed() -> None:
     assert rule_of(before_swap(*whole(beside)), listed(beside)) is EventRule.RETIRED
 
 
-def test_a_start_that_no_row_remembers_is_listed_after_the_grace_period() -> None:
-    other, forgotten = replacement("O", 0, 19, segment_id=own("O", 9)), replacement("F", 0, 19)
-    assert rule_of(before_swap(started(forgotten)), finished(R), listed(forgotten)) is None
-    assert rule_of(before_swap(started(forgotten)), listed(forgotten)) is EventRule.COVERED
-    recent = before_swap((started(forgotten), RECENTLY_MS))
-    assert rule_of(recent, finished(R), listed(forgotten)) is EventRule.RETIRED
-    assert rule_of(before_swap(started(other)), finished(R), listed(other)) is EventRule.RETIRED
+def test_what_no_row_names_is_not_listed() -> None:
+    forgotten = replacement("F", 0, 19)
     upload = a_segment(0, 19, segment_id="u" * 21 + "A")
-    look = before_swap(started(upload))
-    assert rule_of(look, finished(R), listed(upload)) is EventRule.RETIRED
-    look = before_swap(*whole(forgotten))
-    assert rule_of(look, listed(forgotten)) is EventRule.RETIRED
+    for segment in (forgotten, upload):
+        look = before_swap(started(segment))
+        assert rule_of(look, finished(R), listed(segment)) is EventRule.RETIRED
+        look = a_look(a_row([R, W], [U, V, segment]), [*UPLOADS, started(R), started(segment)])
+        assert rule_of(look, finished(R), listed(segment)) is None
+        assert rule_of(look, listed(segment)) is EventRule.COVERED
 
 
 def test_nothing_is_listed_without_what_covers_it() -> None:
@@ -287,9 +284,6 @@ def test_what_is_of_another_history_needs_no_cover_once_it_is_retired() -> None:
     other = a_segment(30, 39, leader_epochs=epochs((7, 30)))
     look = a_look(a_row([U, V, W], [other]), [*UPLOADS, *whole(other)])
     assert rule_of(look, listed(other)) is None
-    forgotten = replacement("F", 30, 39, leader_epochs=epochs((7, 30)))
-    look = a_look(a_row([U, V, W]), [*UPLOADS, started(forgotten)])
-    assert rule_of(look, listed(forgotten)) is EventRule.COVERED
 
 
 def test_a_deletion_may_be_listed_once_more() -> None:
