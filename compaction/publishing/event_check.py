@@ -178,7 +178,7 @@ class _Check:
             case SegmentState.DELETE_FINISHED:
                 return self._gone(event, known)
             case SegmentState.COPY_STARTED:
-                return _forbidden(event, EventRule.TRANSITION, "an update starts nothing")
+                return None  # Brokers never take it.
 
     def _started(
         self, event: SegmentAdded, known: BrokerSegment | None

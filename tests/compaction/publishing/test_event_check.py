@@ -119,6 +119,12 @@ def test_what_is_not_read_back_as_the_same_event(event: Event) -> None:
     assert rule_of(before_start(), event) is EventRule.READABLE
 
 
+def test_what_brokers_would_stop_at_is_said() -> None:
+    found = checked(before_start(), [the_start(leader_epochs=())])
+    assert isinstance(found, ForbiddenEvent)
+    assert found.why == f"segment {R.segment_id}: an event adds a segment without leader epochs"
+
+
 def test_events_of_other_partitions_and_brokers() -> None:
     assert rule_of(before_start(), the_start(key=OTHER_KEY)) is EventRule.PARTITION
     assert rule_of(before_start(), the_start(broker_id=0)) is EventRule.BROKER

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.faults.malformed.malformed_aiven_parsers import AIVEN_PARSERS
 from tests.faults.malformed.malformed_catalog_parsers import CATALOG_PARSERS
+from tests.faults.malformed.malformed_events import EVENT_PARSERS
 from tests.faults.malformed.malformed_log_parsers import LOG_PARSERS
 from tests.faults.malformed.malformed_metadata_parsers import METADATA_PARSERS
 from tests.faults.malformed.malformed_outcome import Parser
@@ -19,6 +20,7 @@ _ALL: Final = (
     *TIER_PARSERS,
     *AIVEN_PARSERS,
     *METADATA_PARSERS,
+    *EVENT_PARSERS,
 )
 
 PARSERS: Final = {parser.name: parser for parser in _ALL}
