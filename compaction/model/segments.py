@@ -82,6 +82,9 @@ class Segment:
     """Bytes of the object with its `.log`, which a layout may store encoded; None: `log_bytes`."""
     stored_indexes_bytes: int | None = None
     """Bytes of the one object with all its indexes; None: each is an object of its own."""
+    records_max_timestamp_ms: int | None = None
+    """The largest timestamp of its records, control records included, without batches that are
+    empty; −1: it has none. None: nobody wrote it down, and `max_timestamp_ms` counts."""
 
     @property
     def next_offset(self) -> int:

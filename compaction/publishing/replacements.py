@@ -19,14 +19,18 @@ NO_BROKER: Final = -1
 
 
 def started_event(key: PartitionKey, segment: Segment, now_ms: int) -> SegmentAdded:
-    """`COPY_SEGMENT_STARTED` of a live segment, as its row describes it."""
+    """`COPY_SEGMENT_STARTED` of a live segment, as its row describes it.
+
+    Brokers answer a look-up by time from its largest timestamp, so only records count.
+    """
+    of_records_ms = segment.records_max_timestamp_ms
     return SegmentAdded(
         key=key,
         segment_id=segment.segment_id,
         start_offset=segment.own_start_offset,
         end_offset=segment.end_offset,
         broker_id=NO_BROKER,
-        max_timestamp_ms=segment.max_timestamp_ms,
+        max_timestamp_ms=segment.max_timestamp_ms if of_records_ms is None else of_records_ms,
         event_timestamp_ms=now_ms,
         leader_epochs=segment.leader_epochs,
         size_bytes=segment.log_bytes,

@@ -118,6 +118,9 @@ SEGMENT: Final = _struct(
     stored_indexes_bytes=_LONG(
         "bytes of the object with all indexes; null: each index is an object", nullable=True
     ),
+    records_max_timestamp_ms=_LONG(
+        "largest timestamp of the records left; -1: none; null: as max_timestamp_ms", nullable=True
+    ),
 )
 
 RETIRED_SEGMENT: Final = _struct(

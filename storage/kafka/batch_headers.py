@@ -89,6 +89,11 @@ class BatchHeads:
         return len(self.position)
 
     @property
+    def records_max_timestamp_ms(self) -> int:
+        """The largest timestamp of all records; −1: there is none. Empty batches do not count."""
+        return int(self.max_timestamp_ms[self.count != 0].max(initial=NO_TIMESTAMP_MS))
+
+    @property
     def codec(self) -> NDArray[np.int8]:
         """A `storage.kafka.compression.Codec` per batch."""
         return (self.attributes & CODEC_BITS).astype(np.int8)

@@ -241,6 +241,11 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
             f"the last batch ends at offset {last_offset}, the live range at "
             f"{segment.end_offset}: readers get stuck at the gap"
         )
+    stated_ms, found_ms = segment.records_max_timestamp_ms, heads.records_max_timestamp_ms
+    if stated_ms is not None and stated_ms != found_ms:
+        yield (
+            f"the largest timestamp of a record is {found_ms}, where the catalog says {stated_ms}"
+        )
     yield from _epoch_corruptions(segment, log)
 
 

@@ -183,6 +183,7 @@ class SegmentWriter:
             first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
             origin=Compacted(self._run),
+            records_max_timestamp_ms=heads.records_max_timestamp_ms,
         )
         segment = self._staged.finish(segment)
         self._verify()

@@ -20,7 +20,13 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.schema import FORMAT_VERSION, PARTITIONS, RETIRED_SEGMENT, SEGMENT
 
-SINCE_LAYOUTS: Final = ("stored_log_bytes", "stored_indexes_bytes", "copy_of", "copied_upload")
+SINCE_LAYOUTS: Final = (
+    "stored_log_bytes",
+    "stored_indexes_bytes",
+    "copy_of",
+    "copied_upload",
+    "records_max_timestamp_ms",
+)
 NEW_OF_A_SEGMENT: Final = {
     3: ("skipped_offsets", "skipped_bytes", "agrees_with", *SINCE_LAYOUTS),
     4: SINCE_LAYOUTS,
@@ -135,6 +141,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
         agrees_with=(segment_id(30),),
         stored_log_bytes=700,
         stored_indexes_bytes=50,
+        records_max_timestamp_ms=900_000,
     )
     grown = replace(old[0], segments=(*old[0].segments, cut))
     held = claim(catalog, grown, "a").row

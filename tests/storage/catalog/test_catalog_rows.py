@@ -87,6 +87,7 @@ SEGMENTS = st.builds(
     agrees_with=st.lists(KAFKA_ID, max_size=2).map(tuple),
     stored_log_bytes=st.none() | SIZE,
     stored_indexes_bytes=st.none() | SIZE,
+    records_max_timestamp_ms=st.none() | LONG,
 )
 
 

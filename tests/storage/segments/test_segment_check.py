@@ -114,6 +114,17 @@ def test_a_record_that_breaks_its_batch_stops_the_segment(tier: LocalTieredStora
         check(tier, put(tier, batches=[broken], offsets=(100, 100), aborted=()))
 
 
+def test_the_largest_timestamp_of_records_is_that_of_the_catalog(
+    tier: LocalTieredStorage,
+) -> None:
+    segment = put(tier)
+    found_ms = max(record.timestamp_ms for batch in LOG for record in batch.records)
+    stated = replace(segment, records_max_timestamp_ms=found_ms)
+    assert corruptions(tier, stated) == ()
+    (corruption,) = corruptions(tier, replace(stated, records_max_timestamp_ms=found_ms + 1))
+    assert f"a record is {found_ms}, where the catalog says {found_ms + 1}" in corruption
+
+
 def test_a_missing_log_is_unreadable(tier: LocalTieredStorage) -> None:
     segment = put(tier)
     part_file(tier, segment, Part.LOG).unlink()

@@ -95,6 +95,13 @@ def test_the_largest_timestamp_is_that_of_any_batch_an_empty_one_included(log: L
     assert segment.first_timestamp_ms == 50
 
 
+def test_the_largest_timestamp_of_records_is_of_no_empty_batch(log: Log) -> None:
+    empty = a_batch(2, max_timestamp_ms=900)
+    segment = written(log, a_batch(0, 50, 20), empty, a_batch(3, 70))
+    assert segment.records_max_timestamp_ms == 70
+    assert written(log, empty).records_max_timestamp_ms == -1
+
+
 def test_the_earliest_due_time_is_stored(log: Log) -> None:
     assert written(log, a_batch(0, 5)).earliest_due_ms == DUE_MS
 
