@@ -3,6 +3,7 @@
     expiry          which live segments are past `retention.ms` or `retention.bytes`
     dropped         which retired segments brokers no longer need
     makers          which orphans and unfinished uploads are this catalog's to delete
+    served_grace    whether the grace period is long enough where brokers serve the partition
     deletion_plan   which retired, orphaned and expired segments `vacuum` may delete, and still may
     short_ages      which ages are so short that `vacuum` asks, or says so
     superseded      when superseded segments will be gone, or why they stay

@@ -83,6 +83,8 @@ class RefusalReason(StrEnum):
     """Bytes of the tier or of the catalog violate their format."""
     BAD_SETTINGS = "bad settings"
     """Settings of its topic conflict, or conflict with what the cluster says of it."""
+    GRACE_TOO_SHORT = "grace too short"
+    """Brokers serve it, and an event may arrive later than the grace period."""
     UNREADABLE = "unreadable"
     """An object is missing or forbidden."""
     NOT_IN_CLUSTER = "not in cluster"

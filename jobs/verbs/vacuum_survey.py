@@ -16,6 +16,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     deletion_plan_of,
     waits_until,
 )
+from tierfold.compaction.deletion.served_grace import grace_refusal
 from tierfold.compaction.discovery.drafted_view import row_view
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import (
@@ -109,6 +110,10 @@ def _inspect(
         return _refused(row, refusal_of(error, str(known.key)))
     if isinstance(incomplete_uploads, Exception):
         return _refused(row, refusal_of(incomplete_uploads, str(known.key)))
+    look = context.cluster_view
+    too_short = None if look is None else grace_refusal(look.setup, row, times.grace_ms)
+    if too_short is not None:
+        return _refused(row, refusal or too_short)
     deletion = deletion_plan_of(
         view,
         rules,

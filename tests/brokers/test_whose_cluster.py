@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.brokers.altered_settings import alter, carry_out
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
+from tests.brokers.topics import METADATA_TOPIC
 from tests.jobs.claims import own_id_of
-from tests.jobs.commands import Ran
+from tests.jobs.commands import CLOCK, Ran
 from tests.storage.new_ids import foreign_id
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
@@ -32,7 +37,8 @@ from tierfold.storage.tiers.locations import location_of, open_store
 from tierfold.storage.tiers.service_notes import FOLDER, NumberedNote, ServiceNotes
 from tierfold.storage.tiers.store_options import ENVIRONMENT
 
-AT_ONCE: Final = ("--grace-period", "0s", "--orphan-age", "0s", "--yes")
+AN_HOUR: Final = ("--grace-period", "1h", "--orphan-age", "0s", "--yes")
+HOUR_MS: Final = 3_600_000
 ANOTHER: Final = "o" * 21 + "A"
 
 
@@ -49,7 +55,9 @@ class Served(Planned):
         return row
 
     def vacuum(self, *more: str) -> Ran:
-        words = (*self._scope, *AT_ONCE, *more, "--json")
+        """A vacuum two hours later."""
+        later = (CLOCK, str(time.time_ns() // 1_000_000 + 2 * HOUR_MS))
+        words = (*self._scope, *AN_HOUR, *more, *later, "--json")
         return tierfold(self.kafka, "vacuum", self.kafka.tier, *words)
 
     def leave_alone(self, segment_id: str, *more: str) -> Ran:
@@ -168,7 +176,7 @@ def test_a_tier_that_moved_is_noted_once(
     moved = ("--set", "tier.binding=moved")
     (entry,) = served.vacuum().entries
     assert "set tier.binding=moved: `tierfold vacuum` then notes the new place" in entry["reason"]
-    alone = served.alone("vacuum", *AT_ONCE, *moved, "--json")
+    alone = served.alone("vacuum", *AN_HOUR, *moved, "--json")
     assert "name its brokers" in alone.entries[0]["reason"]
     assert served.plan(*NO_MARGIN, *moved).code == 0  # It only reads.
     (dry,) = served.vacuum("--dry-run", *moved).entries
@@ -201,7 +209,7 @@ def test_the_cluster_that_the_row_names_is_its_own(kafka: KafkaCluster, tmp_path
     served.compact()
     before = ids_in(topic.folder())
     served.note()
-    ran = served.alone("vacuum", *AT_ONCE, "--json")
+    ran = served.alone("vacuum", *AN_HOUR, "--json")
     assert "Name its brokers with --bootstrap-server" in ran.entries[0]["reason"]
     assert served.plan(*NO_MARGIN).code == 0  # As the message says.
     (entry,) = served.vacuum().entries
@@ -257,3 +265,35 @@ def test_where_another_run_writes_the_note_meanwhile_no_row_changes(
     assert found.outcome == "refused"
     assert "another run changed the note" in found.reason
     assert served.row.served_by == (there,)
+
+
+def test_the_grace_period_of_the_call_counts_where_brokers_serve(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    served = Served(kafka, tmp_path, topic_of(kafka, "graceful"))
+    served.compact()
+    half = ("--grace-period", "30m")
+    assert served.vacuum(*half).code == 0
+    served.note()
+    ran = served.vacuum(*half)
+    assert ran.code == 3
+    assert "Set --grace-period 1h, or more" in ran.entries[0]["reason"]
+    assert served.vacuum("--grace-period", "1h").code == 0
+    with altered(kafka, "message.timestamp.before.max.ms", str(2 * HOUR_MS)):
+        assert served.plan(*NO_MARGIN).code == 0
+        assert served.vacuum("--grace-period", "4h").code == 0
+        (entry,) = served.vacuum("--grace-period", "3h").entries
+        assert entry["outcome"] == "refused"
+        assert "before.max.ms is 7200000 on" in entry["reason"]
+        command = re.search(r"`(kafka-configs[^`]+)`", entry["reason"])
+        assert command is not None
+        carry_out(kafka, command[1])
+        assert served.vacuum("--grace-period", "3h").code == 0
+
+
+@contextmanager
+def altered(kafka: KafkaCluster, name: str, text: str) -> Iterator[None]:
+    """The metadata topic with another value of a setting, and afterwards with half an hour."""
+    alter(kafka, METADATA_TOPIC, {name: text})
+    yield
+    alter(kafka, METADATA_TOPIC, {name: str(HOUR_MS // 2)})
