@@ -11,6 +11,7 @@ import pytest
 from tests.compaction.builders import CLUSTER
 from tests.jobs.claims import catalog_of, note_served, row_of
 from tests.jobs.commands import ALWAYS, CLOCK, tierfold
+from tests.jobs.elections import histories
 from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import DETACHED, ORDERS, THEN_MS, compact, vacuum
 from tierfold.compaction.model.serving import ConsentKind
@@ -110,3 +111,21 @@ def test_that_a_cluster_is_no_more_is_noted_even_if_nothing_is_deleted(tier: Pat
     assert [consent.kind for consent in row_of(tier).consents] == [ConsentKind.DETACHED]
     assert (row_of(tier).live_ids, {*before} <= {*files_below(tier)}) == (live, True)
     assert tierfold("plan", tier, *ALWAYS, *NOW, "--json").code == 0
+
+
+def test_no_consent_is_noted_where_the_row_names_no_cluster(tmp_path: Path) -> None:
+    tier = updated_tier(tmp_path / "tier", [ORDERS], 3)
+    compact(tier)
+    restore = ("restore", tier, "orders-0", *first_state(tier), *NOW, "--json")
+    assert tierfold(*restore, *DETACHED).entry["outcome"] == "restored"
+    assert row_of(tier).consents == ()
+
+
+def test_a_truncated_log_of_a_cluster_that_is_no_more_is_forgotten(tmp_path: Path) -> None:
+    tier, *_ = histories(tmp_path / "tier")
+    note_served(tier)
+    forget = ("forget", tier, "orders-0", "--json")
+    assert "set tier.binding=abandoned" in tierfold(*forget).entry["reason"]
+    assert tierfold(*forget, *ABANDONED).entry["outcome"] == "forgotten"
+    assert [consent.kind for consent in row_of(tier).consents] == [ConsentKind.DETACHED]
+    assert tierfold("plan", tier, *ALWAYS, "--json").code == 0
