@@ -46,10 +46,10 @@ def left_alone(facts: PartitionFacts, ids: Collection[str]) -> LeftAlone | Refus
     if wrong := sorted(set(ids) - known):
         return Refusal(
             reason=RefusalReason.NEVER_NAMED,
-            detail=f"{', '.join(wrong)}: no whole segment of this tier that these brokers never"
-            " had and tierfold did not write",
-            remedy=f"`tierfold forget {PLACE}`, with the same brokers, lists those that are."
+            detail=f"{', '.join(wrong)}: not among the whole segments that these brokers never had"
+            " and tierfold did not write",
+            remedy=f"`tierfold forget {PLACE}`, with the same brokers, lists them."
             if found
-            else "There is none: leave --leave-alone out.",
+            else "There are no such segments: leave out --leave-alone.",
         )
     return LeftAlone(segments=tuple(one for one in found if one.segment_id in ids))

@@ -223,7 +223,7 @@ def _only_noting(view: PartitionView, place: str) -> DeletionPlan:
         key=view.key,
         log_start_offset=view.log_start_offset,
         place_to_note=place,
-        notes=(f"the catalog notes that the tier stands at {place}; nothing is deleted before",),
+        notes=(f"only the tier's new place, {place}, is noted; the next run deletes",),
     )
 
 

@@ -176,7 +176,9 @@ def _forgot_entry(found: Forgot) -> dict[str, Any]:
 
 def _print_forgot(console: Console, found: Forgot) -> None:
     report, loss = found.report, found.loss
-    console.print(Text(f"{report.key}: {in_words(report.outcome)}", style="bold"))
+    is_noted = found.left_alone is not None and report.outcome == FORGOTTEN
+    outcome = "noted in the catalog" if is_noted else in_words(report.outcome)
+    console.print(Text(f"{report.key}: {outcome}", style="bold"))
     _print_sentences(console, report)
     if found.adoption is not None and report.outcome in {PLANNED, FORGOTTEN}:
         _print_adoption(console, found, found.adoption)

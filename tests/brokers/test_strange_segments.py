@@ -39,6 +39,10 @@ class WithStrange(Planned):
             "--leave-alone", ids, "--json", *more,
         )
 
+    def forget_in_words(self, *more: str) -> str:
+        words = (f"{self.topic.name}-0", *self._scope[:2], "--leave-alone", ",".join(STRANGE))
+        return tierfold(self.kafka, "forget", self.kafka.tier, *words, *more).stdout
+
     def as_printed(self) -> Ran:
         """Run the command in the refusal's reason, with the same brokers."""
         (entry,) = self.plan().entries
@@ -56,6 +60,7 @@ def test_the_command_of_the_refusal_leads_out(kafka: KafkaCluster, tmp_path: Pat
     assert dry["outcome"] == "planned"
     assert [one["id"] for one in dry["left_alone"]] == [*STRANGE]
     assert not (tmp_path / "catalog").exists()
+    assert "7 segments would be left alone" in tier.forget_in_words("--dry-run")
     done = tier.as_printed()
     assert (done.code, done.entries[0]["outcome"]) == (0, "forgotten")
     (consent,) = row_of(tmp_path / "catalog", tier.topic).consents
@@ -74,6 +79,10 @@ def test_the_command_of_the_refusal_leads_out(kafka: KafkaCluster, tmp_path: Pat
     (entry,) = tier.plan(*NO_MARGIN).entries
     assert entry["outcome"] == "refused"
     assert f"--leave-alone {LATER}`" in entry["reason"]
+    words = (f"{tier.topic.name}-0", *tier._scope[:2], "--leave-alone", f"{STRANGE[0]},{LATER}")
+    shown = tierfold(kafka, "forget", kafka.tier, *words).stdout
+    assert shown.startswith(f"{tier.topic.name}-0: noted in the catalog\n")
+    assert f"1 segment left alone: never read, never deleted\n  {LATER}" in shown
 
 
 def test_an_id_that_brokers_have_is_never_left_alone(kafka: KafkaCluster, tmp_path: Path) -> None:

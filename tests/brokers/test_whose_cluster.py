@@ -182,7 +182,7 @@ def test_a_tier_that_moved_is_noted_once(
     (dry,) = served.vacuum("--dry-run", *moved).entries
     assert dry["outcome"] == "planned"
     here = found_cluster(kafka).place
-    says = f"the catalog notes that the tier stands at {here}; nothing is deleted before"
+    says = f"only the tier's new place, {here}, is noted; the next run deletes"
     assert dry["notes"] == [says]
     assert notes.newest() == NumberedNote(number=1, service=note)
     assert served.plan(*NO_MARGIN).code == 3

@@ -69,7 +69,7 @@ def test_where_the_tier_moved_that_is_noted_before_anything_is_deleted() -> None
     assert first.updates(at_ms=5, run="r") == (MoveTier(place=there.place, consent=consent),)
     assert (first.needs_claim, first.starting) == (True, ())
     assert first.notes == (
-        "the catalog notes that the tier stands at /mnt/other/; nothing is deleted before",
+        "only the tier's new place, /mnt/other/, is noted; the next run deletes",
     )
     second = plan(replace(row, served_by=(there,)))
     assert (second.starting, second.place_to_note) == ((ours,), "")
