@@ -208,7 +208,7 @@ def _why(case: _Case, segment: Segment, region: Region, action: SegmentAction) -
     """Why `action`; `region` is the segment's last one."""
     choice, regions = case.choice, case.regions
     if isinstance(choice, Refusal):
-        return f"the partition is refused: {choice.reason}"
+        return f"the partition is refused: {', '.join(part.code for part in choice.parts)}"
     if action is SegmentAction.REWRITTEN and isinstance(choice, Compact):
         return _why_rewritten(case, choice.reason, segment, region)
     if action is not SegmentAction.WAITS:

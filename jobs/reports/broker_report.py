@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -17,8 +18,9 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.reports.refusals_report import in_short
 from tierfold.jobs.reports.result import fields
-from tierfold.jobs.reports.tables import ROWS_MAX, Column, offsets, print_rows
+from tierfold.jobs.reports.tables import ROWS_MAX, Column, offsets, print_omitted, print_rows
 from tierfold.jobs.verbs.status import PartitionStatus
 
 _DIFFERENCES: Final = {
@@ -71,11 +73,7 @@ def print_brokers(
     rows = [(key, brokers, beside) for key, brokers, beside in asked if brokers is not None]
     title = f"brokers of cluster {cluster.cluster_id}"
     print_rows(console, title, _COLUMNS, rows)
-    for key, brokers, _ in rows[:ROWS_MAX]:
-        sentences = [str(reason) for reason in brokers.view.read_only]
-        for sentence in filter(None, (*sentences, brokers.why_unknown)):
-            # Not folded, so that its commands can be pasted.
-            console.print(Text(printable(f"{key}: {sentence}"), style="red"), soft_wrap=True)
+    _print_sentences(console, rows)
     read = counted(cluster.records, "record")
     console.print(f"{read} of the brokers' metadata topic replayed; nothing was sent.", style="dim")
 
@@ -87,6 +85,19 @@ _STATES: Final = (
     SegmentState.DELETE_STARTED,
 )
 """Those in which brokers still have a segment."""
+
+
+def _print_sentences(console: Console, rows: Sequence[_Row]) -> None:
+    """Print what remarks refer to, each sentence once; unfolded, so that commands can be pasted."""
+    said: dict[str, list[PartitionKey]] = defaultdict(list)
+    for key, brokers, _ in rows:
+        for sentence in (*map(str, brokers.view.read_only), brokers.why_unknown):
+            if sentence:
+                said[sentence].append(key)
+    for sentence, keys in [*said.items()][:ROWS_MAX]:
+        line = printable(f"{in_short(keys, len(rows))}: {sentence}")
+        console.print(Text(line, style="red"), soft_wrap=True)
+    print_omitted(console, len(said) - ROWS_MAX)
 
 
 def _sums(segments: Sequence[BrokerSegment]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.wording import duration, spaced
 from tierfold.compaction.planning.explanation import (
@@ -98,7 +99,10 @@ def print_explained(console: Console, found: Explained) -> None:
         console.print(_bar(runs, found.regions.first_dirty, console.width))
         console.print(_legend(runs))
         _print_runs(console, runs)
-    for line in _sentences(found):
+    decided, *lines = _sentences(found)
+    # Not folded if it has commands to paste.
+    console.print(Text(decided), soft_wrap=isinstance(found.plan.choice, Refusal))
+    for line in lines:
         console.print(Text(line))
 
 

@@ -82,7 +82,7 @@ class PlanResult(Result[PartitionReport]):
 
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
-        print_reports(console, self.partitions, self.verb)
+        print_reports(console, self.partitions, self.verb, self.started_at_ms)
 
 
 class CompactResult(PlanResult):
@@ -99,13 +99,16 @@ class CompactResult(PlanResult):
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
         title = f"run {self.run_id}" if self.run_id else DRY_RUN
-        print_reports(console, self.partitions, title)
+        print_reports(console, self.partitions, title, self.started_at_ms)
 
 
-def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:
+def print_reports(
+    console: Console, reports: Sequence[PartitionReport], title: str, now_ms: int
+) -> None:
     """Print the summary of `plan` or `compact`; outcomes that need a person come first.
 
-    Within an outcome, the order is that of the work.
+    Within an outcome, the order is that of the work. `now_ms`: brokers' local copies that last
+    until then are gone.
     """
     if not reports:
         console.print(NO_PARTITIONS)
@@ -117,7 +120,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     _print_totals(console, reports)
     print_holders(console, reports)
     _print_superseded(console, reports)
-    _print_outlooks(console, reports)
+    _print_outlooks(console, reports, now_ms)
     _print_late(console, reports)
 
 
@@ -201,20 +204,26 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     print_parts_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
 
 
-def _print_outlooks(console: Console, reports: Sequence[PartitionReport]) -> None:
+def _print_outlooks(
+    console: Console, reports: Sequence[PartitionReport], now_ms: int
+) -> None:
     """Print what the plans mean for brokers, in one line; nothing if none were asked."""
     outlooks = [report.outlook for report in reports if report.outlook is not None]
     if not outlooks:
         return
     records = sum(outlook.metadata_records for outlook in outlooks)
     known_ms = [one.local_until_ms for one in outlooks if one.local_until_ms is not None]
-    sees = f"consumers see all of it after {timestamp_text(max(known_ms))}" if known_ms else ""
+    last_ms = max(known_ms, default=None)
+    sees = ""
+    if last_ms is not None and last_ms > now_ms:
+        sees = f"consumers see all of it after {timestamp_text(last_ms)}, as local copies go"
+    elif last_ms is not None:
+        sees = "consumers see it at once, as no broker has local copies of it"
     if len(known_ms) < len(outlooks):
         unknown = counted(len(outlooks) - len(known_ms), "partition")
         sees = "; ".join(filter(None, (sees, f"of {unknown} it is not known when")))
     console.print(
-        f"Once published: {counted(records, 'record')} for the brokers' metadata topic; {sees},"
-        " as local copies go.",
+        f"Once published: {counted(records, 'record')} for the brokers' metadata topic; {sees}.",
         style="dim",
     )
 

@@ -61,10 +61,14 @@ def refusal_lines(partitions: Sequence[Refusable]) -> Iterator[str]:
         mended[part.remedy, tuple(keys)].append(part)
     for (remedy, those), parts in sorted(mended.items(), key=lambda item: -len(item[0][1])):
         details = "; ".join(f"{part.detail.rstrip('.')} [{part.code}]" for part in parts)
-        yield f"{_those(those, count)}: {details}. {remedy}".rstrip()
+        yield f"{in_short(those, count)}: {details}. {remedy}".rstrip()
 
 
-def _those(keys: Sequence[PartitionKey], of_all: int) -> str:
+def in_short(keys: Sequence[PartitionKey], of_all: int) -> str:
+    """Return the names of a few partitions; of more, how many they are and of which topics.
+
+    `of_all`: how many the result has.
+    """
     if len(keys) <= NAMED_MAX:
         return ", ".join(map(str, keys))
     topics = [*dict.fromkeys(key.topic for key in keys)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -15,7 +17,12 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import LEFT
-from tierfold.jobs.reports.refusals_report import print_refusals, see_below
+from tierfold.jobs.reports.refusals_report import (
+    NAMED_MAX,
+    in_short,
+    print_refusals,
+    see_below,
+)
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import NO_PARTITIONS, ROWS_MAX, Column, of_markers, print_rows
 from tierfold.jobs.verbs.verified import Verified
@@ -50,14 +57,31 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
         console.print(NO_PARTITIONS)
         return
     ordered = sorted(partitions, key=_urgency)
-    print_rows(console, "verify", _COLUMNS, ordered)
+    shared = _shared_notes(partitions)
+    print_rows(console, "verify", _COLUMNS, [_without(verified, shared) for verified in ordered])
     for verified in ordered[:ROWS_MAX]:
         for corruption in verified.corruptions:
             sentence = printable(f"{verified.key}: {corruption}")
             console.print(Text(sentence, style="red"), soft_wrap=True)
     print_refusals(console, partitions)
+    for note, keys in shared.items():
+        sentence = printable(f"{in_short(keys, len(partitions))}: {note}")
+        console.print(Text(sentence, style="dim"), soft_wrap=True)
     for line in _totals(partitions):
         console.print(line, soft_wrap=True)
+
+
+def _shared_notes(partitions: Sequence[Verified]) -> dict[str, list[PartitionKey]]:
+    """The notes that many partitions have, with these."""
+    said: dict[str, list[PartitionKey]] = defaultdict(list)
+    for verified in partitions:
+        for note in verified.notes:
+            said[note].append(verified.key)
+    return {note: keys for note, keys in said.items() if len(keys) > NAMED_MAX}
+
+
+def _without(verified: Verified, shared: Container[str]) -> Verified:
+    return replace(verified, notes=tuple(note for note in verified.notes if note not in shared))
 
 
 def _urgency(verified: Verified) -> tuple[bool, bool, PartitionKey]:

@@ -118,7 +118,7 @@ def _plan(context: RunContext) -> Callable[[], object]:
 
     def planned() -> None:
         reports = plan(context, resolve(POLICY), Scope())
-        print_reports(Console(file=io.StringIO()), reports, "plan")
+        print_reports(Console(file=io.StringIO()), reports, "plan", 0)
 
     return planned
 

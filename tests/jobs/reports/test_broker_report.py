@@ -89,17 +89,17 @@ def status() -> PartitionStatus:
     return PartitionStatus(key=ORDERS, row=None, brokers=brokers, beside=beside)
 
 
-def shown(status: PartitionStatus) -> str:
+def shown(*statuses: PartitionStatus) -> str:
     topic = MetadataTopic(topic_id="t" * 22, partitions=5)
     cluster = ClusterView(
         cluster_id="c1",
         setup=ClusterSetup(server="b:1", metadata_topic=topic, metadata_configs={}, brokers={}),
         records=9,
-        partitions={ORDERS: status.brokers},
+        partitions={},
         topics={},
     )
     text = io.StringIO()
-    result = StatusResult(tier="", partitions=(status,), cluster=cluster)
+    result = StatusResult(tier="", partitions=statuses, cluster=cluster)
     result.show(Console(file=text, width=400))
     assert faults(result.to_dict()) == []
     return text.getvalue()
@@ -129,6 +129,19 @@ def test_sentences_below_say_why_nothing_may_be_published(status: PartitionStatu
     assert status.brokers is not None
     unknown = replace(status.brokers, offsets=UnknownOffsets(Absence.NO_TOPIC, "It was deleted."))
     assert "orders-0: It was deleted." in shown(replace(status, brokers=unknown))
+
+
+def test_what_brokers_say_of_many_partitions_is_one_line(status: PartitionStatus) -> None:
+    assert status.brokers is not None
+    gone = replace(status.brokers, offsets=UnknownOffsets(Absence.NO_TOPIC, "It was deleted."))
+    many = [
+        replace(status, key=replace(status.key, partition=number), brokers=gone)
+        for number in range(50)
+    ]
+    text = shown(*many)
+    assert "all 50 partitions: It was deleted." in text
+    assert text.count("It was deleted.") == 1
+    assert text.count("The record at offset 0") == 1
 
 
 def test_the_entry_has_every_segment_and_its_state(status: PartitionStatus) -> None:

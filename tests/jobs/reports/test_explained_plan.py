@@ -86,6 +86,9 @@ def test_resting_and_refused_partitions_say_why(tier: Path) -> None:
     assert ran.code == 3
     assert not told(ran.stdout, "│ddd", "refused, first dirty offset out of range", "left")
     next(tier.rglob("*.index")).unlink()
+    # A command in it can be pasted.
+    lines = drawn(tier, 60)
+    assert any(line.startswith("Decision: refused") and "upload" in line for line in lines)
     gone = tierfold("plan", tier, *COMPACT, "--explain", "orders-0")
     assert gone.code == 3
     assert not told(gone.stdout, "refused, partial segment", "lacks .index")

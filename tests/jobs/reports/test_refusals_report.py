@@ -17,6 +17,7 @@ from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.outlook import Outlook
 from tierfold.jobs.cli.exit_codes import exit_code_of
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.partition_report import (
@@ -178,6 +179,33 @@ def test_verify_parts_what_is_corrupt_from_what_it_could_not_check() -> None:
     assert verified.startswith("verified: 2 segments")
     assert unverified.startswith("not verified: 2 of 3 partitions")
     assert "verified: 0" not in screen(replace(partly, partitions=tuple(unchecked)), 160)
+
+
+def test_a_note_that_many_partitions_share_is_said_once() -> None:
+    note = "not compared: nothing was rewritten since the upload"
+    sound = [Verified(key=key, segments=2, notes=(note,)) for key in KEYS[0:20:5]]
+    own = Verified(key=KEYS[1], notes=("its own",))
+    text = screen(VerifyResult(tier="/tier", partitions=(*sound, own)), 160)
+    assert text.count("not compared") == 1
+    assert f"4 partitions of topic-0: {note}" in text
+    assert "sound; its own" in text
+    few = screen(VerifyResult(tier="/tier", partitions=(*sound[:3], own)), 160)
+    assert few.count("not compared") == 3
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "says"),
+    [
+        (500, "consumers see it at once, as no broker has local copies of it."),
+        (1001, "consumers see all of it after 1970-01-01T00:00:01.001Z, as local copies go."),
+        (None, "of 1 partition it is not known when."),
+    ],
+)
+def test_a_time_that_has_passed_is_not_said_to_come(until_ms: int | None, says: str) -> None:
+    outlook = Outlook(metadata_records=4, local_until_ms=until_ms)
+    planned = PartitionReport(key=KEY, outcome=PLANNED, outlook=outlook)
+    text = screen(PlanResult(tier="/tier", partitions=(planned,), started_at_ms=1000), 160)
+    assert f"Once published: 4 records for the brokers' metadata topic; {says}" in text
 
 
 def test_a_partition_that_a_live_run_holds_is_refused_with_a_code() -> None:

@@ -153,13 +153,13 @@ def test_a_plan_lists_the_order_of_work_and_what_is_late(three_topics: Path) -> 
     )
     said = io.StringIO()
     reports = plan(context, lagging(maximum_ms=3010), Scope())
-    print_reports(Console(file=said, width=200), reports, "plan")
+    print_reports(Console(file=said, width=200), reports, "plan", 0)
     places = [said.getvalue().index(f"{topic}-0") for topic in ("payments", "orders", "returns")]
     assert places == sorted(places)
     assert "max-compaction-delay-secs" not in said.getvalue()  # 5 ms are no second
     assert max_compaction_delay_secs(plan(context, lagging(maximum_ms=1000), Scope())) == 2
     print_reports(
-        Console(file=said, width=200), plan(context, lagging(maximum_ms=1000), Scope()), "plan"
+        Console(file=said, width=200), plan(context, lagging(maximum_ms=1000), Scope()), "plan", 0
     )
     assert "max-compaction-delay-secs: 2" in said.getvalue()
     assert "3 partitions whose active segment should have rolled" in said.getvalue()
