@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.brokers.access import PASSWORD, USER, Right, granted
-from tests.brokers.altered_settings import TOOLS, alter, carry_out
+from tests.brokers.altered_settings import TOOLS, alter, carry_out, set_as_printed
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import CALL_S, METADATA_TOPIC, Topic
 from tests.compaction.topic_settings import drawn, kafka_takes
@@ -60,6 +60,7 @@ LOGIN: Final = {
     "sasl.password": PASSWORD,
 }
 NUMBERS: Final = itertools.count()
+CHANGES_MAX: Final = 4
 
 BYTES, TIME, LOCAL, NOT_TIERED = (
     PreconditionCode.RETENTION_BYTES,
@@ -154,7 +155,8 @@ def test_the_command_of_a_topics_refusal_leads_out(
     found = of_topic(kafka, topic, rules)
     assert {one.code for one in found} == codes
     (command,) = {one.command for one in found}
-    carry_out(kafka, command)
+    # The tool itself once, for the longest command.
+    (carry_out if len(changes) == CHANGES_MAX else set_as_printed)(kafka, command)
     assert of_topic(kafka, topic, rules) == ()
 
 
