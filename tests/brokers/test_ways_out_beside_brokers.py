@@ -19,6 +19,7 @@ from tests.brokers.test_status_of_brokers import topic_of
 from tests.brokers.test_whose_cluster import Served
 from tests.brokers.topics import Topic
 from tests.jobs.commands import ALWAYS, tierfold, told
+from tierfold.compaction.commits.commit import ReleaseClaim, StartDeletion, proposed
 from tierfold.compaction.model.tier_service import TierService
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.locations import location_of, open_store
@@ -144,15 +145,36 @@ def test_uploads_that_only_the_catalog_knows(kafka: KafkaCluster, kept: Path) ->
     adopted(swapped)
 
 
-def test_live_uploads_that_brokers_deleted(kafka: KafkaCluster, tmp_path: Path) -> None:
-    topic = topic_of(kafka, "deleted-live")
-    swapped = Swapped(kafka, tmp_path, topic)
+def older_than_its_log(kafka: KafkaCluster, folder: Path, name: str) -> Swapped:
+    """A topic whose swap was published, and a catalog that has its uploads live again."""
+    swapped = Swapped(kafka, folder, topic_of(kafka, name))
     sent = swaps_of(swapped.row)
     restored(swapped)
     for events in sent:
         send(kafka, events)
+    return swapped
+
+
+def test_live_uploads_that_brokers_deleted(kafka: KafkaCluster, tmp_path: Path) -> None:
+    swapped = older_than_its_log(kafka, tmp_path, "deleted-live")
     refused(swapped, "the catalog is older than the log: `tierfold forget")
     adopted(swapped)
+
+
+def test_what_brokers_serve_and_a_vacuum_began_to_delete(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    swapped = older_than_its_log(kafka, tmp_path, "half-vacuumed")
+    row, catalog = swapped.row, Catalog(str(swapped.catalog))
+    at_ms = row.committed_at_ms
+    held = catalog.claim([row], "vacuum", at_ms=at_ms)[row.key].row
+    updates = (StartDeletion(ids=tuple(row.retired_ids), at_ms=at_ms), ReleaseClaim(run="vacuum"))
+    catalog.commit([proposed(held, *updates, commit_id="v", at_ms=at_ms)])
+    (entry,) = swapped.forget().entries
+    assert "take it over with a new catalog (--catalog)" in entry["reason"], entry
+    swapped.catalog = tmp_path / "new" / "catalog"
+    assert swapped.forget().entries[0]["outcome"] == "forgotten"
+    is_sound(Planned(kafka, tmp_path / "new", swapped.topic))
 
 
 def test_a_hole_that_was_a_missing_segment(kafka: KafkaCluster, kept: Path) -> None:
