@@ -23,6 +23,7 @@ from tierfold.compaction.cleaning.counts import KEPT, Counts
 from tierfold.compaction.cleaning.record_retention import BatchRetention, Retention
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.compaction.planning.grouping import SegmentGroup
 
 
@@ -79,7 +80,7 @@ class PlainSegment:
 
 
 def needs_no_rewrite(
-    group: SegmentGroup, plain: PlainSegment, *, passed_until_ms: int, ends_in_batch: bool
+    group: SegmentGroup, plain: PlainSegment, *, limits: DropLimits, ends_in_batch: bool
 ) -> bool:
     """Whether no batch of a group changes by what the scan found, so that it is not read again.
 
@@ -87,7 +88,7 @@ def needs_no_rewrite(
     compare is the transaction index, see `reason_after_reading`. In doubt a batch counts as
     changed, and the rewrite finds out.
     """
-    if reason_before_reading(group.segments, passed_until_ms) is not None:
+    if reason_before_reading(group.segments, limits) is not None:
         return False
     first, last = plain.first_offset, plain.last_offset
     is_closed = closing_batch_of(group, last, ends_in_batch=ends_in_batch) is None
@@ -95,11 +96,9 @@ def needs_no_rewrite(
 
 
 def reason_before_reading(
-    segments: Sequence[Segment], passed_until_ms: int
+    segments: Sequence[Segment], limits: DropLimits
 ) -> RewriteReason | None:
     """Why a group of these segments is rewritten even if it loses nothing; None: not known yet.
-
-    `passed_until_ms`: the latest delete horizon of the first one that has passed.
 
     Neighbours become one segment, as in Kafka's `Cleaner.cleanSegments`. Beyond Kafka, a segment
     with a passed delete horizon is rewritten, so that the catalog gets the next one (SEMANTICS 2).
@@ -108,7 +107,7 @@ def reason_before_reading(
         return RewriteReason.SEVERAL_SEGMENTS
     if not segments[0].size_bytes:
         return RewriteReason.NO_BATCH
-    return RewriteReason.DUE if segments[0].is_due(passed_until_ms) else None
+    return RewriteReason.DUE if limits.is_due(segments[0]) else None
 
 
 def reason_in_batches(batch: NDArray[np.int8]) -> RewriteReason | None:

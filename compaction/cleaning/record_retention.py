@@ -32,6 +32,7 @@ from tierfold.compaction.model.units import (
     NO_TIMESTAMP_MS,
     TIMESTAMP_MS_MAX,
 )
+from tierfold.compaction.planning.drop_limits import DropLimits
 
 _NO_CODEC: Final = 0
 """Kafka's `CompressionType.NONE`."""
@@ -103,13 +104,13 @@ class RoundRules:
     """From the function `legacy_delete_horizon_ms`; 0: there is no clean segment."""
     keeps_tombstones: bool = False
     """No tombstone is removed, because a record that it supersedes may survive this round."""
-    passed_until_ms: int | None = None
-    """The latest delete horizon that has passed; None: `now_ms` is (`planning.drop_limits`)."""
+    served: DropLimits | None = None
+    """Which delete horizons have passed on a served row; None: the time alone decides."""
 
-    def has_passed(self, horizon_ms: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each horizon is set, and has passed; of any shape."""
-        until_ms = self.now_ms if self.passed_until_ms is None else self.passed_until_ms
-        return np.asarray((horizon_ms != NO_HORIZON) & (horizon_ms <= until_ms), np.bool_)
+    @property
+    def limits(self) -> DropLimits:
+        """Which delete horizons have passed."""
+        return self.served or DropLimits(now_ms=self.now_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +208,7 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     (see `cleaning.rounds`).
     """
     horizon_set = batches.horizon_ms != NO_HORIZON
-    horizon_passed = rules.has_passed(batches.horizon_ms)
+    horizon_passed = rules.limits.have_passed(batches.horizon_ms, batches.last_offset)
     at = batches.record_batch
     record = np.full(len(at), KEPT, np.uint8)
     # The last assignment counts, so the checks are in reverse order.
@@ -278,7 +279,7 @@ def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRul
     holds[at[is_kept & (batches.is_control[at] | ~batches.has_value)]] = True
     holds_tombstone = np.zeros(len(holds), np.bool_)
     holds_tombstone[at[is_kept & ~batches.is_control[at] & ~batches.has_value]] = True
-    had_passed = rules.has_passed(batches.horizon_ms)
+    had_passed = rules.limits.have_passed(batches.horizon_ms, batches.last_offset)
     is_due = holds & (~had_passed | holds_tombstone) & (retention.horizon_ms != NO_HORIZON)
     horizons_ms = retention.horizon_ms[is_due]
     return int(horizons_ms.min()) if len(horizons_ms) else None

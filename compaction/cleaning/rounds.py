@@ -21,7 +21,7 @@ from tierfold.compaction.model.rules import RECORD_BYTES_MAX, CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.units import LOG_BYTES_MAX, NO_TIMESTAMP_MS
 from tierfold.compaction.model.wording import spaced
-from tierfold.compaction.planning.drop_limits import DropLimits, drop_limits
+from tierfold.compaction.planning.drop_limits import Readers, readers_of
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
@@ -108,14 +108,14 @@ class Round:
         return self.rules.compaction_strategy is CompactionStrategy.OFFSET
 
     @property
-    def drop_limits(self) -> DropLimits:
-        """Which delete horizons have passed, segment by segment.
+    def readers(self) -> Readers | None:
+        """What consumers may still read as it was; None: no broker serves the row.
 
         What was dirty when the run began may hide a record that it removes.
         """
         earlier = [one for one in self.state.cleaner_offsets if one.epoch < self.state.epoch]
         clean_before = self._within_log(max(earlier).offset if earlier else None)
-        return drop_limits(
+        return readers_of(
             self.state,
             None if self.plan.view is None else self.plan.view.brokers,
             self.rules,
@@ -209,9 +209,6 @@ class GroupTask:
     index_interval_bytes: int
     plain: PlainSegment | None = None
     """What the scan found of the only segment; None: several, or that is not plain."""
-    passed_until: tuple[tuple[str, int], ...] = ()
-    """On a served row, per segment its id and the latest delete horizon that has passed; empty: the
-    present time decides."""
     unscanned: tuple[tuple[str, int], ...] = ()
     """Ids of segments in the group of which no record is superseded, as their key index shows, and
     how many records they have. They were not scanned."""
@@ -238,14 +235,6 @@ class GroupTask:
             (self.partition_index, self.segment_index + i) for i in range(len(self.group.segments))
         )
 
-    def passed_until_ms(self, segment: Segment) -> int:
-        """The latest delete horizon in a segment of the group that has passed."""
-        return dict(self.passed_until).get(segment.segment_id, self.rules.now_ms)
-
-    def rules_of(self, segment: Segment) -> RoundRules:
-        """The rules for one segment of the group."""
-        return replace(self.rules, passed_until_ms=self.passed_until_ms(segment))
-
 
 def group_tasks(
     work: Round,
@@ -263,7 +252,7 @@ def group_tasks(
     `empty`: the numbers of the groups of which nothing is left, and that have no neighbour to merge
     with: each keeps its last batch, emptied, as if the remote range ended there.
     """
-    whole, limits = round_rules(work), work.drop_limits
+    whole = round_rules(work)
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
     discardable = transaction_status.discardable
     for number, group in wanted.items():
@@ -283,7 +272,6 @@ def group_tasks(
             fingerprint=work.fingerprint,
             index_interval_bytes=work.rules.index_interval_bytes,
             plain=plain.get(first) if len(group.segments) == 1 else None,
-            passed_until=limits.of_served(group.segments),
             unscanned=tuple(
                 (segment.segment_id, unscanned[i])
                 for i, segment in enumerate(group.segments, start=first)
@@ -331,6 +319,7 @@ def round_rules(work: Round) -> RoundRules:
             work.compact.sources, work.compact.first_dirty, work.rules.delete_retention_ms
         ),
         keeps_tombstones=work.keeps_tombstones,
+        served=None if work.readers is None else work.readers.limits(work.now_ms),
     )
 
 

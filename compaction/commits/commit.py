@@ -126,10 +126,10 @@ class NotePublished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteLocalRanges:
-    """Record until when brokers can have local copies of live segments' ranges."""
+    """Record until when brokers can have local copies of the log."""
 
     entries: tuple[LocalRange, ...]
-    """Of all live segments after the commit, as far as it is known."""
+    """In offset order from the log start on, as far as it is known."""
     retention_ms: int | None
     """How long brokers keep local copies, as seen now; None: no time limits them."""
 

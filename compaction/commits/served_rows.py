@@ -75,12 +75,13 @@ def published_passes_stay(before: PartitionState, after: PartitionState) -> str:
     return ""
 
 
-def local_ranges_are_live(before: PartitionState, after: PartitionState) -> str:
-    """Local copies are noted once for each segment, and only for live ones."""
-    ids = [noted.segment_id for noted in after.local_ranges]
-    if len(set(ids)) < len(ids):
-        return "a segment is listed twice"
-    return with_ids("not live", set(ids) - after.live_ids)
+def local_ranges_are_in_order(before: PartitionState, after: PartitionState) -> str:
+    """Local copies are noted in offset order, go from the head on, and end within the log."""
+    for left, right in pairwise(after.local_ranges):
+        if left.end_offset >= right.end_offset or left.until_ms > right.until_ms:
+            return f"{left} before {right}"
+    last = after.local_ranges[-1].end_offset if after.local_ranges else -1
+    return "" if last < after.next_offset else f"offset {last} of {after.next_offset}"
 
 
 SERVED_INVARIANTS: Final[tuple[Invariant, ...]] = (
@@ -89,7 +90,7 @@ SERVED_INVARIANTS: Final[tuple[Invariant, ...]] = (
     what_was_dropped_stays_noted,
     passes_are_in_order,
     published_passes_stay,
-    local_ranges_are_live,
+    local_ranges_are_in_order,
 )
 """They hold after every change of a row."""
 

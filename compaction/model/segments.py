@@ -201,9 +201,6 @@ class SparedBytes:
     """Records from here on superseded them."""
 
 
-_Note = TypeVar("_Note", SparedBytes, LocalRange)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """A row of the catalog's `partitions` table: the state of one partition."""
@@ -237,7 +234,7 @@ class PartitionState:
     passes: tuple[Pass, ...] = ()
     """The passes from which delete horizons count, by epoch (`model.passes`)."""
     local_ranges: tuple[LocalRange, ...] = ()
-    """Of live segments whose range a broker can have had locally, in offset order."""
+    """Until when brokers can have had local copies, in offset order from the log start on."""
     local_retention_ms: int | None = None
     """The topic's `local.retention.ms` when last seen; None: never seen."""
     consents: tuple[Consent, ...] = ()
@@ -295,14 +292,16 @@ class PartitionState:
         )
 
     def with_live_notes(self) -> PartitionState:
-        """The row without what it notes of segments that are no longer live."""
+        """The row without what it notes of segments and offsets that are no longer live."""
         live = {segment.segment_id: place for place, segment in enumerate(self.segments)}
-
-        def kept(notes: Iterable[_Note]) -> tuple[_Note, ...]:
-            of_live = (note for note in notes if note.segment_id in live)
-            return tuple(sorted(of_live, key=lambda note: live[note.segment_id]))
-
-        return replace(self, spared=kept(self.spared), local_ranges=kept(self.local_ranges))
+        of_live = (note for note in self.spared if note.segment_id in live)
+        # Offsets beyond the end were truncated: what comes there now, brokers got later.
+        within = (note for note in self.local_ranges if note.end_offset < self.next_offset)
+        return replace(
+            self,
+            spared=tuple(sorted(of_live, key=lambda note: live[note.segment_id])),
+            local_ranges=tuple(within),
+        )
 
     @property
     def live_bytes(self) -> int:

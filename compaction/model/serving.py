@@ -39,11 +39,12 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LocalRange:
-    """Until when a broker can have had a local copy of a live segment's range."""
+    """Until when a broker can have had local copies of a range of offsets."""
 
-    segment_id: str
+    end_offset: int
+    """The range's last offset; it begins after the range before, or at the log start."""
     until_ms: int
-    """Epoch milliseconds, over all its sources."""
+    """Epoch milliseconds."""
 
 
 class ConsentKind(StrEnum):

@@ -20,7 +20,12 @@ from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 from tierfold.compaction.model.wording import counted, spaced
-from tierfold.compaction.planning.drop_limits import DropLimits, drop_limits
+from tierfold.compaction.planning.drop_limits import (
+    Readers,
+    limits_beside,
+    readers_of,
+    why_waiting,
+)
 from tierfold.compaction.planning.holds import is_overdue
 from tierfold.compaction.planning.regions import Regions
 
@@ -112,13 +117,15 @@ def due_segments(
 
     On a served row all of `planning.drop_limits` must have passed.
     """
-    limits = limits_of(view, regions, rules, now_ms)
+    limits = limits_beside(readers_by_view(view, regions, rules, now_ms), now_ms)
     return tuple(one for one in _past_horizon(view, regions, rules, now_ms) if limits.is_due(one))
 
 
-def limits_of(view: PartitionView, regions: Regions, rules: Rules, now_ms: int) -> DropLimits:
-    """Which delete horizons have passed, segment by segment, for a plan."""
-    return drop_limits(
+def readers_by_view(
+    view: PartitionView, regions: Regions, rules: Rules, now_ms: int
+) -> Readers | None:
+    """What consumers may still read as it was; None: no broker serves the row."""
+    return readers_of(
         None if view.state is None else state_with_new(view),
         view.brokers,
         rules,
@@ -131,9 +138,9 @@ def waiting_notes(
     view: PartitionView, regions: Regions, rules: Rules, now_ms: int
 ) -> tuple[str, ...]:
     """Why tombstones and markers stay though their delete horizon has passed, a sentence each."""
-    limits = limits_of(view, regions, rules, now_ms)
+    readers = readers_by_view(view, regions, rules, now_ms)
     waiting = Counter(
-        limits.why_waiting(one) for one in _past_horizon(view, regions, rules, now_ms)
+        why_waiting(readers, one, now_ms) for one in _past_horizon(view, regions, rules, now_ms)
     )
     return tuple(
         f"tombstones or markers of {counted(count, 'segment')} stay beyond their delete horizon:"

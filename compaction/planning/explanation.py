@@ -20,8 +20,8 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import LONG_MAX, Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import duration
-from tierfold.compaction.planning.drop_limits import DropLimits
-from tierfold.compaction.planning.eligibility import dirty_ratio, limits_of
+from tierfold.compaction.planning.drop_limits import Readers, why_waiting
+from tierfold.compaction.planning.eligibility import dirty_ratio, readers_by_view
 from tierfold.compaction.planning.holds import is_overdue
 from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, Rest
 from tierfold.compaction.planning.regions import Regions
@@ -96,7 +96,7 @@ class _Case:
     regions: Regions
     choice: Choice
     now_ms: int
-    limits: DropLimits
+    readers: Readers | None
 
     @property
     def reads_all_transactions(self) -> bool:
@@ -111,9 +111,9 @@ def explained(
     view: PartitionView, rules: Rules, regions: Regions, choice: Choice, now_ms: int
 ) -> tuple[ExplainedSegment, ...]:
     """Explain every live segment, in offset order; `choice`: from `propose`, or its first chunk."""
-    limits = limits_of(view, regions, rules, now_ms)
+    readers = readers_by_view(view, regions, rules, now_ms)
     case = _Case(
-        view=view, rules=rules, regions=regions, choice=choice, now_ms=now_ms, limits=limits
+        view=view, rules=rules, regions=regions, choice=choice, now_ms=now_ms, readers=readers
     )
     groups = choice.groups if isinstance(choice, Compact) else ()
     placed = {
@@ -247,7 +247,7 @@ def _why_left(case: _Case, segment: Segment) -> str:
         return f"clean; its earliest delete horizon is {duration(due_ms - case.now_ms)} ahead"
     if regions.is_forced:
         return "clean; with --first-dirty no delete horizon counts"
-    if why := case.limits.why_waiting(segment):
+    if why := why_waiting(case.readers, segment, case.now_ms):
         return f"clean; tombstones or markers in it stay beyond their delete horizon: {why}"
     if segment.next_offset > regions.unstable_from:
         return "clean; above the last stable offset no delete horizon counts"

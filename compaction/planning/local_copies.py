@@ -1,4 +1,4 @@
-"""Until when a broker can have a local copy of each live segment's range.
+"""Until when a broker can have local copies of a log, from its start on.
 
 Consumers read from local copies what was there before a pass. Brokers drop local segments only from
 the head of the log, by their largest timestamp, and their borders may differ from the tier's: the
@@ -6,67 +6,103 @@ next segment may begin in the same local one.
 
     an upload          largest timestamp up to the next segment + local.retention.ms + an hour, and
                        not before an hour after it was finished
-    a replacement      what the row noted, over all its sources
-    one without note   as if its newest record came just now
-    the last segment   not known yet: what follows it is not in the tier
+    what is noted      as the row noted it, before rounds replaced the uploads
+    not noted, ours    as if its newest record came just now
 
 Rule: PUBLISHING 5.2; Kafka `UnifiedLog.deleteOldSegments`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise, zip_longest
 from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import LocalRange
 
 SLACK_MS: Final = 3_600_000
 """How late a broker may drop a local segment: it looks every few minutes, and clocks differ."""
 
 
-def local_until_ms(
+def local_ranges(
     row: PartitionState, brokers: BrokerPartition | None, at_ms: int
-) -> dict[str, int]:
-    """By id of a live segment: until when a broker can have its range locally, epoch milliseconds.
+) -> tuple[LocalRange, ...]:
+    """Until when a broker can have local copies of the live range, in offset order.
 
-    Segments of which it is not known are left out: all of them, if no time limits local copies, or
-    no broker was asked. `at_ms`: now; the row's own notes were made before.
+    It ends before the first segment of which it is not known; that is the first one if no time
+    limits local copies, or no broker was asked. The last range's time may still grow, once another
+    segment follows it. `at_ms`: now; the row's own notes were made before.
     """
     if brokers is None or brokers.local_retention_ms is None:
-        return {}
-    found = dict(_each_until(row, brokers, brokers.local_retention_ms, at_ms))
-    # A range goes after all those below it.
-    latest = accumulate(found.values(), max)
-    return dict(zip(found, latest, strict=True))
+        return ()
+    until_ms = 0
+    found: list[LocalRange] = []
+    for one in _ranges(row, brokers, brokers.local_retention_ms, at_ms):
+        # A range goes after all those below it.
+        until_ms = max(until_ms, one.until_ms)
+        found.append(replace(one, until_ms=until_ms))
+    return tuple(found)
 
 
-def _each_until(
+def joined_past(ranges: Sequence[LocalRange], before_ms: int) -> tuple[LocalRange, ...]:
+    """The same with fewer ranges: those that ended by `before_ms` are one, but for the last."""
+    kept = [
+        one
+        for one, following in pairwise(ranges)
+        if following is ranges[-1] or following.until_ms > before_ms
+    ]
+    return (*kept, *ranges[-1:])
+
+
+def _complete(row: PartitionState) -> tuple[LocalRange, ...]:
+    """The row's notes, without the last one if it cannot be told what followed it."""
+    noted = row.local_ranges
+    if noted and all(segment.end_offset != noted[-1].end_offset for segment in row.segments):
+        return noted[:-1]
+    return noted
+
+
+def _ranges(
     row: PartitionState, brokers: BrokerPartition, retention_ms: int, at_ms: int
-) -> Iterator[tuple[str, int]]:
-    """What each segment's own range says; a range below may still hold it back."""
+) -> Iterator[LocalRange]:
+    """What each range's own records say; a range below may still hold it back."""
     before_ms = row.local_retention_ms
-    finished = {
-        one.added.segment_id: one.since_ms
-        for one in brokers.view.in_state(SegmentState.COPY_FINISHED)
-    }
     # What brokers still had when local.retention.ms rose, they keep longer.
     added_ms = max(retention_ms - before_ms, 0) if before_ms is not None else 0
     # Until it fell, they kept what the smaller value lets go.
     fell_at_ms = 0 if before_ms is not None and before_ms <= retention_ms else at_ms
-    noted = {one.segment_id: one.until_ms + added_ms for one in row.local_ranges}
+    finished_ms = {
+        one.added.segment_id: one.since_ms
+        for one in brokers.view.in_state(SegmentState.COPY_FINISHED)
+    }
+    noted = _complete(row)
+    noted_until = noted[-1].end_offset if noted else -1
     newest_ms = -1
-    for segment, following in pairwise(row.segments):
-        newest_ms = max(newest_ms, segment.max_timestamp_ms, following.max_timestamp_ms)
-        by_time_ms = newest_ms + retention_ms + SLACK_MS
-        segment_id = segment.segment_id
-        if segment_id in noted:
-            # A segment that is new since then may begin in the same local one.
-            is_old = following.segment_id in noted
-            yield segment_id, noted[segment_id] if is_old else max(noted[segment_id], by_time_ms)
-        elif not segment.is_named_by_brokers:
-            yield segment_id, max(by_time_ms, at_ms + retention_ms + SLACK_MS)
-        elif segment_id in finished:
-            yield segment_id, max(by_time_ms, max(finished[segment_id], fell_at_ms) + SLACK_MS)
+    grown_ms = 0
+    new: list[LocalRange] = []
+    for segment, following in zip_longest(row.segments, row.segments[1:]):
+        next_ms = -1 if following is None else following.max_timestamp_ms
+        newest_ms = max(newest_ms, segment.max_timestamp_ms, next_ms)
+        until_ms = newest_ms + retention_ms + SLACK_MS
+        if segment.end_offset <= noted_until:
+            # Its last local segment may hold what follows now.
+            is_new = following is not None and segment.end_offset == noted_until
+            grown_ms = until_ms if is_new else 0
+            continue
+        if not segment.is_named_by_brokers:
+            until_ms = max(until_ms, at_ms + retention_ms + SLACK_MS)
+        elif segment.segment_id in finished_ms:
+            since_ms = max(finished_ms[segment.segment_id], fell_at_ms)
+            until_ms = max(until_ms, since_ms + SLACK_MS)
+        else:
+            break
+        new.append(LocalRange(end_offset=segment.end_offset, until_ms=until_ms))
+    for one in noted:
+        noted_ms = one.until_ms + added_ms
+        is_last = one.end_offset == noted_until
+        yield replace(one, until_ms=max(noted_ms, grown_ms) if is_last else noted_ms)
+    yield from new

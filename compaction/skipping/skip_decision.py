@@ -37,7 +37,6 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction, r
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.spared_bytes import is_worth_rewriting
-from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
 from tierfold.compaction.skipping.key_index import SIZE_ERROR, KeyIndex
@@ -201,12 +200,6 @@ class RoundFacts:
     """Base offsets, ascending, of control batches that may be removed."""
     listed: Sequence[AbortedTransaction]
     """The transactions that transaction indexes must list, by marker offset."""
-    limits: DropLimits
-    """Which delete horizons have passed."""
-
-    def rules_of(self, segment: Segment) -> RoundRules:
-        """The rules for one live segment."""
-        return replace(self.rules, passed_until_ms=self.limits.passed_until_ms(segment))
 
 
 def may_change(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> bool:
@@ -218,25 +211,25 @@ def may_change(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> b
 
 
 def _changes(facts: SegmentFacts, segment: Segment, of_round: RoundFacts) -> Iterator[bool]:
-    rules, group = of_round.rules_of(segment), SegmentGroup(segments=(segment,))
-    until_ms = of_round.limits.passed_until_ms(segment)
+    limits, group = of_round.rules.limits, SegmentGroup(segments=(segment,))
     due_ms = facts.due_ms
-    ends_range = segment.end_offset + 1 == rules.remote_end
-    yield reason_before_reading(group.segments, until_ms) is not None
+    ends_range = segment.end_offset + 1 == of_round.rules.remote_end
+    yield reason_before_reading(group.segments, limits) is not None
     # A horizon that the catalog lacks: `reason_after_reading`.
     yield due_ms is not None and segment.earliest_due_ms is None
     yield facts.has_undated_tombstones
-    yield facts.tombstones_due_ms is not None and facts.tombstones_due_ms <= until_ms
+    # Those of several batches have one earliest horizon, and some may lie where it has not passed.
+    yield limits.may_have_passed(facts.tombstones_due_ms, segment.start_offset)
     yield segment.has_transaction_index
     listed = of_round.listed
     at = bisect_left(listed, segment.start_offset, key=lambda t: t.last_offset)
     yield at < len(listed) and listed[at].last_offset <= segment.end_offset
     yield closing_batch_of(group, facts.last_offset, ends_in_batch=ends_range) is not None
     yield bool(offset_violation(facts.first_offset, facts.last_offset, segment))
-    yield _watched_change(facts, of_round, rules)
+    yield _watched_change(facts, of_round)
 
 
-def _watched_change(facts: SegmentFacts, of_round: RoundFacts, rules: RoundRules) -> bool:
+def _watched_change(facts: SegmentFacts, of_round: RoundFacts) -> bool:
     """Whether the rules change one of the watched batches, of which no record is superseded."""
     watched = facts.watched
     rows = np.flatnonzero(watched.has_records).astype(np.int32)
@@ -265,7 +258,7 @@ def _watched_change(facts: SegmentFacts, of_round: RoundFacts, rules: RoundRules
         supersedes=~has_key,
         legacy_tombstones_go=False,
     )
-    retention = decide_retention(columns, facts_of_records, rules)
+    retention = decide_retention(columns, facts_of_records, of_round.rules)
     return reason_in_batches(retention.batch) is not None
 
 

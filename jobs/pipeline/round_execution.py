@@ -190,7 +190,6 @@ def _without_unchanged(result: RoundResult) -> RoundResult:
         aborted=work.aborted,
         discardable=result.transactions.discardable,
         listed=result.transactions.listed,
-        limits=work.drop_limits,
     )
     stays = {
         facts.segment_id: facts

@@ -157,8 +157,8 @@ PASS: Final = _struct(
 )
 
 LOCAL_RANGE: Final = _struct(
-    segment_id=_TEXT("the live segment"),
-    until_ms=_LONG("until when a broker can have had a local copy of its range"),
+    end_offset=_LONG("last offset of the range, which begins after the one before"),
+    until_ms=_LONG("until when a broker can have had local copies of it"),
 )
 
 CONSENT: Final = _struct(
@@ -214,7 +214,7 @@ PARTITIONS: Final = pa.schema(
         ),
         local_ranges=_Column(
             _list_of(LOCAL_RANGE),
-            "live segments of whose range brokers can have had local copies",
+            "until when brokers can have had local copies, in offset order",
             nullable=True,
         ),
         local_retention_ms=_LONG(

@@ -97,8 +97,7 @@ class _Rewrite:
         self.last_offset = -1
         self.source_end = -1
         """The last offset of the sources' batches so far."""
-        segments = task.group.segments
-        self.reason = reason_before_reading(segments, task.passed_until_ms(segments[0]))
+        self.reason = reason_before_reading(task.group.segments, task.rules.limits)
         if replay is not None:
             self.reason = RewriteReason.TOO_LARGE
 
@@ -199,10 +198,7 @@ def _stays_unread(
     if of_records.any() or len(of_records) < plain.records:
         return False
     if not needs_no_rewrite(
-        task.group,
-        plain,
-        passed_until_ms=task.passed_until_ms(segment),
-        ends_in_batch=task.ends_in_batch,
+        task.group, plain, limits=task.rules.limits, ends_in_batch=task.ends_in_batch
     ):
         return False
     batches = outlined_batches(segment, outlines.get(segment.segment_id))

@@ -125,7 +125,6 @@ def _retention(
 ) -> tuple[Retention, int | None]:
     """What is kept of a window, and when a kept tombstone or marker is due; raises CorruptLog."""
     task, segment, window, types = source
-    rules = task.rules_of(segment)
     heads = window.heads
     aborted, _ = is_aborted_in(heads, types, task.aborted)
     columns = BatchColumns(
@@ -145,10 +144,10 @@ def _retention(
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
         superseded=(bits & SUPERSEDED).view(np.bool_),
         supersedes=(bits & SUPERSEDING) != 0,
-        legacy_tombstones_go=legacy_tombstones_go(segment.max_timestamp_ms, rules),
+        legacy_tombstones_go=legacy_tombstones_go(segment.max_timestamp_ms, task.rules),
     )
-    retention = decide_retention(columns, facts, rules)
+    retention = decide_retention(columns, facts, task.rules)
     # The scan has not looked at all of them; Kafka's cleaner reads those that it does not drop.
     is_read = retention.batch != BatchRetention.DROP
     window.refuse_large(records, is_read, task.record_bytes_max)
-    return retention, earliest_due_ms(columns, retention, rules)
+    return retention, earliest_due_ms(columns, retention, task.rules)

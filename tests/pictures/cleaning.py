@@ -31,6 +31,7 @@ from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.check_and_commit import violation_of
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
+from tierfold.storage.tiers.remote_tier import RemoteTier
 
 RETENTION_MS: Final = 1000
 RULES: Final = Rules(
@@ -121,14 +122,20 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
     return _carried_out(log, _round(log, now_ms, rules, plan, plan.first_dirty)).log
 
 
-def _carried_out(log: Log, work: Round) -> Pass:
+def round_done(tier: RemoteTier, work: Round) -> RoundResult:
+    """The checked result of a round."""
     with _several_buckets(work), _errors_of_stages() as errors:
-        executor = OneThreadExecutor(log.tier, unheard, _CORES)
+        executor = OneThreadExecutor(tier, unheard, _CORES)
         (done,) = executed(executor, [work], StageSeconds())
     if errors:
         assert done.failure is not None
         raise errors[0]
-    assert violation_of(done, log.tier) is None
+    assert violation_of(done, tier) is None
+    return done
+
+
+def _carried_out(log: Log, work: Round) -> Pass:
+    done = round_done(log.tier, work)
     indexed = set(work.aborted)
     unindexed = tuple(entry for entry in done.round.aborted if entry not in indexed)
     assert len(unindexed) == done.unindexed

@@ -17,8 +17,7 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.model.serving import Pass
-from tierfold.compaction.planning.drop_limits import DropLimits, ServedLimits
+from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import RoundFacts, may_change
 from tierfold.storage.kafka.batch_draft import write_batch
@@ -47,23 +46,7 @@ class ARound:
     discardable: tuple[int, ...] = ()
     listed: tuple[AbortedTransaction, ...] = ()
     keeps_tombstones: bool = False
-    seen_until_ms: int | None = None
-    """On a served row, the latest delete horizon that consumers have seen long enough; None: no
-    broker serves it."""
-
-    @property
-    def limits(self) -> DropLimits:
-        """Which delete horizons have passed."""
-        if self.seen_until_ms is None:
-            return DropLimits(now_ms=self.now_ms)
-        seen = Pass(epoch=1, horizon_ms=self.seen_until_ms, published_at_ms=0, has_spared=False)
-        served = ServedLimits(
-            passes=(seen,),
-            retention_ms=0,
-            local_until_ms=_LocalNowhere(),
-            clean_until=self.remote_end,
-        )
-        return DropLimits(now_ms=self.now_ms, served=served)
+    served: DropLimits | None = None
 
     @property
     def rules(self) -> RoundRules:
@@ -75,6 +58,7 @@ class ARound:
             last_data_offsets=np.array(sorted(self.data), np.int64).reshape(-1, 2),
             marker_epochs=np.array(sorted(self.epochs), np.int64).reshape(-1, 2),
             keeps_tombstones=self.keeps_tombstones,
+            served=self.served,
         )
 
     @property
@@ -85,7 +69,6 @@ class ARound:
             aborted=self.aborted,
             discardable=np.array(sorted(self.discardable), np.int64),
             listed=self.listed,
-            limits=self.limits,
         )
 
     def task_of(self, segment: Segment) -> GroupTask:
@@ -98,18 +81,9 @@ class ARound:
             aborted=reaching(self.aborted, start, end),
             discardable=np.array(inside, np.int64),
             listed=tuple(one for one in self.listed if start <= one.last_offset <= end),
-            passed_until=self.limits.of_served((segment,)),
             ends_in_batch=end + 1 == self.remote_end,
             fpp=FPP,
         )
-
-
-class _LocalNowhere(dict[str, int]):
-    """Local copies of any segment went at time 0."""
-
-    def get(self, *_: object) -> Any:
-        """The time at which those of a segment went."""
-        return 0
 
 
 def batch_of(word: str) -> bytes:

@@ -26,9 +26,11 @@ from tierfold.compaction.cleaning.record_retention import BatchRetention, Retent
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_HORIZON
+from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.compaction.planning.grouping import SegmentGroup
 
 NOW_MS = 500
+NOW = DropLimits(now_ms=NOW_MS)
 DROP, COPY, REWRITE, EMPTY = BatchRetention
 
 
@@ -45,12 +47,12 @@ DROP, COPY, REWRITE, EMPTY = BatchRetention
 def test_a_single_due_segment_is_rewritten_without_reading_it(
     due_ms: int | None, reason: RewriteReason | None
 ) -> None:
-    assert reason_before_reading((a_segment(0, 9, earliest_due_ms=due_ms),), NOW_MS) is reason
+    assert reason_before_reading((a_segment(0, 9, earliest_due_ms=due_ms),), NOW) is reason
 
 
 def test_a_segment_that_a_broker_emptied_is_not_left_as_it_is() -> None:
     emptied = (a_segment(0, 9, size_bytes=0),)
-    assert reason_before_reading(emptied, NOW_MS) is RewriteReason.NO_BATCH
+    assert reason_before_reading(emptied, NOW) is RewriteReason.NO_BATCH
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_two_segments_become_one_whether_due_or_not(
         a_segment(0, 9, earliest_due_ms=first_ms),
         a_segment(10, 19, earliest_due_ms=second_ms),
     )
-    assert reason_before_reading(segments, NOW_MS) is RewriteReason.SEVERAL_SEGMENTS
+    assert reason_before_reading(segments, NOW) is RewriteReason.SEVERAL_SEGMENTS
 
 
 PLAIN = PlainSegment(first_offset=2, last_offset=9, records=3, record_bytes=70)
@@ -87,7 +89,7 @@ def test_a_plain_segment_is_read_again_only_if_something_may_change(
 ) -> None:
     group = SegmentGroup(segments=(a_segment(1, 9, earliest_due_ms=due_ms),))
     found = needs_no_rewrite(
-        group, replace(PLAIN, **fields), passed_until_ms=NOW_MS, ends_in_batch=ends_in_batch
+        group, replace(PLAIN, **fields), limits=NOW, ends_in_batch=ends_in_batch
     )
     assert found == unread
 

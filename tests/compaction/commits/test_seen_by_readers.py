@@ -147,21 +147,36 @@ def test_the_row_has_the_pass_and_what_is_known_over_all_sources() -> None:
     assert violations(work.state, row, SERVED_INVARIANTS) == {}
     assert row.passes == (OPEN,)
     assert row.local_retention_ms == HOUR_MS
-    # The group of two: the third follows them. The last segment: nothing follows it yet.
     until_ms = THREE[0].max_timestamp_ms + 2 * HOUR_MS
-    assert row.local_ranges == (
-        LocalRange(segment_id="w0".ljust(22, "w"), until_ms=until_ms),
+    assert row.local_ranges == tuple(
+        LocalRange(end_offset=end, until_ms=until_ms) for end in (10, 21, 32)
     )
 
 
-def test_a_source_that_is_unknown_leaves_its_group_without_a_note() -> None:
+def test_what_is_unknown_is_not_noted() -> None:
     work = a_served_round()
     assert work.plan.view is not None
     known = brokers(THREE[:1])
     plan = replace(work.plan, view=replace(work.plan.view, brokers=known))
-    assert after(replace(work, plan=plan)).local_ranges == ()
-    forever = after(a_served_round(local_ms=None))
-    assert (forever.local_ranges, forever.local_retention_ms) == ((), None)
+    assert [one.end_offset for one in after(replace(work, plan=plan)).local_ranges] == [10]
+    for_ever = after(a_served_round(local_ms=None))
+    assert (for_ever.local_ranges, for_ever.local_retention_ms) == ((), None)
+
+
+def test_what_ended_long_ago_is_noted_as_one() -> None:
+    state = a_claim(
+        THREE,
+        served_by=(CLUSTER,),
+        local_retention_ms=HOUR_MS,
+        local_ranges=tuple(
+            LocalRange(end_offset=end, until_ms=until_ms)
+            for end, until_ms in ((3, 1), (6, 2), (10, 3), (21, AT_MS - 9), (32, AT_MS))
+        ),
+    )
+    rules = replace(RULES, delete_retention_ms=10)
+    assert after(a_served_round(state, rules)).local_ranges == (
+        LocalRange(end_offset=10, until_ms=3), *state.local_ranges[3:]
+    )
 
 
 CHUNK: Final = replace(OPEN, epoch=1, has_spared=True)
@@ -204,30 +219,25 @@ def test_a_pass_that_leaves_what_a_tombstone_hides_is_marked(
 
 def test_what_was_dirty_when_the_run_began_stays_in_all_its_chunks() -> None:
     seen = replace(EARLIER, epoch=0, published_at_ms=0)
-    until = 0
-    notes = tuple(LocalRange(segment_id=one.segment_id, until_ms=until) for one in THREE)
     state = a_claim(
         THREE,
         epoch=2,
         served_by=(CLUSTER,),
         passes=(seen,),
-        local_ranges=notes,
+        local_ranges=(LocalRange(end_offset=21, until_ms=0), LocalRange(end_offset=32, until_ms=0)),
         local_retention_ms=HOUR_MS,
         cleaner_offsets=(*cleaned_to(11), *cleaned_to(22, epoch=2)),
     )
-    rules = replace(RULES, delete_retention_ms=0)
-    limits = a_served_round(state, rules, first_dirty=22, chunks_done=1).drop_limits
-    passed = [limits.passed_until_ms(one) for one in THREE]
-    assert passed[0] == NOW_MS
-    assert max(passed[1:]) < 0
+
+    def seen_below(row: PartitionState, **planned: int) -> int:
+        readers = a_served_round(row, RULES, **planned).readers
+        assert readers is not None
+        return readers.limits(2 * DAY_MS).seen_below
+
+    assert seen_below(state, first_dirty=22, chunks_done=1) == 11
     begun = replace(state, epoch=3)
-    passed = [
-        a_served_round(begun, rules, first_dirty=22).drop_limits.passed_until_ms(one)
-        for one in THREE
-    ]
-    assert passed[:2] == [NOW_MS, NOW_MS]
-    forced = a_served_round(begun, rules, first_dirty=11).drop_limits
-    assert forced.passed_until_ms(THREE[1]) < 0
+    assert seen_below(begun, first_dirty=22) == 22
+    assert seen_below(begun, first_dirty=5) == 5
 
 
 @pytest.mark.parametrize(

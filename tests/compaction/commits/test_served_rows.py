@@ -32,7 +32,7 @@ GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
 CONSENT: Final = Consent(kind=ConsentKind.DETACHED, given_at_ms=5, run="mine")
 FIRST, SECOND = LIVE = a_chain(10, 10)
 PASS: Final = Pass(epoch=3, horizon_ms=None, published_at_ms=None, has_spared=False)
-LOCAL: Final = LocalRange(segment_id=FIRST.segment_id, until_ms=7)
+LOCAL: Final = LocalRange(end_offset=9, until_ms=7)
 SERVED: Final = a_state(
     LIVE,
     epoch=3,
@@ -61,10 +61,14 @@ def test_a_row_that_changes_nothing_keeps_all() -> None:
         (replace(SERVED, has_dropped=False), "what_was_dropped_stays_noted"),
         (replace(SERVED, passes=(PASS, PASS)), "passes_are_in_order"),
         (replace(SERVED, passes=(replace(PASS, epoch=4),)), "passes_are_in_order"),
-        (replace(SERVED, local_ranges=(LOCAL, LOCAL)), "local_ranges_are_live"),
+        (replace(SERVED, local_ranges=(LOCAL, LOCAL)), "local_ranges_are_in_order"),
         (
-            replace(SERVED, local_ranges=(replace(LOCAL, segment_id=OLD.segment_id),)),
-            "local_ranges_are_live",
+            replace(SERVED, local_ranges=(LOCAL, LocalRange(end_offset=15, until_ms=6))),
+            "local_ranges_are_in_order",
+        ),
+        (
+            replace(SERVED, local_ranges=(replace(LOCAL, end_offset=20),)),
+            "local_ranges_are_in_order",
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from tests.compaction.builders import CLUSTER, a_chain, a_state, cleaned_to, seen
@@ -13,7 +14,12 @@ from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import Consent, ConsentKind, LocalRange, Pass
-from tierfold.compaction.planning.drop_limits import DropLimits, drop_limits
+from tierfold.compaction.planning.drop_limits import (
+    Readers,
+    limits_beside,
+    readers_of,
+    why_waiting,
+)
 from tierfold.compaction.planning.explanation import explained
 from tierfold.compaction.planning.plan import Choice, Compact, Rest, propose
 from tierfold.compaction.planning.regions import Regions, regions_of
@@ -30,26 +36,28 @@ SEGMENTS: Final = tuple(
 )
 FIRST: Final[Segment] = SEGMENTS[0]
 PASS: Final = Pass(epoch=1, horizon_ms=None, published_at_ms=PUBLISHED_MS, has_spared=False)
-LOCAL: Final = LocalRange(segment_id=FIRST.segment_id, until_ms=LOCAL_MS)
+LOCAL: Final = LocalRange(end_offset=9, until_ms=LOCAL_MS)
+SECOND: Final = LocalRange(end_offset=19, until_ms=LOCAL_MS)
 ROW: Final = a_state(
     SEGMENTS,
     epoch=2,
     served_by=(CLUSTER,),
     passes=(PASS,),
-    local_ranges=(LOCAL,),
+    local_ranges=(LOCAL, SECOND),
     local_retention_ms=DAY_MS,
 )
 CONSENT: Final = Consent(kind=ConsentKind.DETACHED, given_at_ms=1, run="r")
 
 
-def limits(now_ms: int, row: PartitionState = ROW, clean_until: int = 20) -> DropLimits:
+def readers(now_ms: int, row: PartitionState = ROW, clean_until: int = 20) -> Readers | None:
     # Whatever follows ends before the note does.
     found = brokers(SEGMENTS, local_ms=DAY_MS)
-    return drop_limits(row, found, Rules(), clean_until=clean_until, now_ms=now_ms)
+    return readers_of(row, found, Rules(), clean_until=clean_until, now_ms=now_ms)
 
 
 def goes(now_ms: int, clean_until: int = 20, **fields: Any) -> bool:
-    return limits(now_ms, replace(ROW, **fields), clean_until).is_due(FIRST)
+    found = readers(now_ms, replace(ROW, **fields), clean_until)
+    return limits_beside(found, now_ms).is_due(FIRST)
 
 
 def test_all_must_have_passed() -> None:
@@ -70,7 +78,7 @@ def test_all_must_have_passed() -> None:
             {"passes": (replace(PASS, horizon_ms=HORIZON_MS - 1),)}, id="of a later pass"
         ),
         pytest.param(
-            {"local_ranges": (replace(LOCAL, until_ms=LOCAL_MS + 1),)}, id="local for longer"
+            {"local_ranges": (replace(LOCAL, until_ms=LOCAL_MS + 1), SECOND)}, id="local for longer"
         ),
         pytest.param({"local_ranges": ()}, id="without a note of local copies"),
         pytest.param({"clean_until": 9}, id="above the clean region"),
@@ -82,8 +90,9 @@ def test_each_condition_counts(fields: dict[str, Any]) -> None:
 
 def test_a_horizon_ahead_stays() -> None:
     ahead = replace(FIRST, earliest_due_ms=GOES_MS + 1)
-    assert not limits(GOES_MS).is_due(ahead)
-    assert limits(GOES_MS + 1).is_due(ahead)
+    for now_ms in (GOES_MS, GOES_MS + 1):
+        found = limits_beside(readers(now_ms), now_ms)
+        assert found.is_due(ahead) is (now_ms > GOES_MS)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +102,10 @@ def test_a_horizon_ahead_stays() -> None:
 def test_on_a_row_that_no_broker_serves_the_horizon_alone_counts(
     row: PartitionState | None,
 ) -> None:
-    found = drop_limits(row, None, Rules(), clean_until=0, now_ms=HORIZON_MS)
-    assert found.passed_until_ms(FIRST) == HORIZON_MS
-    assert found.is_due(FIRST)
+    found = readers_of(row, None, Rules(), clean_until=0, now_ms=HORIZON_MS)
+    assert found is None
+    assert limits_beside(found, HORIZON_MS).is_due(FIRST)
+    assert not limits_beside(found, HORIZON_MS - 1).is_due(FIRST)
 
 
 UNPUBLISHED: Final = "the pass that lets them go is not published"
@@ -122,17 +132,18 @@ UNPUBLISHED: Final = "the pass that lets them go is not published"
     ],
 )
 def test_it_says_why_a_tombstone_stays(now_ms: int, fields: dict[str, Any], why: str) -> None:
-    assert limits(now_ms, replace(ROW, **fields)).why_waiting(FIRST) == why
+    assert why_waiting(readers(now_ms, replace(ROW, **fields)), FIRST, now_ms) == why
 
 
 def test_it_says_why_the_end_of_local_copies_is_unknown() -> None:
-    assert limits(GOES_MS).why_waiting(SEGMENTS[1]) == (
+    assert why_waiting(readers(GOES_MS), SEGMENTS[1], GOES_MS) == (
         "it is not known when the brokers' local copies end"
     )
-    forever = drop_limits(
-        ROW, brokers(SEGMENTS, local_ms=None), Rules(), clean_until=20, now_ms=GOES_MS
+    for_ever = brokers(SEGMENTS, local_ms=None)
+    found = readers_of(ROW, for_ever, Rules(), clean_until=20, now_ms=GOES_MS)
+    assert why_waiting(found, FIRST, GOES_MS) == (
+        "no time limits the brokers' local copies (local.retention.ms)"
     )
-    assert forever.why_waiting(FIRST).endswith("has no limit")
 
 
 # The plan: a clean log of two segments, of which the second one's local copies never end.
@@ -174,3 +185,18 @@ def test_on_a_tier_that_no_broker_serves_it_is_due_at_its_horizon() -> None:
     due, _ = planned(HORIZON_MS, alone)
     assert isinstance(due, Compact)
     assert due.sources == SEGMENTS
+
+
+def test_each_offset_has_its_own_limit() -> None:
+    """Rounds merge segments all the time, and what was merged last is local for longest."""
+    merged = replace(FIRST, end_offset=19)
+    row = replace(ROW, segments=(merged, *a_chain(10, start_offset=20)), local_ranges=(
+        LOCAL, replace(SECOND, until_ms=GOES_MS), LocalRange(end_offset=29, until_ms=GOES_MS)
+    ))
+    found = limits_beside(readers(GOES_MS, row), GOES_MS)
+    horizons_ms, offsets = np.array([HORIZON_MS] * 3), np.array([8, 9, 10])
+    assert found.have_passed(horizons_ms, offsets).tolist() == [True, True, False]
+    # It is not rewritten for that alone, or it would be rewritten again for the rest.
+    assert not found.is_due(merged)
+    assert found.may_have_passed(HORIZON_MS, 9)
+    assert not found.may_have_passed(HORIZON_MS, 10)

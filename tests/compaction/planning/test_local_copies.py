@@ -15,7 +15,7 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import LocalRange
-from tierfold.compaction.planning.local_copies import SLACK_MS, local_until_ms
+from tierfold.compaction.planning.local_copies import SLACK_MS, joined_past, local_ranges
 
 AT_MS: Final = 10**9
 HOUR_MS: Final = 3_600_000
@@ -52,16 +52,14 @@ def a_row(segments: Sequence[Segment] = FOUR, **fields: Any) -> PartitionState:
 
 def after_ms(row: PartitionState, found: BrokerPartition | None) -> list[int | None]:
     """By segment, how much later than what brokers keep, and the slack; None: unknown."""
-    until = local_until_ms(row, found, AT_MS)
-    return [
-        until[one.segment_id] - 2 * HOUR_MS if one.segment_id in until else None
-        for one in row.segments
-    ]
+    until_ms = {one.end_offset: one.until_ms for one in local_ranges(row, found, AT_MS)}
+    times_ms = [until_ms.get(one.end_offset) for one in row.segments]
+    return [None if time_ms is None else time_ms - 2 * HOUR_MS for time_ms in times_ms]
 
 
 def test_an_upload_stays_as_long_as_the_next_one_and_all_below_it() -> None:
     assert SLACK_MS == HOUR_MS
-    assert after_ms(a_row(), brokers()) == [9_000, 9_000, 20_000, None]
+    assert after_ms(a_row(), brokers()) == [9_000, 9_000, 20_000, 20_000]
 
 
 def test_an_upload_stays_for_an_hour_after_it_was_finished() -> None:
@@ -71,7 +69,7 @@ def test_an_upload_stays_for_an_hour_after_it_was_finished() -> None:
     segments[IDS[1]] = segments[IDS[1]]._replace(since_ms=late)
     found = replace(found, view=replace(found.view, segments=segments))
     expected = late - HOUR_MS
-    assert after_ms(a_row(), found) == [9_000, expected, expected, None]
+    assert after_ms(a_row(), found) == [9_000, expected, expected, expected]
 
 
 @pytest.mark.parametrize("found", [None, brokers(local_ms=None)])
@@ -91,21 +89,28 @@ def compacted(place: int) -> tuple[Segment, ...]:
     )
 
 
+def noted(*until_ms: int) -> tuple[LocalRange, ...]:
+    """Notes of the first segments, so much later than what brokers keep, and the slack."""
+    return tuple(
+        LocalRange(end_offset=one.end_offset, until_ms=2 * HOUR_MS + time_ms)
+        for one, time_ms in zip(FOUR, until_ms, strict=False)
+    )
+
+
 def test_a_replacement_has_what_was_noted() -> None:
-    note = LocalRange(segment_id=IDS[1], until_ms=2 * HOUR_MS + 50_000)
-    later = LocalRange(segment_id=IDS[2], until_ms=2 * HOUR_MS + 90_000)
-    row = a_row(compacted(1), local_ranges=(note, later))
-    assert after_ms(row, brokers()) == [9_000, 50_000, 90_000, None]
+    row = a_row(compacted(1), local_ranges=noted(40_000, 50_000, 90_000))
+    assert after_ms(row, brokers()) == [40_000, 50_000, 90_000, 90_000]
 
 
 def test_what_follows_a_replacement_later_may_begin_in_the_same_local_segment() -> None:
-    note = LocalRange(segment_id=IDS[2], until_ms=2 * HOUR_MS + 10_000)
-    row = a_row(compacted(2), local_ranges=(note,))
-    assert after_ms(row, brokers()) == [9_000, 9_000, 20_000, None]
+    row = a_row(compacted(2), local_ranges=noted(9_000, 9_000, 10_000))
+    alone = replace(row, segments=row.segments[:3])
+    assert after_ms(alone, brokers()) == [9_000, 9_000, 10_000]
+    assert after_ms(row, brokers()) == [9_000, 9_000, 20_000, 20_000]
 
 
 def test_a_replacement_without_a_note_counts_as_if_its_newest_record_came_now() -> None:
-    assert after_ms(a_row(compacted(1)), brokers()) == [9_000, AT_MS, AT_MS, None]
+    assert after_ms(a_row(compacted(1)), brokers()) == [9_000, AT_MS, AT_MS, AT_MS]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +125,24 @@ def test_a_replacement_without_a_note_counts_as_if_its_newest_record_came_now() 
 def test_a_changed_retention_lets_nothing_go_too_early(
     seen_ms: int | None, noted_ms: int, upload_ms: int
 ) -> None:
-    note = LocalRange(segment_id=IDS[0], until_ms=2 * HOUR_MS + 50_000)
-    last = LocalRange(segment_id=IDS[1], until_ms=0)
-    row = a_row(local_ranges=(note, last), local_retention_ms=seen_ms)
+    row = a_row(local_ranges=noted(50_000, 50_000), local_retention_ms=seen_ms)
     found = after_ms(row, brokers())
-    assert found == [noted_ms, noted_ms, max(noted_ms, upload_ms), None]
+    last_ms = max(noted_ms, upload_ms)
+    assert found == [noted_ms, noted_ms, last_ms, last_ms]
+
+
+def test_a_note_counts_only_if_it_is_known_what_followed_it() -> None:
+    """A round merged the last noted segment with one of which nothing was known."""
+    merged = replace(FOUR[1], end_offset=29, origin=Compacted("run"))
+    row = a_row((FOUR[0], merged, FOUR[3]), local_ranges=noted(50_000, 60_000))
+    assert after_ms(row, brokers()) == [50_000, AT_MS, AT_MS]
+
+
+def test_past_ranges_are_joined_but_for_the_last() -> None:
+    ranges = noted(1, 2, 3, 4)
+    border_ms = ranges[2].until_ms
+    assert joined_past(ranges, border_ms - 1) == (ranges[1], *ranges[2:])
+    assert joined_past(ranges, border_ms) == ranges[2:]
+    assert joined_past(ranges, border_ms + 9) == ranges[2:]
+    assert joined_past(ranges, 0) == ranges
+    assert joined_past((), 0) == ()

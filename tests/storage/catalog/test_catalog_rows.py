@@ -161,7 +161,7 @@ STATES = st.builds(
     forgotten=st.lists(KAFKA_ID, max_size=2).map(tuple),
     served_by=st.lists(SERVING_CLUSTERS, max_size=1).map(tuple),
     passes=st.lists(PASSES, max_size=2).map(tuple),
-    local_ranges=st.lists(st.builds(LocalRange, segment_id=KAFKA_ID, until_ms=LONG)).map(tuple),
+    local_ranges=st.lists(st.builds(LocalRange, end_offset=NUMBER, until_ms=LONG)).map(tuple),
     local_retention_ms=st.none() | LONG,
     consents=st.lists(CONSENTS, max_size=2).map(tuple),
     has_dropped=st.booleans(),

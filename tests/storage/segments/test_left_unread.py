@@ -25,10 +25,13 @@ from tests.storage.live_segments import a_tier, an_abort, put_segment
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 Case = tuple[str, dict[str, Any], dict[str, Any]]
 """The words of a segment, fields of its row, and fields of the round."""
+
+SEEN_UNTIL_399: Final = DropLimits(now_ms=500, seen_until_ms=399)
 
 STAYS: Final[dict[str, Case]] = {
     "values": ("10:a=1 11:b=1", {}, {}),
@@ -39,12 +42,17 @@ STAYS: Final[dict[str, Case]] = {
     "a tombstone whose pass consumers have not seen for long": (
         "10:a=^400",
         {"earliest_due_ms": 400},
-        {"seen_until_ms": 399},
+        {"served": SEEN_UNTIL_399},
     ),
     "a marker whose pass consumers have not seen for long": (
         "10:P1:C^400",
         {"earliest_due_ms": 400},
-        {"seen_until_ms": 399, "discardable": (10,)},
+        {"served": SEEN_UNTIL_399, "discardable": (10,)},
+    ),
+    "a tombstone whose offset brokers may have had locally": (
+        "10:a=^400",
+        {"earliest_due_ms": 400},
+        {"served": DropLimits(now_ms=500, seen_below=10)},
     ),
     "another transaction is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 9),)}),
     "a later one is listed": ("10:a=1", {}, {"listed": (an_abort(1, 3, 11),)}),
@@ -88,7 +96,7 @@ CHANGES: Final[dict[str, Case]] = {
     "a tombstone whose pass consumers have seen for long": (
         "10:a=^400",
         {"earliest_due_ms": 400},
-        {"seen_until_ms": 400},
+        {"served": DropLimits(now_ms=500, seen_until_ms=400)},
     ),
     "a tombstone's horizon is new to the catalog": ("10:a=^900", {}, {}),
     "a marker's horizon is new to the catalog": ("10:P1:C^900", {}, {}),
@@ -282,6 +290,16 @@ aborts = st.builds(an_abort, st.integers(1, 2), offsets, offsets).filter(
 )
 
 
+def limits_at(now_ms: int) -> st.SearchStrategy[DropLimits]:
+    """What consumers have seen of a served row."""
+    return st.builds(
+        DropLimits,
+        now_ms=st.just(now_ms),
+        seen_until_ms=st.sampled_from([399, 400, 600]),
+        seen_below=st.sampled_from([0, 1005, 3000]),
+    )
+
+
 @st.composite
 def rounds(draw: st.DrawFn, segment: Segment) -> ARound:
     """A round in which the segment is a source."""
@@ -291,8 +309,9 @@ def rounds(draw: st.DrawFn, segment: Segment) -> ARound:
     epochs = st.lists(
         st.tuples(st.integers(1, 2), st.integers(0, 1)), max_size=2, unique_by=lambda p: p[0]
     )
+    now_ms = draw(st.sampled_from([399, 400, 500, 600]))
     return ARound(
-        now_ms=draw(st.sampled_from([399, 400, 500, 600])),
+        now_ms=now_ms,
         remote_end=draw(st.sampled_from([segment.next_offset, segment.next_offset, 2001])),
         data=tuple(draw(pairs)),
         epochs=tuple(draw(epochs)),
@@ -300,7 +319,7 @@ def rounds(draw: st.DrawFn, segment: Segment) -> ARound:
         discardable=tuple(draw(st.sets(offsets, max_size=6))),
         listed=tuple(one for one in aborted if draw(st.booleans())),
         keeps_tombstones=draw(st.booleans()),
-        seen_until_ms=draw(st.sampled_from([None, 399, 400])),
+        served=draw(st.none() | limits_at(now_ms)),
     )
 
 
