@@ -77,6 +77,8 @@ class RefusalReason(StrEnum):
     """Brokers have segments whose objects are not in the tier."""
     LOG_START_UNPROVEN = "log start unproven"
     """Brokers' log start is higher than the catalog's, and they have deleted nothing."""
+    DELETED_KEYS = "deleted keys"
+    """It was compacted without its brokers: readers may keep deleted keys once it is published."""
     PRECONDITION = "precondition"
     """The cluster, or the topic on it, is not set up for compaction by tierfold."""
     CORRUPT = "corrupt"

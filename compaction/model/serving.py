@@ -54,6 +54,9 @@ class ConsentKind(StrEnum):
     """The cluster that the row names is no more: no broker serves the tier."""
     ADOPTED = "adopted"
     """The row takes over what brokers have: its catalog was lost, set back, or is another's."""
+    DELETED_KEYS = "deleted keys"
+    """Readers on their way may keep deleted keys when the row is first published: tombstones went
+    before."""
     MOVED = "moved"
     """The tier stands elsewhere than the row noted: it moved, or is mounted elsewhere."""
     LEFT_ALONE = "left alone"

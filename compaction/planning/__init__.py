@@ -6,6 +6,7 @@
     local_copies     until when a broker can have local copies of a segment's range
     drop_limits      how long tombstones and markers stay on a served row
     open_step        whether brokers have what a served row says
+    first_publication what it means to publish what was compacted without its brokers
     grouping         which neighbouring segments become one segment
     plan             the choice: compact, rest, or refuse, with its reason
     partition_plan   one partition's plan: the choice, and the facts behind it

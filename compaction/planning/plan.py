@@ -26,6 +26,7 @@ from tierfold.compaction.planning.eligibility import (
     due_segments,
     waiting_notes,
 )
+from tierfold.compaction.planning.first_publication import first_publication_refusal
 from tierfold.compaction.planning.grouping import SegmentGroup, grouped
 from tierfold.compaction.planning.open_step import why_open
 from tierfold.compaction.planning.regions import Regions
@@ -149,6 +150,8 @@ def propose(
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy
+    if (refusal := first_publication_refusal(view, rules, step)) is not None:
+        return refusal
     if why := why_open(view, step):
         return Rest(reason=RestReason.UNPUBLISHED, detail=why)
     choice = _choice(view, rules, regions, now_ms)
