@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compaction.builders import CLUSTER, a_chain, a_view, cleaned_to
+from tests.compaction.beside_brokers import brokers_have
+from tests.compaction.broker_events import uploaded
+from tests.compaction.builders import CLUSTER, a_chain, a_view, cleaned_to, retired
 from tests.compaction.claimed import NOW_MS, RULES
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import Compacted
@@ -70,7 +72,15 @@ def test_another_consent_or_an_unpublished_pass_do_not_stand_for_it(fields: dict
 def test_what_one_batch_cannot_hold_is_worse_if_versions_decide(
     rules: Any, *, is_hard: bool
 ) -> None:
-    large = choice_of(compacted(12_000), rules=rules)
+    gone = a_chain(*[10] * 20)
+    events = [
+        event
+        for one in gone
+        for event in uploaded(one.start_offset, one.start_offset, one.end_offset)
+    ]
+    events = [one._replace(custom_metadata=bytes(60_000)) for one in events]
+    view = compacted(retired=tuple(map(retired, gone)))
+    large = choice_of(replace(view, brokers=brokers_have(events)), rules=rules)
     assert isinstance(large, Refusal)
     assert ("every reader may see deleted keys" in large.detail) is is_hard
     small = choice_of(compacted(2), rules=rules)
