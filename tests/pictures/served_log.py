@@ -27,7 +27,7 @@ from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.chunks import RemainingBudget, next_wave, rest_of_plan
 from tierfold.compaction.planning.partition_plan import partition_plan
 from tierfold.compaction.publishing.steps import Done, Step, Wait
@@ -44,6 +44,7 @@ class ServedLog:
     originals: Log
     """All segments as they are uploaded, one after the other."""
     rules: Rules
+    key: PartitionKey = KEY
     local_ms: int = HOUR_MS
     """`local.retention.ms`."""
     now_ms: int = 0
@@ -57,7 +58,7 @@ class ServedLog:
 
     def __post_init__(self) -> None:
         self.row = PartitionState(
-            key=KEY,
+            key=self.key,
             epoch=0,
             owner_run="",
             cleaner_offsets=(),
@@ -76,13 +77,20 @@ class ServedLog:
             self.finished_ms.append(self.now_ms)
             self.uploaded += 1
 
-    def compact(self, chunks_max: int = 99) -> None:
-        """One run: it plans, and does as many chunks as it may."""
+    def compact(self, chunks_max: int = 99, first_dirty: int | None = None) -> None:
+        """One run: it plans, and does as many chunks as it may; `first_dirty`: `--first-dirty`."""
         view = self._view()
         if not view.segments:
             return
-        producers = read_snapshot(self.originals.tier, KEY, view.segments[-1])
-        plan = partition_plan(view, producers, self.rules, self.now_ms, step=self._step())
+        producers = read_snapshot(self.originals.tier, self.key, view.segments[-1])
+        plan = partition_plan(
+            view,
+            producers,
+            self.rules,
+            self.now_ms,
+            first_dirty=first_dirty,
+            step=self._step(),
+        )
         if not plan.is_due:
             return
         run = f"run-{self.row.epoch + 1}"
@@ -92,7 +100,7 @@ class ServedLog:
             aborted = [
                 entry
                 for one in self.row.segments
-                for entry in read_aborted(self.originals.tier, KEY, one)
+                for entry in read_aborted(self.originals.tier, self.key, one)
             ]
             work = Round(
                 index=0,
@@ -166,7 +174,7 @@ class ServedLog:
         )
         return BrokerPartition(
             view=BrokerView(
-                key=KEY,
+                key=self.key,
                 segments=segments,
                 references={0: references},
                 unreferenced={},
@@ -188,7 +196,7 @@ class ServedLog:
         reached = self.row.next_offset
         segments = (*self.row.segments, *(one for one in new if one.start_offset >= reached))
         return PartitionView(
-            key=KEY,
+            key=self.key,
             state=self.row,
             segments=segments,
             orphans=(),
