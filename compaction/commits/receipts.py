@@ -159,17 +159,19 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> Iterator[st
     if not receipt.written:
         yield f"{name}: written, but no segment is named"
         return
-    start_offset = group.start_offset
+    start_offset, own_start_offset = group.start_offset, group.own_start_offset
     for written in receipt.written:
         segment = written.segment
         is_last = written is receipt.written[-1]
         end_offset = group.end_offset if is_last else segment.end_offset
         if (segment.start_offset, segment.end_offset) != (start_offset, end_offset):
             yield f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
+        elif segment.own_start_offset != own_start_offset:
+            yield f"{name}: the new segment's own range begins at {segment.own_start_offset}"
         if segment.segment_id in {source.segment_id for source in group.segments}:
             yield f"{name}: the new segment has the id of a source"
         yield from (f"{name}: {violation}" for violation in _size_violations(written))
-        start_offset = segment.next_offset
+        start_offset = own_start_offset = segment.next_offset
     sizes = [written.segment.size_bytes for written in receipt.written]
     if min(sizes) <= 0 or sum(sizes) != receipt.bytes_written:
         yield f"{name}: {receipt.bytes_written} bytes written, {sum(sizes)} named"

@@ -27,6 +27,7 @@ from tierfold.compaction.planning.grouping import grouped
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
 from tierfold.compaction.planning.waves import WaveLimit
+from tierfold.compaction.publishing.batches import sources_max
 
 SPACE_SHARE: Final = 3
 """A wave takes at most a third of the free space (KIP-1272: `free space / 3`)."""
@@ -174,10 +175,11 @@ def rest_of_plan(whole: PartitionPlan, first_dirty: int, state: PartitionState) 
 
 def _of_sources(plan: Compact, sources: tuple[Segment, ...], rules: Rules) -> Compact:
     bytes_in = sum(segment.size_bytes for segment in sources)
+    is_for_brokers = plan.groups[0].is_for_brokers
     return replace(
         plan,
         next_offset=sources[-1].next_offset,
-        groups=grouped(sources, rules),
+        groups=grouped(sources, rules, sources_max(plan.key) if is_for_brokers else None),
         bytes_in=bytes_in,
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
     )

@@ -1,9 +1,15 @@
-"""Which neighbouring segments become one (SEMANTICS 7; Kafka `Cleaner.groupSegmentsBySize`)."""
+"""Which neighbouring segments become one (SEMANTICS 7; Kafka `Cleaner.groupSegmentsBySize`).
+
+Where brokers will read what becomes of them, live segments that share offsets go into one group:
+uploads overlap after a change of leader, and a replacement beside one of them would take its place
+in look-ups (PUBLISHING 4.1). And a group is small enough for one batch of events (PUBLISHING 3.5).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from operator import add, le
 
 from tierfold.compaction.model.rules import Rules
@@ -16,11 +22,24 @@ class SegmentGroup:
     """Neighbouring segments, at least one, that are rewritten into one."""
 
     segments: tuple[Segment, ...]
+    is_for_brokers: bool = False
+    """Whether brokers are to read what becomes of it."""
 
     @property
     def start_offset(self) -> int:
         """The first segment's start offset."""
         return self.segments[0].start_offset
+
+    @property
+    def own_start_offset(self) -> int:
+        """The start that names and indexes of the new segment use.
+
+        For brokers, the lowest own start of the sources: one that began behind it would not shield
+        that source at the head of the log (PUBLISHING 3.8).
+        """
+        if not self.is_for_brokers:
+            return self.start_offset
+        return min(segment.own_start_offset for segment in self.segments)
 
     @property
     def end_offset(self) -> int:
@@ -33,31 +52,74 @@ class SegmentGroup:
         return sum(segment.size_bytes for segment in self.segments)
 
 
-def grouped(segments: Sequence[Segment], rules: Rules) -> tuple[SegmentGroup, ...]:
+def grouped(
+    segments: Sequence[Segment], rules: Rules, sources_max: int | None = None
+) -> tuple[SegmentGroup, ...]:
     """Group segments greedily from the first on, each group as long as the limits allow.
 
     `segments` are in offset order; a gap between two of them ends a group. A segment above a limit
     is a group of its own. The segment that replaces them is rarely larger than their sum; where a
     rewrite enlarges it too much, it becomes several (`cleaning.rounds.GroupTask.output_bytes_max`).
+
+    `sources_max`: how many sources a group has at most that brokers learn of; None: they learn of
+    none. Segments that share offsets are one group for them, whatever the limits.
     """
-    limits = (rules.segment_bytes, rules.segment_index_bytes, rules.segment_index_bytes)
-    groups: list[list[Segment]] = []
-    sums: tuple[int, ...] = (0, 0, 0)
-    for segment in segments:
-        sizes = (segment.size_bytes, segment.offset_index_bytes, segment.time_index_bytes)
+    limits: tuple[float, ...] = (
+        *(rules.segment_bytes, rules.segment_index_bytes, rules.segment_index_bytes),
+        inf if sources_max is None else sources_max,
+    )
+    is_for_brokers = sources_max is not None
+    whole = sharing_offsets(segments) if is_for_brokers else _each(segments)
+    groups: list[SegmentGroup] = []
+    sums: tuple[int, ...] = (0, 0, 0, 0)
+    for members in whole:
+        following = SegmentGroup(segments=members, is_for_brokers=is_for_brokers)
+        sizes = _sizes(members)
         sums = tuple(map(add, sums, sizes))
-        if groups and _fits_offsets(groups[-1], segment) and all(map(le, sums, limits)):
-            groups[-1].append(segment)
+        if groups and _fits_offsets(groups[-1], following) and all(map(le, sums, limits)):
+            groups[-1] = _joined(groups[-1], following)
         else:
-            groups.append([segment])
+            groups.append(following)
             sums = sizes
-    return tuple(SegmentGroup(segments=tuple(group)) for group in groups)
+    return tuple(groups)
 
 
-def _fits_offsets(group: Sequence[Segment], following: Segment | SegmentGroup) -> bool:
-    """Whether these segments and what follows can be one segment: neighbours, within 31 bits."""
-    is_next = following.start_offset == group[-1].next_offset
-    return is_next and following.end_offset - group[0].start_offset <= OFFSET_SPAN_MAX
+def sharing_offsets(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], ...]:
+    """Live segments in offset order, together where they share offsets, transitively.
+
+    A segment's own range counts, of which earlier segments may give the head to the log.
+    """
+    whole: list[tuple[Segment, ...]] = []
+    for segment in segments:
+        following: tuple[Segment, ...] = (segment,)
+        while whole and segment.own_start_offset <= whole[-1][-1].end_offset:
+            following = (*whole.pop(), *following)
+        whole.append(following)
+    return tuple(whole)
+
+
+def _each(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], ...]:
+    return tuple((segment,) for segment in segments)
+
+
+def _sizes(segments: Sequence[Segment]) -> tuple[int, int, int, int]:
+    """Their bytes and their indexes' bytes, and how many they are."""
+    return (
+        sum(segment.size_bytes for segment in segments),
+        sum(segment.offset_index_bytes for segment in segments),
+        sum(segment.time_index_bytes for segment in segments),
+        len(segments),
+    )
+
+
+def _joined(before: SegmentGroup, after: SegmentGroup) -> SegmentGroup:
+    return replace(before, segments=before.segments + after.segments)
+
+
+def _fits_offsets(before: SegmentGroup, after: SegmentGroup) -> bool:
+    """Whether two groups can be one segment: neighbours, within 31 bits."""
+    is_next = after.start_offset == before.segments[-1].next_offset
+    return is_next and after.end_offset - before.own_start_offset <= OFFSET_SPAN_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +147,8 @@ def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> Mer
     joined: list[tuple[SegmentGroup, bool]] = []
     for group, empty in zip(groups, is_empty, strict=True):
         before, is_before_empty = joined[-1] if joined else (group, False)
-        if joined and (empty or is_before_empty) and _fits_offsets(before.segments, group):
-            both = SegmentGroup(segments=before.segments + group.segments)
-            joined[-1] = (both, is_before_empty and empty)
+        if joined and (empty or is_before_empty) and _fits_offsets(before, group):
+            joined[-1] = (_joined(before, group), is_before_empty and empty)
         else:
             joined.append((group, empty))
     return MergedGroups(

@@ -10,6 +10,7 @@ into what JSON can hold.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -27,9 +28,10 @@ from tierfold.compaction.planning.eligibility import (
     waiting_notes,
 )
 from tierfold.compaction.planning.first_publication import first_publication_refusal
-from tierfold.compaction.planning.grouping import SegmentGroup, grouped
+from tierfold.compaction.planning.grouping import SegmentGroup, grouped, sharing_offsets
 from tierfold.compaction.planning.open_step import why_open
 from tierfold.compaction.planning.regions import Regions
+from tierfold.compaction.publishing.batches import sources_max
 from tierfold.compaction.publishing.steps import Step
 
 STALL_AGE_MS: Final = DAY_MS
@@ -177,18 +179,21 @@ def propose(
 def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Rest | Compact:
     ratio = dirty_ratio(view, regions, rules, now_ms)
     rest = _rest(view, rules, regions, ratio)
+    most = sources_max(view.key) if _is_for_brokers(view) else None
     if rest is None:
         reason, detail = _reason(rules, regions, ratio)
         sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
-        groups = grouped(sources, rules)
+        groups = grouped(sources, rules, most)
         first_dirty = _compared_from(view, rules, regions)
     else:
         due = due_segments(view, regions, rules, now_ms)
+        if most is not None:
+            due = _with_overlaps(due, view, regions)
         if not due:
             return replace(rest, notes=waiting_notes(view, regions, rules, now_ms))
         reason = CompactReason.HORIZON_PASSED
         detail = "only segments with tombstones or markers whose delete horizon has passed"
-        groups, first_dirty = grouped(due, rules), regions.first_dirty
+        groups, first_dirty = grouped(due, rules, most), regions.first_dirty
     bytes_in = sum(group.size_bytes for group in groups)
     return Compact(
         key=view.key,
@@ -201,6 +206,25 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         bytes_in=bytes_in,
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
         held_back=regions.held_back,
+    )
+
+
+def _is_for_brokers(view: PartitionView) -> bool:
+    """Whether brokers are to read what becomes of the partition."""
+    return view.brokers is not None or (view.state is not None and view.state.is_served)
+
+
+def _with_overlaps(
+    due: Sequence[Segment], view: PartitionView, regions: Regions
+) -> tuple[Segment, ...]:
+    """The segments that are due, and what shares offsets with them; all within the clean region."""
+    ids = {segment.segment_id for segment in due}
+    return tuple(
+        segment
+        for whole in sharing_offsets(view.segments)
+        if whole[-1].next_offset <= regions.settled_until
+        and any(segment.segment_id in ids for segment in whole)
+        for segment in whole
     )
 
 

@@ -21,8 +21,9 @@ from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdated
 from tierfold.compaction.brokers.partition_fold import PartitionFold
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import OFFSET_MAX
-from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.look import BATCH_BYTES_MAX, Look
 from tierfold.compaction.publishing.ranges import (
     OffsetRange,
     joined,
@@ -30,11 +31,14 @@ from tierfold.compaction.publishing.ranges import (
     ranges_found,
     without,
 )
-from tierfold.compaction.publishing.replacements import update_event
+from tierfold.compaction.publishing.replacements import NO_BROKER, update_event
 
 _RECORD_BYTES_MAX: Final = 32
 """The most that a record adds to its value: a length, deltas, no key, no headers."""
 _BATCH_BYTES: Final = 61
+_NOTED_BYTES_MAX: Final = 128
+"""The most that a plugin may note of a segment, by the default of
+`remote.log.metadata.custom.metadata.max.bytes`."""
 
 
 def swap_batch(
@@ -94,6 +98,18 @@ def fitting(events: Sequence[_AnEvent], batch_bytes_max: int) -> tuple[_AnEvent,
     sizes = accumulate(len(encode(event)) + _RECORD_BYTES_MAX for event in events)
     count = sum(_BATCH_BYTES + size <= batch_bytes_max for size in sizes)
     return tuple(events[:count])
+
+
+def sources_max(key: PartitionKey) -> int:
+    """How many sources a planned group has at most: their events fill a quarter of a batch.
+
+    Whatever else shares offsets with the group by the time it is sent needs room, too.
+    """
+    noted = bytes(_NOTED_BYTES_MAX)
+    event = SegmentUpdated(key, "A" * 22, NO_BROKER, 0, noted, SegmentState.DELETE_STARTED)
+    event_bytes = len(encode(event)) + _RECORD_BYTES_MAX
+    replacement = 1
+    return (BATCH_BYTES_MAX // 4 - _BATCH_BYTES) // event_bytes - replacement
 
 
 def batch_bytes(values: Iterable[bytes]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView, Naming
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
@@ -13,6 +14,9 @@ from tierfold.compaction.brokers.lineage import finished, outside_lineage
 from tierfold.compaction.model.leader_epochs import are_within_lineage
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
+
+BATCH_BYTES_MAX: Final = 1_000_000
+"""Below it librdkafka does not split a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +28,8 @@ class PublishingLimits:
     upload_wait_ms: int
     """`upload.wait.ms`: an upload that brokers began longer ago is given up once others cover it.
     """
-    batch_bytes_max: int = 1_000_000
-    """The bytes of a record batch that brokers take: below it librdkafka does not split."""
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    """The bytes of a record batch that brokers take."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction, r
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.spared_bytes import is_worth_rewriting
-from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.compaction.planning.grouping import SegmentGroup, sharing_offsets
 from tierfold.compaction.skipping.bloom_filter import BloomFilter
 from tierfold.compaction.skipping.key_index import SIZE_ERROR, KeyIndex
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
@@ -269,7 +269,8 @@ def kept_apart(
 
     `stays`: ids of segments that need no rewrite. Such a segment leaves its group, unless those
     beside it that are rewritten anyway have at least as many bytes; then it joins them, as in
-    Kafka's `Cleaner.groupSegmentsBySize`. So each byte is rewritten a number of times that grows
+    Kafka's `Cleaner.groupSegmentsBySize`. For brokers, segments that share offsets are rewritten
+    together. So each byte is rewritten a number of times that grows
     with the logarithm of the log, and segments pile up only if each is smaller than the one before.
     """
     return tuple(cut for group in groups for cut in _cut(group, stays))
@@ -277,8 +278,10 @@ def kept_apart(
 
 def _cut(group: SegmentGroup, stays: Container[str]) -> Iterator[SegmentGroup]:
     """The group, cut around segments that stay."""
-    pieces = [[segment] for segment in group.segments]
-    is_rewritten = [segment.segment_id not in stays for segment in group.segments]
+    pieces: list[tuple[Segment, ...]] = [(segment,) for segment in group.segments]
+    if group.is_for_brokers:
+        pieces = list(sharing_offsets(group.segments))
+    is_rewritten = [len(piece) > 1 or piece[0].segment_id not in stays for piece in pieces]
     at = 0
     while at + 1 < len(pieces):
         left, right = pieces[at], pieces[at + 1]
@@ -288,9 +291,9 @@ def _cut(group: SegmentGroup, stays: Container[str]) -> Iterator[SegmentGroup]:
             (is_left and sizes[1] <= sizes[0]) or (is_right and sizes[0] <= sizes[1])
         )
         if joins:
-            pieces[at : at + 2] = [[*left, *right]]
+            pieces[at : at + 2] = [(*left, *right)]
             is_rewritten[at : at + 2] = [True]
             at = max(0, at - 1)
         else:
             at += 1
-    return (SegmentGroup(segments=tuple(piece)) for piece in pieces)
+    return (replace(group, segments=piece) for piece in pieces)

@@ -70,7 +70,7 @@ class GroupOutput:
         self._replay = replay
         self._writer: SegmentWriter | None = None
         self._indexing = KeyIndexing()
-        self._start_offset = task.group.start_offset
+        self._start_offset = task.group.own_start_offset
 
     def cut_before(self, size_bytes: int, end_offset: int) -> None:
         """End the present segment at `end_offset` if so many more bytes would make it too large.

@@ -9,7 +9,7 @@ decoded. A local disk may answer from its cache, so this does not show what surv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -169,19 +169,21 @@ class SegmentWriter:
         self._parts.append(StagedPart(part=Part.LOG, size_bytes=size_bytes, crc32c=self._crc32c))
         for part, data in indexes.items():
             self._put(part, data)
-        self._put_side_files(cut)
+        lineage = self._put_side_files(cut)
+        skipped_offsets = max(self._group.start_offset - start_offset, 0)
         segment = Segment(
             segment_id=self._staged.address.segment_id,
-            start_offset=start_offset,
+            start_offset=start_offset + skipped_offsets,
             end_offset=end_offset,
             size_bytes=size_bytes,
             offset_index_bytes=len(indexes[Part.OFFSET_INDEX]),
             time_index_bytes=len(indexes[Part.TIME_INDEX]),
             max_timestamp_ms=int(heads.max_timestamp_ms.max()),
-            leader_epochs=self._epochs(start_offset, end_offset),
+            leader_epochs=self._epochs(lineage, start_offset, end_offset),
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
+            skipped_offsets=skipped_offsets,
             origin=Compacted(self._run),
             records_max_timestamp_ms=heads.records_max_timestamp_ms,
         )
@@ -216,14 +218,21 @@ class SegmentWriter:
                 )
         return indexes
 
-    def _epochs(self, start_offset: int, end_offset: int) -> tuple[LeaderEpoch, ...]:
+    def _epochs(
+        self, lineage: Sequence[LeaderEpoch], start_offset: int, end_offset: int
+    ) -> tuple[LeaderEpoch, ...]:
+        """The union of the sources' own: a cut one lists only those from its effective start on."""
         group = self._group
-        epochs = merged_epochs([segment.leader_epochs for segment in group.segments])
-        is_whole = (start_offset, end_offset) == (group.start_offset, group.end_offset)
+        head = epochs_in(lineage, group.own_start_offset, group.start_offset - 1)
+        epochs = merged_epochs([head, *(segment.leader_epochs for segment in group.segments)])
+        is_whole = (start_offset, end_offset) == (group.own_start_offset, group.end_offset)
         return epochs if is_whole else epochs_in(epochs, start_offset, end_offset)
 
-    def _put_side_files(self, cut: Cut | None) -> None:
-        """Copy them from the last source, but parse them first: no corrupt file is copied."""
+    def _put_side_files(self, cut: Cut | None) -> tuple[LeaderEpoch, ...]:
+        """Copy them from the last source, but parse them first: no corrupt file is copied.
+
+        Returns the last source's checkpoint.
+        """
         last = self._group.segments[-1]
         snapshot, where = self._tier.part_of(self._key, last, Part.SNAPSHOT)
         read_producer_snapshot(snapshot, where)
@@ -232,10 +241,11 @@ class SegmentWriter:
         if cut is None:
             self._put(Part.SNAPSHOT, snapshot.tobytes())
             self._put(Part.LEADER_EPOCH_CHECKPOINT, checkpoint.tobytes())
-            return
+            return lineage
         begun = [entry for entry in lineage if entry.start_offset <= cut.end_offset]
         self._put(Part.SNAPSHOT, write_producer_snapshot(cut.producers))
         self._put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(begun))
+        return lineage
 
     def _put(self, part: Part, data: bytes) -> None:
         self._staged.put(part, data)

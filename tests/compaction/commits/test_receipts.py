@@ -126,6 +126,22 @@ def test_several_segments_of_a_group_cover_it_together() -> None:
         assert violations(wrong, UNCHANGED, EMPTIED) == f"group [0, 19]: {violation}"
 
 
+def test_for_brokers_the_first_segment_begins_at_the_groups_own_start() -> None:
+    cut = replace(FIRST, skipped_offsets=5, start_offset=5)
+    group = SegmentGroup(segments=(cut, SECOND), is_for_brokers=True)
+    begun = replace(spanning(5, 7, "F" * 22), skipped_offsets=5)
+    for first, last, expected in (
+        (begun, spanning(8, 19), ()),
+        (spanning(5, 7, "F" * 22), spanning(8, 19), (5,)),
+        (begun, replace(spanning(8, 19), skipped_offsets=2), (6,)),
+    ):
+        assert receipt_violations(
+            [group], [in_two(first, last)], records_scanned=20, record_bytes_scanned=90
+        ) == tuple(
+            f"group [5, 19]: the new segment's own range begins at {start}" for start in expected
+        )
+
+
 def test_the_objects_of_all_segments_of_a_group_are_listed() -> None:
     receipt = in_two(spanning(0, 7, "F" * 22), spanning(8, 19))
     found = [

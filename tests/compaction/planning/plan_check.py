@@ -93,15 +93,38 @@ def _breaks_in_groups(plan: Compact) -> Iterator[str]:
 
 def _not_due(plan: Compact, view: PartitionView, now_ms: int) -> Iterator[str]:
     """Segments without a passed horizon in a partial plan, or a plan beyond what is clean."""
-    for segment in plan.sources:
-        if segment.earliest_due_ms is None or segment.earliest_due_ms > now_ms:
-            yield f"no delete horizon in segment {segment.segment_id} has passed"
+    is_due = {
+        segment.segment_id: segment.earliest_due_ms is not None
+        and segment.earliest_due_ms <= now_ms
+        for segment in plan.sources
+    }
+    for group in plan.groups:
+        for segment in group.segments:
+            beside = _beside(segment, group.segments) if group.is_for_brokers else []
+            if not any(is_due[one.segment_id] for one in (segment, *beside)):
+                yield f"no delete horizon in segment {segment.segment_id} has passed"
     clean_until = -1 if view.cleaner_offset is None else view.cleaner_offset
     if not plan.next_offset <= plan.first_dirty == clean_until <= view.next_offset:
         yield (
             f"the plan ends before offset {plan.next_offset} and assumes that everything below"
             f" {plan.first_dirty} is clean, the cleaner offset is {view.cleaner_offset}"
         )
+
+
+def _beside(segment: Segment, segments: Sequence[Segment]) -> list[Segment]:
+    """Those that share offsets with the segment, or with one that does."""
+    found = [segment]
+    for _ in segments:
+        found = [
+            one
+            for one in segments
+            if any(
+                one.own_start_offset <= other.end_offset
+                and other.own_start_offset <= one.end_offset
+                for other in found
+            )
+        ]
+    return found
 
 
 def _too_young(

@@ -28,10 +28,14 @@ from tests.storage.live_segments import (
     part_file,
     put_segment,
 )
+from tests.storage.stored_logs import small_windows
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
+from tierfold.compaction.commits.receipts import receipt_violations
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.model.units import OffsetSpan
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.group_rewrite import rewrite_group
@@ -236,7 +240,10 @@ def test_the_index_of_a_cut_segment_is_checked_whole(tier: LocalTieredStorage) -
 
 
 def rewritten(
-    tier: LocalTieredStorage, segments: Sequence[Segment], *lost: int
+    tier: LocalTieredStorage,
+    segments: Sequence[Segment],
+    *lost: int,
+    is_for_brokers: bool = False,
 ) -> tuple[Segment, list[tuple[int, bytes | None]]]:
     """The segment that replaces them, and (offset, value) of its records."""
 
@@ -248,7 +255,14 @@ def rewritten(
         ]
         return np.isin(offsets_of, lost) * SUPERSEDED
 
-    receipt = rewrite_group(tier, a_group_task(segments, aborted=ABORTED), bits)
+    group = SegmentGroup(segments=tuple(segments), is_for_brokers=is_for_brokers)
+    receipt = rewrite_group(tier, a_group_task(segments, aborted=ABORTED, group=group), bits)
+    assert not receipt_violations(
+        [group],
+        [receipt],
+        records_scanned=receipt.counts.records_in,
+        record_bytes_scanned=receipt.counts.record_bytes_in,
+    )
     new = receipt.segment
     assert new is not None
     content = read_segment(counted(tier, new))
@@ -277,6 +291,48 @@ def test_a_group_that_begins_with_a_cut_segment_begins_at_its_effective_start(
     assert check(tier, new).checked.corruptions == ()
     # Snapshot and checkpoint come from the last source, by its own start.
     assert read_checkpoint(tier, KEY, new) == (LeaderEpoch(epoch=3, start_offset=0),)
+
+
+def test_for_brokers_it_begins_at_its_own_start_and_skips_no_bytes(
+    tier: LocalTieredStorage,
+) -> None:
+    source = put_cut(tier)
+    of_two = (LeaderEpoch(epoch=2, start_offset=90), LeaderEpoch(epoch=3, start_offset=104))
+    checkpoint = part_file(tier, source, Part.LEADER_EPOCH_CHECKPOINT)
+    checkpoint.write_bytes(write_leader_epoch_checkpoint(of_two))
+    new, records = rewritten(tier, [source], 105, is_for_brokers=True)
+    assert records == [(108, b"2"), (109, b"late"), (110, b"1")]
+    assert (new.start_offset, new.end_offset, new.own_start_offset) == (105, 110, 102)
+    assert (new.skipped_offsets, new.skipped_bytes) == (3, 0)
+    assert new.leader_epochs == (
+        LeaderEpoch(epoch=2, start_offset=102),
+        LeaderEpoch(epoch=3, start_offset=104),
+    )
+    assert part_file(tier, new, Part.LOG).name.startswith(f"{102:020d}-")
+    assert check(tier, new).checked.corruptions == ()
+    again, same = rewritten(tier, [new], 108, is_for_brokers=True)
+    assert same == records[1:]
+    assert (again.start_offset, again.own_start_offset) == (105, 102)
+    assert again.leader_epochs == new.leader_epochs
+
+
+def test_for_brokers_only_the_first_of_several_begins_below_what_it_gives(
+    tier: LocalTieredStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch, 1)
+    source = put_cut(tier)
+    group = SegmentGroup(segments=(source,), is_for_brokers=True)
+    task = a_group_task([source], group=group, aborted=ABORTED, output_bytes_max=150)
+    bits = np.array([SUPERSEDED, *[0] * 5], np.uint8)
+    receipt = rewrite_group(tier, task, lambda _: bits)
+    found = [
+        (one.segment.own_start_offset, one.segment.start_offset, one.segment.end_offset)
+        for one in receipt.written
+    ]
+    assert found == [(102, 105, 107), (108, 108, 109), (110, 110, 110)]
+    for one in receipt.written:
+        is_last = one is receipt.written[-1]
+        assert check(tier, one.segment, is_last=is_last).checked.corruptions == ()
 
 
 def test_leader_epochs_are_merged_by_effective_offsets(tier: LocalTieredStorage) -> None:
