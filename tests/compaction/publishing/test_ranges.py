@@ -63,7 +63,9 @@ def test_ranges_are_what_look_ups_find(seed: int, first: int, last: int) -> None
 
 @given(st.integers(0, 2**32), st.integers(0, 40))
 def test_a_resumed_fold_goes_on_as_the_one_that_it_is_of(seed: int, cut: int) -> None:
-    events = [one for one in drawn_topic(Random(seed)) if one.key == KEY]
+    drawn = (one for one in drawn_topic(Random(seed)) if one.key == KEY)
+    # What brokers cannot read, the fold of a topic leaves out.
+    events = [one for one in drawn if not isinstance(decode(encode(one)), NoEvent)]
     whole, part = MetadataFold(1), MetadataFold(1, [KEY])
     whole.apply(records(*events))
     part.apply(records(*events[:cut]))
