@@ -8,6 +8,7 @@
     offset_map         the distributed offset map: which records are superseded
     transactions       aborted data and markers: which are kept; which transactions are undecided
     rounds             one pass over one partition: what it reads and keeps, its groups
+    merges             the rewrite of a merge, which keeps everything
     record_retention   which records, tombstones and markers stay, and delete horizons
     batch_outline      which batches the rewrite need not read
     group_outcome      whether and why a group is rewritten

@@ -106,6 +106,8 @@ class RoundRules:
     """No tombstone is removed, because a record that it supersedes may survive this round."""
     served: DropLimits | None = None
     """Which delete horizons have passed on a served row; None: the time alone decides."""
+    keeps_all: bool = False
+    """Nothing is removed, and no delete horizon is set: segments are only merged."""
 
     @property
     def limits(self) -> DropLimits:
@@ -207,6 +209,8 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     a pass after that horizon (KIP-534). No tombstone is removed in a round that `keeps_tombstones`
     (see `cleaning.rounds`).
     """
+    if rules.keeps_all:
+        return _all_kept(batches)
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = rules.limits.have_passed(batches.horizon_ms, batches.last_offset)
     at = batches.record_batch
@@ -247,6 +251,16 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     return Retention(record=record, batch=batch, horizon_ms=horizons_ms)
 
 
+def _all_kept(batches: BatchColumns) -> Retention:
+    """Every batch as it is; one of magic 0 or 1 is converted."""
+    batch = np.where(batches.is_legacy, BatchRetention.REWRITE, BatchRetention.COPY)
+    return Retention(
+        record=np.full(len(batches.record_batch), KEPT, np.uint8),
+        batch=batch.astype(np.int8),
+        horizon_ms=batches.horizon_ms,
+    )
+
+
 def is_plain(
     *,
     is_control: NDArray[np.bool_],
@@ -280,7 +294,8 @@ def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRul
     holds_tombstone = np.zeros(len(holds), np.bool_)
     holds_tombstone[at[is_kept & ~batches.is_control[at] & ~batches.has_value]] = True
     had_passed = rules.limits.have_passed(batches.horizon_ms, batches.last_offset)
-    is_due = holds & (~had_passed | holds_tombstone) & (retention.horizon_ms != NO_HORIZON)
+    is_due = holds & (~had_passed | holds_tombstone | rules.keeps_all)
+    is_due &= retention.horizon_ms != NO_HORIZON
     horizons_ms = retention.horizon_ms[is_due]
     return int(horizons_ms.min()) if len(horizons_ms) else None
 

@@ -17,12 +17,13 @@ from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
-from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.lineage import finished, not_cut_off
+from tierfold.compaction.brokers.noted_segment import noted_segment
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.histories import decided_history
 from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
-from tierfold.compaction.model.origins import UPLOADED, Compacted
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.compaction.model.wording import duration
@@ -204,21 +205,4 @@ def _uncovered(view: PartitionView, brokers: BrokerPartition) -> Refusal | None:
         f" {brokers.log_start} to their remote end {end}: offset {missing} is"
         " missing",
         remedy="Consumers cannot read it either: find out what deleted it.",
-    )
-
-
-def noted_segment(added: SegmentAdded, run: str) -> Segment:
-    """A segment as brokers noted it; it is retired, so it is never read."""
-    return Segment(
-        segment_id=added.segment_id,
-        start_offset=added.start_offset,
-        end_offset=added.end_offset,
-        size_bytes=added.size_bytes,
-        offset_index_bytes=0,
-        time_index_bytes=0,
-        max_timestamp_ms=added.max_timestamp_ms,
-        leader_epochs=added.leader_epochs,
-        has_transaction_index=not added.is_transaction_index_empty,
-        first_timestamp_ms=added.max_timestamp_ms,
-        origin=Compacted(run) if is_own_id(added.segment_id) else UPLOADED,
     )

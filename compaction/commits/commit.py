@@ -68,6 +68,15 @@ class RetireSegments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRetired:
+    """Retire segments that the row never named: brokers must drop them."""
+
+    segments: tuple[Segment, ...]
+    at_ms: int
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddSegments:
     """Make segments live, with the cleaner offset vector of the row after the commit."""
 
@@ -235,6 +244,7 @@ class AdoptSegments:
 
 Update: TypeAlias = (
     RetireSegments
+    | NoteRetired
     | AddSegments
     | AdvanceCleanerOffset
     | NoteStrategy

@@ -10,6 +10,7 @@ from tierfold.compaction.commits.commit import (
     AdvanceCleanerOffset,
     CommitProposal,
     NoteDropped,
+    NoteRetired,
     NoteSpared,
     NoteStrategy,
     RetireSegments,
@@ -32,8 +33,8 @@ def proposal_of(
 ) -> CommitProposal:
     """Propose one atomic commit: retire the sources, add the results, move the cleaner offset.
 
-    An unchanged group stays live as it is. `at_ms` is the current time, not the run's start: the
-    sources' grace period starts there. `unread`: as `spared_after` takes it.
+    An unchanged group stays live as it is; a merge cleans nothing. `at_ms` is the current time, not
+    the run's start: the sources' grace period starts there. `unread`: as `spared_after` takes it.
     """
     run, strategy = work.state.owner_run, strategy_name(work.rules)
     written = [
@@ -54,8 +55,12 @@ def proposal_of(
     spared = spared_after(work, receipts, unread)
     if spared != work.state.spared:
         updates.append(NoteSpared(entries=spared))
-    offset = work.next_cleaner_offset
-    updates.append(AdvanceCleanerOffset(epoch=work.state.epoch, offset=offset))
+    if work.compact.is_merge:
+        if beside := work.compact.beside:
+            updates.append(NoteRetired(segments=beside, at_ms=at_ms, run=run))
+    else:
+        offset = work.next_cleaner_offset
+        updates.append(AdvanceCleanerOffset(epoch=work.state.epoch, offset=offset))
     # A partial round compares no keys, so its strategy decides nothing.
     if not work.compact.is_partial and latest_strategy(work.state) != strategy:
         updates.append(NoteStrategy(name=strategy))

@@ -24,6 +24,7 @@ from tierfold.compaction.commits.commit import (
     NoteLocalRanges,
     NotePass,
     NotePublished,
+    NoteRetired,
     NoteSpared,
     NoteStrategy,
     ReleaseClaim,
@@ -67,6 +68,9 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, cleaner_offsets=_vector(state.cleaner_offsets, epoch, offset))
         case RetireSegments():
             return _without(state, update)
+        case NoteRetired(segments=segments):
+            noted = _retired(segments, state, update)
+            return replace(state, retired=(*state.retired, *noted))
         case AddSegments(segments=segments):
             vector = state.cleaner_offsets
             stamped = (replace(segment, cleaner_offsets=vector) for segment in segments)
@@ -146,7 +150,9 @@ def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
 
 
 def _retired(
-    segments: Iterable[Segment], state: PartitionState, update: RetireSegments | AdoptSegments
+    segments: Iterable[Segment],
+    state: PartitionState,
+    update: RetireSegments | NoteRetired | AdoptSegments,
 ) -> Iterator[RetiredSegment]:
     """The segments as `update` retires them, in the row's compaction epoch."""
     for segment in segments:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TypeVar
 
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied, Origin, Uploaded
 from tierfold.compaction.model.serving import (
@@ -84,7 +83,7 @@ class Segment:
     """Bytes of the one object with all its indexes; None: each is an object of its own."""
     records_max_timestamp_ms: int | None = None
     """The largest timestamp of its records, control records included, without batches that are
-    empty; −1: it has none. None: nobody wrote it down, and `max_timestamp_ms` counts."""
+    empty; −1: it has none. None: it is not known, and `max_timestamp_ms` counts."""
 
     @property
     def next_offset(self) -> int:

@@ -9,6 +9,7 @@
     first_publication what it means to publish what was compacted without its brokers
     grouping         which neighbouring segments become one segment
     plan             the choice: compact, rest, or refuse, with its reason
+    merges           the plan of a merge: a replacement, and what brokers have beside it
     partition_plan   one partition's plan: the choice, and the facts behind it
     chunks           how much of a plan is done at once: limits of bytes, space and partitions
     waves            how large the next wave of a run may be

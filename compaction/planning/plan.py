@@ -66,6 +66,8 @@ class CompactReason(StrEnum):
     """`--first-dirty` says where the dirty region begins."""
     HORIZON_PASSED = "delete horizon passed"
     """No dirty data is cleaned, but tombstones or markers may go."""
+    MERGE = "merge"
+    """Brokers have another segment beside a replacement: nothing goes (`planning.merges`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ class Compact:
     """Why the round does not reach the end of the remote range, a sentence each."""
     notes: tuple[str, ...] = ()
     """Other findings, a sentence each."""
+    beside: tuple[Segment, ...] = ()
+    """Of a merge: uploads that the row does not name, and that give nothing to the log."""
 
     @property
     def sources(self) -> tuple[Segment, ...]:
@@ -116,8 +120,13 @@ class Compact:
 
     @property
     def is_partial(self) -> bool:
-        """Whether only segments with a passed delete horizon are rewritten; others stay."""
-        return self.reason is CompactReason.HORIZON_PASSED
+        """Whether only some segments are rewritten, and no keys are compared."""
+        return self.reason is CompactReason.HORIZON_PASSED or self.is_merge
+
+    @property
+    def is_merge(self) -> bool:
+        """Whether every record of its group is kept."""
+        return self.reason is CompactReason.MERGE
 
 
 Choice: TypeAlias = Rest | Compact | Refusal

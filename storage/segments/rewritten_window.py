@@ -73,6 +73,8 @@ def rewritten_window(
     Raises CorruptLog for a record that is larger than the task allows.
     """
     heads = window.heads
+    if task.rules.keeps_all:
+        bits = np.zeros(window.records_end, np.uint8)
     bits = bits[window.first_record : window.records_end]
     if len(bits) < len(records):
         raise ValueError(f"{window.where} has more records than there are bits")

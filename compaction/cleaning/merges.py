@@ -1,0 +1,36 @@
+"""The rewrite of a merge: every record stays, and the transaction indexes are joined.
+
+Aborted records stay, too: the new index lists what the sources' indexes listed, so that readers
+leave out the same (SWAP.md 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
+from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.model.units import LOG_BYTES_MAX
+
+
+def merge_task(work: Round) -> GroupTask:
+    """The task of a merge's only group; `work.aborted` is of at least its sources' indexes.
+
+    Its new segments have at most twice `segment.bytes`.
+    """
+    joined = tuple(sorted(work.aborted, key=lambda transaction: transaction.last_offset))
+    status = TransactionStatus(
+        discardable=np.empty(0, np.int64), listed=joined, unindexed=()
+    )
+    (task,) = group_tasks(
+        work, status, wanted=dict(enumerate(work.groups)), plain={}, unscanned={}
+    )
+    return replace(
+        task,
+        rules=replace(task.rules, keeps_all=True),
+        aborted=(),
+        fpp=None,
+        output_bytes_max=min(2 * work.rules.segment_bytes, LOG_BYTES_MAX),
+    )
