@@ -28,6 +28,7 @@ from tierfold.compaction.publishing.steps import (
     Purpose,
     RefusalCode,
     Refused,
+    Retire,
     Send,
     Step,
     Wait,
@@ -98,8 +99,8 @@ def _group_step(look: Look, group: SwapGroup, *, has_hole: bool) -> Step:
         return refused
     if not has_hole and (wait := _awaited(look, group)) is not None:
         return wait
-    if (merge := _merge(group)) is not None:
-        return merge
+    if (step := _without_others(look, group)) is not None:
+        return step
     unknown = [one for one in group.replacements if one.segment_id not in look.view.segments]
     if unknown:
         events = tuple(started_event(look.row.key, one, look.now_ms) for one in unknown)
@@ -170,9 +171,23 @@ def _awaited(look: Look, group: SwapGroup) -> Wait | None:
     return None
 
 
-def _merge(group: SwapGroup) -> Merge | None:
+def _without_others(look: Look, group: SwapGroup) -> Retire | Merge | None:
+    """The step if a replacement shares offsets with another segment that is to stay."""
     if not _is_beside(group):
         return None
+    live = joined(OffsetRange(one.own_start_offset, one.end_offset) for one in group.live)
+    covered = [one for one in group.beside if not without(_in_log(look, one), live)]
+    if covered:
+        # By effective ranges they give nothing, so nothing needs to be written before they go. One
+        # that its leader had given up and finished after all hides offsets behind it until then.
+        return Retire(
+            segment_ids=tuple(sorted(one.added.segment_id for one in covered)),
+            why="live segments have all their offsets",
+        )
+    return _merge(group)
+
+
+def _merge(group: SwapGroup) -> Merge:
     ids = [one.segment_id for one in group.live]
     ids += [one.added.segment_id for one in group.beside]
     starts = {one.segment_id: one.own_start_offset for one in group.live}
@@ -232,8 +247,7 @@ def _uncovered(look: Look, group: SwapGroup) -> Refused | None:
     for segment in group.old:
         if not look.is_of_log(segment.added):
             continue  # Another history's, which no reader of the log comes to.
-        first, last = range_of(segment.added)
-        left = without(joined([OffsetRange(max(first, look.log_start), last)]), live)
+        left = without(_in_log(look, segment), live)
         if left:
             return Refused(
                 code=RefusalCode.UNCOVERED,
@@ -241,3 +255,9 @@ def _uncovered(look: Look, group: SwapGroup) -> Refused | None:
                 f" offsets {left[0]}",
             )
     return None
+
+
+def _in_log(look: Look, segment: BrokerSegment) -> tuple[OffsetRange, ...]:
+    """The segment's offsets from the log start on."""
+    first, last = range_of(segment.added)
+    return joined([OffsetRange(max(first, look.log_start), last)])

@@ -67,7 +67,8 @@ class Copy:
 class Retire:
     """Note these segments as retired in the row, and look again: they are then dropped as any.
 
-    A run of this catalog started them, and no row remembers them.
+    A run of this catalog started them, and no row remembers them; or they are uploads of which
+    live segments have all offsets.
     """
 
     segment_ids: tuple[str, ...]

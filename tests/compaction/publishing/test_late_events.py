@@ -250,8 +250,8 @@ def test_an_upload_that_loses_its_place_to_a_replacement() -> None:
     upload = a_segment(0, 25, segment_id="n" * 21 + "A")
     before = [*UPLOADS, started(R)]
     step = next_step(a_look(AFTER_SWAP, [*before, *whole(upload)]))
-    assert isinstance(step, Merge), "seen in time"
-    assert step.segment_ids == (R.segment_id, upload.segment_id, W.segment_id)
+    assert isinstance(step, Retire), "seen in time, and R and W have all its offsets"
+    assert step.segment_ids == (upload.segment_id,)
     late = [*whole(U, V), started(R), *whole(upload), *SWAP]
     row = a_row([R], [U, V])
     look = a_look(row, late)

@@ -27,6 +27,7 @@ from tierfold.compaction.publishing.steps import (
     Purpose,
     RefusalCode,
     Refused,
+    Retire,
     Send,
     Wait,
 )
@@ -97,19 +98,34 @@ def test_what_is_retired_is_dropped_whenever_it_was_retired() -> None:
     assert [event.segment_id for event in step.events] == [R.segment_id, twin.segment_id]
 
 
-@pytest.mark.parametrize("reach", [15, 19, 25])
-def test_an_upload_beside_a_replacement_is_merged_with_it(reach: int) -> None:
-    beside = late("L", 10, reach)
+def test_an_upload_beside_a_replacement_is_merged_with_it() -> None:
+    beside = late("L", 10, 35)
     step = next_step(a_look(ROW, [*whole(U, V, W, beside), started(R)]))
     assert isinstance(step, Merge)
-    ids = [R.segment_id, beside.segment_id] + ([W.segment_id] if reach == 25 else [])
-    assert list(step.segment_ids) == ids
+    assert list(step.segment_ids) == [R.segment_id, beside.segment_id, W.segment_id]
 
 
 def test_an_upload_beside_a_published_replacement_is_merged_with_it() -> None:
-    beside = late("L", 15, 24)
+    beside = late("L", 15, 34)
     topic = [*whole(U, V, W), *whole(R), given(U, LISTED), given(V, LISTED), *whole(beside)]
     assert isinstance(next_step(a_look(ROW, topic)), Merge)
+
+
+@pytest.mark.parametrize("reach", [15, 19, 25, 29])
+def test_an_upload_of_which_live_segments_have_all_offsets_is_retired(reach: int) -> None:
+    beside = late("L", 10, reach)
+    step = next_step(a_look(ROW, [*whole(U, V, W, beside), started(R)]))
+    assert isinstance(step, Retire)
+    assert step.segment_ids == (beside.segment_id,)
+
+
+def test_an_upload_that_was_given_up_and_hides_offsets_is_dropped_by_the_next_send() -> None:
+    beside = late("L", 5, 12)
+    topic = [*whole(U, V, W), *whole(R), given(U, LISTED), given(V, LISTED), *whole(beside)]
+    # No look-up finds offsets 13 to 19 now, and R cannot hide L, as W was finished beyond it.
+    assert isinstance(next_step(a_look(ROW, topic)), Retire)
+    step = next_step(a_look(a_row([R, W], [U, V, beside]), topic))
+    assert shown(step, R, beside, names="RL") == ["FINISHED R", "DELETE_STARTED L"]
 
 
 def test_overlapping_uploads_alone_are_left_as_they_are() -> None:
