@@ -128,6 +128,19 @@ def test_an_upload_that_was_given_up_and_hides_offsets_is_dropped_by_the_next_se
     assert shown(step, R, beside, names="RL") == ["FINISHED R", "DELETE_STARTED L"]
 
 
+def test_an_upload_that_another_one_hides_is_not_finished_once_more() -> None:
+    beyond, beside = late("B", 20, 39), late("L", 10, 34)
+    row = a_row([R, W, beyond], [U, V, beside])
+    step = next_step(a_look(row, [*whole(U, V, W, beyond, beside), started(R)]))
+    # Brokers read `beyond` from 20 on: W in its place would end at 29.
+    assert shown(step, R, U, V, beside, names="RUVL") == [
+        "FINISHED R",
+        "DELETE_STARTED U",
+        "DELETE_STARTED V",
+        "DELETE_STARTED L",
+    ]
+
+
 def test_overlapping_uploads_alone_are_left_as_they_are() -> None:
     beside = late("L", 15, 24)
     assert next_step(a_look(a_row([U, V, W]), whole(U, V, W, beside))) == Done()
