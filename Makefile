@@ -4,6 +4,7 @@
 #   VENV=/some/folder   the folder of that environment
 #   KILLS=50            how many runs `make soak` kills
 #   SEEDS=10000         how many scenarios of the protocol it simulates
+#   STATES=50000        how many states of each scenario of publishing it visits
 #   STEPS=2000          how many real verbs it runs in random order
 #   SPARK_SEEDS=0:40    which of the oracle's logs it compacts with both engines
 #   AIRFLOW=/folder     the environment of Airflow's tests
@@ -15,6 +16,7 @@ VENV ?= .venv
 AIRFLOW ?= build/airflow-env
 DEMO ?= build/demo
 KILLS ?= 50
+STATES ?= 50000
 SEEDS ?= 10000
 STEPS ?= 2000
 INPUTS ?= 1300000
@@ -91,6 +93,7 @@ bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/
 
 soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
+	@$(BIN)/python -m tests.faults.publishing_search.search_run --states $(STATES)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py

@@ -1,0 +1,125 @@
+"""What the product decides in a state: each look is decided once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from tests.compaction.hash_keys import FINGERPRINT
+from tests.compaction.looks import LIMITS, NOW_MS
+from tests.faults.publishing_search.search_segments import BY_ID, Row, Stored
+from tests.faults.publishing_search.search_state import Scenario
+from tests.faults.publishing_search.search_views import Sent, View, sent
+from tierfold.compaction.brokers.broker_view import Naming
+from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.compaction.publishing import deletions, next_step
+from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.steps import (
+    Copy,
+    Delete,
+    Deletion,
+    Done,
+    Merge,
+    Refused,
+    Retire,
+    Send,
+    Step,
+    Wait,
+)
+
+HIGH_WATERMARK = 1000
+
+
+class Decision(NamedTuple):
+    """A step of the product, with the search's own objects."""
+
+    step: Step | Deletion
+    events: tuple[Sent, ...] = ()
+    segments: tuple[Stored, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The kind of step, and its reason."""
+        kind = type(self.step).__name__.lower()
+        return kind if isinstance(self.step, Done) else f"{kind}: {self.step.why}"
+
+
+Place = tuple[Row, View, frozenset[Stored], int]
+"""Row, view, objects and log start."""
+
+
+class Decisions:
+    """The steps and deletions of the product in one scenario."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._lineage = scenario.log.lineage
+        self._cuts_lineage = scenario.cuts_lineage
+        self._limits = replace(LIMITS, batch_bytes_max=scenario.batch_bytes_max)
+        self._steps: dict[Place, Decision] = {}
+        self._deletions: dict[Place, Decision] = {}
+
+    def step(self, place: Place) -> Decision:
+        """What `next_step` says."""
+        known = self._steps.get(place)
+        if known is None:
+            known = self._steps[place] = self._decided(place, next_step.next_step)
+        return known
+
+    def deletion(self, place: Place) -> Decision:
+        """What `next_deletion` says."""
+        known = self._deletions.get(place)
+        if known is None:
+            known = self._deletions[place] = self._decided(place, deletions.next_deletion)
+        return known
+
+    def seen(self) -> Counter[str]:
+        """How many looks came to each kind of step, and to each purpose of a send."""
+        decisions = (*self._steps.values(), *self._deletions.values())
+        return Counter(
+            one.step.purpose.value if isinstance(one.step, Send) else type(one.step).__name__
+            for one in decisions
+        )
+
+    def _decided(self, place: Place, decide: Callable[[Look], Step | Deletion]) -> Decision:
+        step = decide(self._look(place))
+        match step:
+            case Send():
+                return Decision(step, events=tuple(map(sent, step.events)))
+            case Merge() | Retire() | Delete():
+                return Decision(step, segments=tuple(BY_ID[one] for one in step.segment_ids))
+            case Copy():
+                return Decision(step, segments=(BY_ID[step.segment_id],))
+            case Wait() | Refused() | Done():
+                return Decision(step)
+
+    def _lineage_from(self, log_start: int) -> tuple[LeaderEpoch, ...]:
+        if not self._cuts_lineage:
+            return self._lineage
+        begun = [entry for entry in self._lineage if entry.start_offset <= log_start]
+        later = [entry for entry in self._lineage if entry.start_offset > log_start]
+        return (replace(begun[-1], start_offset=log_start), *later)
+
+    def _look(self, place: Place) -> Look:
+        row, view, store, log_start = place
+        present = frozenset(segment.segment_id for segment in store)
+        naming = {
+            its_id: Naming.NAMED if its_id in view.named else Naming.NEVER_NAMED
+            for its_id in row.state.named_ids
+        }
+        return Look(
+            row=row.state,
+            view=view.broker,
+            naming=naming,
+            offsets=PartitionOffsets(
+                log_start=log_start, high_watermark=HIGH_WATERMARK, last_stable=HIGH_WATERMARK
+            ),
+            lineage=self._lineage_from(log_start),
+            limits=self._limits,
+            fingerprint=FINGERPRINT,
+            now_ms=NOW_MS,
+            whole=present,
+            present=present,
+        )

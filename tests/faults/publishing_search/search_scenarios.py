@@ -1,0 +1,143 @@
+"""The scenarios, by name: each small enough that a search soon reaches what is particular to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.faults.publishing_search.search_state import Scenario, Window
+
+_TWO_EPOCHS: Final = ((0, 0), (2, 2))
+_WIDE: Final = ((0, 1), (2, 3))
+
+_THREE_EVENTS: Final = 350
+
+SCENARIOS: Final = {
+    # Runs that take over from each other, sends that are late or repeated.
+    "one run": Scenario(runs="A", one_group="A"),
+    "two runs": Scenario(runs="AB", one_group="AB", repeats=1),
+    "groups one by one": Scenario(runs="AB"),
+    "a group of all and then each alone": Scenario(runs="AB", one_group="A", repeats=1),
+    "two rounds": Scenario(
+        runs="AB", one_group="B", plans=2, offsets=6, segments=((0, 1), (2, 3), (4, 5))
+    ),
+    "rows read early": Scenario(runs="AB", one_group="AB", slow_looks=True),
+    # The third send.
+    "vacuum": Scenario(runs="AV", one_group="A", passes_time=True),
+    "two runs and a vacuum": Scenario(runs="ABV", one_group="AB", passes_time=True),
+    "no margin and a vacuum": Scenario(
+        runs="AV", one_group="A", margin=0, segments=((0, 1), (2, 2), (3, 3)), passes_time=True
+    ),
+    # Several replacements of one group; sources that are cut.
+    "a source cut in two": Scenario(
+        runs="AB", margin=0, segments=((0, 3),), cuts=(2,), repeats=1
+    ),
+    "a source cut in three": Scenario(
+        runs="AB", segments=((0, 3), (4, 4), (5, 5)), offsets=6, cuts=(1, 3), repeats=1
+    ),
+    "three sources and two replacements": Scenario(
+        runs="AB", one_group="AB", segments=((0, 1), (2, 3), (4, 4), (5, 5)), offsets=6, cuts=(3,)
+    ),
+    "cuts where segments begin": Scenario(runs="AB", one_group="AB", margin=0, cuts=(2,)),
+    "cuts in two epochs": Scenario(
+        runs="AB", one_group="A", margin=0, segments=_WIDE, lineage=((0, 0), (2, 1)), cuts=(1, 3)
+    ),
+    "a cut where an epoch begins": Scenario(
+        runs="A", one_group="A", margin=0, segments=((0, 3),), lineage=_TWO_EPOCHS, cuts=(2,)
+    ),
+    # DeleteRecords.
+    "log start": Scenario(runs="A", one_group="A", log_starts=(1, 2, 3)),
+    "log start within a source": Scenario(
+        runs="AB", one_group="AB", segments=_WIDE, margin=0, log_starts=(1,)
+    ),
+    "log start and a vacuum": Scenario(
+        runs="AV", one_group="A", log_starts=(2,), passes_time=True
+    ),
+    "log start and cuts": Scenario(
+        runs="A", one_group="A", segments=_WIDE, margin=0, cuts=(1,), log_starts=(1, 2)
+    ),
+    # Two leader epochs.
+    "two epochs": Scenario(runs="AB", one_group="AB", lineage=((0, 0), (2, 1)), repeats=1),
+    "two epochs and a vacuum": Scenario(
+        runs="AV", one_group="A", margin=0, lineage=_TWO_EPOCHS, passes_time=True
+    ),
+    "an epoch in the middle of a segment": Scenario(
+        runs="AB", one_group="A", margin=0, segments=((0, 0), (1, 2), (3, 3)), lineage=_TWO_EPOCHS,
+        repeats=1,
+    ),
+    "an epoch without records": Scenario(
+        runs="AB", one_group="A", margin=0, segments=((0, 0), (1, 2), (3, 3)),
+        lineage=((0, 0), (1, 2), (2, 2)), repeats=1,
+    ),
+    # Uploads of a new leader that overlap, finished or never; next to it plain ones.
+    "an upload": Scenario(runs="AB", one_group="A", offsets=5, uploads=((4, 4),)),
+    "an overlap": Scenario(
+        runs="AB", one_group="AB", offsets=5, uploads=((2, 4),), plans=2, window=Window.NEXT_LOOK
+    ),
+    "an overlap within the margin": Scenario(
+        runs="AB", one_group="B", margin=2, offsets=5, uploads=((3, 4),), plans=2
+    ),
+    "an overlap of a whole group": Scenario(
+        runs="A", one_group="A", margin=0, offsets=5, uploads=((0, 4),), plans=3,
+        window=Window.NEXT_LOOK,
+    ),
+    "an overlap and a vacuum": Scenario(
+        runs="AV", one_group="A", segments=((0, 1), (2, 2), (3, 3)), offsets=5, uploads=((1, 4),),
+        plans=2, passes_time=True, window=Window.NEXT_LOOK,
+    ),
+    "an overlap in two epochs": Scenario(
+        runs="AB", one_group="AB", offsets=5, lineage=_TWO_EPOCHS, uploads=((2, 4),), plans=2,
+        window=Window.NEXT_LOOK,
+    ),
+    "an overlap and cuts": Scenario(
+        runs="A", one_group="A", segments=_WIDE, margin=0, offsets=5, uploads=((1, 4),), cuts=(2,),
+        plans=3, window=Window.NEXT_LOOK,
+    ),
+    "an overlap and a log start": Scenario(
+        runs="A", one_group="A", offsets=5, uploads=((2, 4),), log_starts=(1, 3), plans=2,
+        window=Window.NEXT_LOOK,
+    ),
+    "two overlaps": Scenario(
+        runs="A", offsets=6, uploads=((2, 4), (3, 5)), plans=2, window=Window.NEXT_LOOK
+    ),
+    "a given up upload is finished": Scenario(
+        runs="A", one_group="A", begun_uploads=((1, 1),), passes_time=True, plans=2,
+        window=Window.NEXT_LOOK,
+    ),
+    "a given up upload of the first segment": Scenario(
+        runs="A", one_group="A", margin=0, begun_uploads=((0, 0),), passes_time=True, plans=2,
+        window=Window.NEXT_LOOK,
+    ),
+    "a dead upload": Scenario(
+        runs="AB", one_group="A", dead_uploads=((1, 2),), passes_time=True
+    ),
+    "a dead upload at the end": Scenario(
+        runs="A", one_group="A", offsets=5, dead_uploads=((3, 4),), passes_time=True
+    ),
+    # What brokers do against the rules, and other histories.
+    "a live upload is listed": Scenario(
+        runs="A", one_group="A", listed=(1,), plans=2, window=Window.NEXT_RUN
+    ),
+    "a segment of another history": Scenario(
+        runs="AV", one_group="A", lineage=_TWO_EPOCHS, diverged=((2, 3),), passes_time=True
+    ),
+    "another history that is not given up": Scenario(
+        runs="A", one_group="A", offsets=5, lineage=_TWO_EPOCHS, diverged=((1, 4),), gives_up=False
+    ),
+    "a late start": Scenario(
+        runs="AB", one_group="A", late_starts=((1, 2),), passes_time=True
+    ),
+    "batches of few events": Scenario(
+        runs="AB", one_group="AB", repeats=1, batch_bytes_max=_THREE_EVENTS
+    ),
+    "batches of few events and cuts": Scenario(
+        runs="A", one_group="A", margin=0, segments=_WIDE, cuts=(1,), batch_bytes_max=_THREE_EVENTS
+    ),
+    "batches of few events and a vacuum": Scenario(
+        runs="AV", one_group="A", passes_time=True, batch_bytes_max=_THREE_EVENTS
+    ),
+    "log start in two epochs": Scenario(
+        runs="A", one_group="A", margin=0, segments=_WIDE, lineage=_TWO_EPOCHS,
+        log_starts=(1, 2, 3), cuts_lineage=True,
+    ),
+    "a local range": Scenario(runs="AB", one_group="A", margin=0, local_start=2, repeats=1),
+}

@@ -1,0 +1,249 @@
+"""What a search tries, and one state of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from tests.compaction.builders import epochs
+from tests.compaction.looks import LIMITS
+from tests.faults.publishing_search.search_readers import TheLog
+from tests.faults.publishing_search.search_segments import (
+    OLD,
+    Record,
+    Row,
+    Stored,
+    row_of,
+    upload_of,
+)
+from tests.faults.publishing_search.search_views import (
+    NOTHING,
+    Sent,
+    View,
+    after,
+    given_to,
+    started_of,
+)
+from tierfold.compaction.brokers.events import SegmentState
+
+Bounds = tuple[int, int]
+
+RECORDS: Final = (
+    Record(0, "a", 1),
+    Record(1, "a", None),
+    Record(2, "b", 2),
+    Record(3, "b", 3),
+    Record(4, "c", 4),
+    Record(5, "c", None),
+)
+
+
+class Window(Enum):
+    """How long offsets may be out of range."""
+
+    NONE = auto()
+    NEXT_LOOK = auto()
+    """Until the next look: an upload was finished between a look and its batch (PUBLISHING 8)."""
+    NEXT_RUN = auto()
+    """Until a run has copied what brokers deleted against all rules."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """Who acts, on which log, and what may happen meanwhile."""
+
+    runs: str
+    """A run that compacts for each letter; V is a vacuum."""
+    one_group: str = ""
+    """The runs that put all that they take into one group."""
+    cuts: tuple[int, ...] = ()
+    """Offsets at which a group's replacements begin."""
+    margin: int = 1
+    """The newest segments that a round leaves alone."""
+    plans: int = 1
+    """How many rounds and merges each run writes."""
+    offsets: int = 4
+    segments: tuple[Bounds, ...] = ((0, 0), (1, 1), (2, 2), (3, 3))
+    """What brokers uploaded before."""
+    lineage: tuple[tuple[int, int], ...] = ((0, 0),)
+    """Leader epochs with their first offsets."""
+    uploads: tuple[Bounds, ...] = ()
+    """What leaders upload meanwhile; each may stay unfinished for ever."""
+    begun_uploads: tuple[Bounds, ...] = ()
+    """What leaders began to upload before, and may finish at any time."""
+    dead_uploads: tuple[Bounds, ...] = ()
+    """What leaders began to upload and never finish."""
+    diverged: tuple[Bounds, ...] = ()
+    """Finished segments of a leader that was deposed."""
+    gives_up: bool = True
+    """Whether the row has retired them, as `forget` does."""
+    late_starts: tuple[Bounds, ...] = ()
+    """Segments of ours that a late send started, and that no row remembers."""
+    log_starts: tuple[int, ...] = ()
+    """Where DeleteRecords may move the log start."""
+    listed: tuple[int, ...] = ()
+    """Start offsets of live uploads that brokers may list for deletion, for no reason."""
+    repeats: int = 0
+    """How many sends may arrive twice."""
+    batch_bytes_max: int = LIMITS.batch_bytes_max
+    passes_time: bool = False
+    slow_looks: bool = False
+    """Others may act between the reading of the row and that of the topic."""
+    cuts_lineage: bool = False
+    """Brokers forget leader epochs below the log start."""
+    local_start: int = 99
+    window: Window = Window.NONE
+
+    @property
+    def log(self) -> TheLog:
+        """The partition as it was written."""
+        return TheLog(
+            records=RECORDS[: self.offsets],
+            lineage=epochs(*self.lineage),
+            local_start=self.local_start,
+        )
+
+
+class Mistake(Enum):
+    """What a planted shell does wrong, where the product decides right."""
+
+    SPLITS_BATCHES = auto()
+    """A batch is sent as two."""
+    CANCELS = auto()
+    """A run that takes over drops a replacement that is only started."""
+    DELETES_UNLISTED = auto()
+    """A vacuum deletes what the row has retired, and publishes nothing before."""
+    REVIVES = auto()
+    """A run that takes over makes retired segments live again, under their ids."""
+    STARTS_AGAIN = auto()
+    """A run that takes over starts a replacement once more, with another end."""
+    SENDS_LATE = auto()
+    """The grace period is shorter than a send can be late."""
+    LAGS = auto()
+    """Brokers read the topic later than the grace period."""
+    JOINS_RECORDS = auto()
+    """A merge takes all records of its sources, not those of their effective ranges."""
+
+
+class Step(Enum):
+    """Where a run stands."""
+
+    START = auto()
+    LOOK = auto()
+    DECIDE = auto()
+    SENT = auto()
+    COMMIT = auto()
+    DELETE = auto()
+    END = auto()
+
+
+class Rewrite(NamedTuple):
+    """Segments, and those that were written in their place."""
+
+    sources: tuple[Stored, ...]
+    made: tuple[Stored, ...]
+
+
+class Run(NamedTuple):
+    """A run of the product, or a vacuum."""
+
+    name: str
+    plans_left: int
+    step: Step = Step.START
+    epoch: int = -1
+    seen: Row | None = None
+    """The row that it read, if it looks slowly."""
+    plan: tuple[Rewrite, ...] = ()
+    todo: tuple[Stored, ...] = ()
+    """Segments whose objects it is about to delete."""
+
+
+class Message(NamedTuple):
+    """A send that was not acknowledged: its batch may still arrive."""
+
+    run: int | None
+    """The run that waits for it."""
+    events: tuple[Sent, ...]
+    age: int
+    races: bool = False
+    """Whether a leader began an upload after the look that it is from."""
+
+
+class State(NamedTuple):
+    """Everything that a search remembers."""
+
+    row: Row
+    view: View
+    """After the whole metadata topic."""
+    applied: View
+    """After what the broker has read of it."""
+    pending: tuple[tuple[Sent, int], ...]
+    """What it has not read, each with its age."""
+    store: frozenset[Stored]
+    runs: tuple[Run, ...]
+    on_the_way: tuple[Message, ...]
+    log_start: int
+    repeats: int
+    uploads: tuple[Stored, ...]
+    """Those that leaders have not finished."""
+    listed: tuple[Stored, ...]
+    """Those that brokers may still list."""
+    has_raced: bool = False
+    """Whether a batch came beside an upload of which its look could know nothing."""
+
+    def with_run(self, index: int, **changes: object) -> State:
+        """The state with one run changed."""
+        runs = list(self.runs)
+        runs[index] = runs[index]._replace(**changes)
+        return self._replace(runs=tuple(runs))
+
+    def written(self, events: Iterable[Sent], age: int = 0) -> State:
+        """The state after these events came to the topic."""
+        view, pending = self.view, list(self.pending)
+        for event in events:
+            view = after(view, event, age)
+            pending.append((event, age))
+        return self._replace(view=view, pending=tuple(pending))
+
+
+def first_state(scenario: Scenario) -> State:
+    """All that brokers uploaded is live, and nothing has happened."""
+    log, view = scenario.log, NOTHING
+
+    def uploads(label: str, bounds: Iterable[Bounds]) -> tuple[Stored, ...]:
+        return tuple(
+            upload_of(f"{label}{start}", log.records, (start, end), log.lineage)
+            for start, end in bounds
+        )
+
+    live, dead = uploads("U", scenario.segments), uploads("X", scenario.dead_uploads)
+    begun = uploads("W", scenario.begun_uploads)
+    dead += begun + uploads("late", scenario.late_starts)
+    diverged = tuple(_diverged(bounds) for bounds in scenario.diverged)
+    for segment in (*live, *diverged, *dead):
+        view = after(view, started_of(segment), 0 if segment in dead else OLD)
+        if segment not in dead:
+            view = after(view, given_to(segment, SegmentState.COPY_FINISHED), OLD)
+    given_up = diverged if scenario.gives_up else ()
+    return State(
+        row=row_of(0, live, tuple((segment, OLD) for segment in given_up)),
+        view=view,
+        applied=view,
+        pending=(),
+        store=frozenset((*live, *diverged)),
+        runs=tuple(Run(name, scenario.plans) for name in scenario.runs),
+        on_the_way=(),
+        log_start=0,
+        repeats=scenario.repeats,
+        uploads=begun + uploads("W", scenario.uploads),
+        listed=tuple(segment for segment in live if segment.start in scenario.listed),
+    )
+
+
+def _diverged(bounds: Bounds) -> Stored:
+    """What a deposed leader uploaded under epoch 1: other records at the same offsets."""
+    start, end = bounds
+    records = [Record(offset, "a", 100 + offset) for offset in range(start, end + 1)]
+    return upload_of(f"D{start}", records, bounds, epochs((1, start)))

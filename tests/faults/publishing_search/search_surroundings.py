@@ -1,0 +1,138 @@
+"""What the topic, the broker, its leaders, an administrator and the clock do by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.compaction.looks import LIMITS, NOW_MS
+from tests.faults.publishing_search.search_actors import Next
+from tests.faults.publishing_search.search_segments import OLD, Stored
+from tests.faults.publishing_search.search_state import Message, Mistake, Scenario, State, Step
+from tests.faults.publishing_search.search_views import (
+    after,
+    deleted_next,
+    given_to,
+    older,
+    started_of,
+)
+from tierfold.compaction.brokers.events import SegmentState
+
+_STARTED, _FINISHED, _LISTED, _GONE = SegmentState
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All but the runs."""
+
+    scenario: Scenario
+    mistakes: frozenset[Mistake]
+
+    def steps(self, state: State) -> Iterator[Next]:
+        """What may happen next."""
+        yield from _arrivals(state)
+        if state.pending:
+            (event, age), *rest = state.pending
+            applied = after(state.applied, event, age)
+            yield (
+                ("the broker applies", (event,)),
+                state._replace(applied=applied, pending=tuple(rest)),
+            )
+        yield from self._of_the_broker(state)
+        yield from _uploads(state)
+        for start in self.scenario.log_starts:
+            if start > state.log_start:
+                yield (f"DeleteRecords to {start}", ()), state._replace(log_start=start)
+        for segment in state.listed:
+            listed = tuple(one for one in state.listed if one is not segment)
+            if state.view.state_of(segment) is _FINISHED and segment in state.row.live:
+                yield (
+                    ("a broker lists, for no reason,", (segment,)),
+                    state._replace(listed=listed).written([given_to(segment, _LISTED)]),
+                )
+        if self.scenario.passes_time:
+            yield from self._time(state)
+
+    def _of_the_broker(self, state: State) -> Iterator[Next]:
+        """What it deletes, by what it has read of the topic."""
+        for segment in state.applied.in_state(_LISTED):
+            if segment.end < state.log_start and state.view.state_of(segment) is _LISTED:
+                yield _deleted(state, segment)
+        for its_state in (_STARTED, _FINISHED):
+            for segment in state.applied.in_state(its_state):
+                known = state.view.state_of(segment)
+                if segment.end < state.log_start and known in {_STARTED, _FINISHED}:
+                    yield (
+                        ("the broker lists", (segment,)),
+                        state.written([given_to(segment, _LISTED)]),
+                    )
+        at_the_head = deleted_next(state.applied, state.log_start, self.scenario.log.lineage)
+        if at_the_head is not None and state.view.state_of(at_the_head) is _LISTED:
+            yield _deleted(state, at_the_head)
+
+    def _time(self, state: State) -> Iterator[Next]:
+        """Half a grace period passes; a send that is later than that is refused."""
+        if any(age + 1 >= OLD for _, age in state.pending) and Mistake.LAGS not in self.mistakes:
+            return
+        late = Mistake.SENDS_LATE in self.mistakes
+        aged = [one._replace(age=min(one.age + 1, OLD)) for one in state.on_the_way]
+        refused = [one for one in aged if one.age >= OLD and not late]
+        passed = state._replace(
+            row=state.row.older(),
+            view=older(state.view),
+            applied=older(state.applied),
+            pending=tuple((event, min(age + 1, OLD)) for event, age in state.pending),
+            on_the_way=tuple(one for one in aged if one not in refused),
+        )
+        for message in refused:
+            if message.run is not None and passed.runs[message.run].step is Step.SENT:
+                passed = passed.with_run(message.run, step=Step.END)
+        yield ("half a grace period passes", ()), passed
+
+
+def _arrivals(state: State) -> Iterator[Next]:
+    for place, message in enumerate(state.on_the_way):
+        rest = state.on_the_way[:place] + state.on_the_way[place + 1 :]
+        came = arrived(state._replace(on_the_way=rest), message)
+        yield ("arrives", message.events), came
+        if state.repeats:
+            again = (*rest, message._replace(run=None))
+            yield (
+                ("arrives, and will once more", message.events),
+                came._replace(on_the_way=again, repeats=state.repeats - 1),
+            )
+
+
+def arrived(state: State, message: Message) -> State:
+    """The state after a batch came to the topic; its run looks again."""
+    state = state.written(message.events, message.age)
+    if message.races:
+        state = state._replace(has_raced=True)
+    if message.run is not None and state.runs[message.run].step is Step.SENT:
+        return state.with_run(message.run, step=Step.LOOK)
+    return state
+
+
+def _uploads(state: State) -> Iterator[Next]:
+    tiered_end = max(state.view.broker.highest_offsets.values())
+    for upload in state.uploads:
+        known = state.view.state_of(upload)
+        if known is _STARTED:
+            # One that was given up may be finished all the same.
+            since_ms = state.view.broker.segments[upload.segment_id].since_ms
+            whole = state._replace(
+                store=state.store | {upload},
+                uploads=tuple(one for one in state.uploads if one is not upload),
+                has_raced=state.has_raced or NOW_MS - since_ms >= LIMITS.upload_wait_ms,
+            )
+            yield ("a leader finishes", (upload,)), whole.written([given_to(upload, _FINISHED)])
+        elif upload.segment_id not in state.view.named and upload.end > tiered_end:
+            # A leader uploads from the end of the tier on.
+            racing = tuple(one._replace(races=True) for one in state.on_the_way)
+            begun = state._replace(on_the_way=racing)
+            yield ("a leader begins", (upload,)), begun.written([started_of(upload)])
+
+
+def _deleted(state: State, segment: Stored) -> Next:
+    without = state._replace(store=state.store - {segment})
+    return ("the broker deletes", (segment,)), without.written([given_to(segment, _GONE)])

@@ -1,0 +1,137 @@
+"""The search finds planted bugs: each leaves one rule of the protocol out, or does one thing wrong.
+
+docs/reliability.md says how many states each bug takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.faults.publishing_search import search_bugs
+from tests.faults.publishing_search.search import Search
+from tests.faults.publishing_search.search_scenarios import SCENARIOS
+from tests.faults.publishing_search.search_state import Mistake
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+class Planted(NamedTuple):
+    """Where a bug is found, and what the search says of it."""
+
+    scenario: str
+    finds: str
+    bugs: tuple[Bug, ...] = ()
+    """In the product."""
+    mistake: Mistake | None = None
+    """In the shell around it."""
+
+
+PLANTED: Final = {
+    "deletes descend": Planted("one run", "out of range", (search_bugs.deletes_descend,)),
+    "deletes come before finished": Planted(
+        "one run", "out of range", (search_bugs.deletes_come_first,)
+    ),
+    "a replacement is cancelled": Planted(
+        "two runs", "a send that arrives late", (), Mistake.CANCELS
+    ),
+    "objects of a started one count as orphans": Planted(
+        "an overlap and a vacuum", "missing", (search_bugs.started_ones_count_as_orphans,)
+    ),
+    "an id lives again": Planted(
+        "two runs",
+        "cannot finish",
+        (search_bugs.deleted_ones_count_as_live,),
+        Mistake.REVIVES,
+    ),
+    "gone is sent before objects are gone": Planted(
+        "vacuum", "objects are still there", (search_bugs.gone_is_sent_first,)
+    ),
+    "objects go before they are listed": Planted(
+        "vacuum", "objects are missing", (), Mistake.DELETES_UNLISTED
+    ),
+    "a second started with other bytes": Planted(
+        "two runs", "cannot finish", (), Mistake.STARTS_AGAIN
+    ),
+    "a batch is split within a group": Planted(
+        "one run", "out of range", (), Mistake.SPLITS_BATCHES
+    ),
+    "groups descend": Planted(
+        "groups one by one", "key a is 1 instead of None", (search_bugs.groups_descend,)
+    ),
+    "a source cut in several, finished ascending": Planted(
+        "a source cut in two", "out of range", (search_bugs.no_order_is_checked,)
+    ),
+    "an unreferenced overlap is left out": Planted(
+        "an overlap", "brokers still read it", (search_bugs.unreferenced_ones_are_left_out,)
+    ),
+    "a replacement beside a live upload": Planted(
+        "an overlap of a whole group",
+        "out of range",
+        (search_bugs.others_stay_beside, search_bugs.no_order_is_checked),
+    ),
+    "a replacement beside an upload at work": Planted(
+        "an overlap of a whole group", "out of range", (search_bugs.uploads_are_not_awaited,)
+    ),
+    "a union instead of effective ranges": Planted(
+        "a given up upload of the first segment",
+        "key a is 1 instead of None",
+        (search_bugs.uploads_within_are_merged,),
+        Mistake.JOINS_RECORDS,
+    ),
+    "a hole is not repaired": Planted(
+        "an overlap of a whole group", "do not mend it", (search_bugs.holes_are_not_repaired,)
+    ),
+    "a hole waits for a merge": Planted(
+        "a given up upload is finished", "do not mend it", (search_bugs.uploads_within_are_merged,)
+    ),
+    "a retired segment is merged": Planted(
+        "one run", "for ever", (search_bugs.retired_ones_are_merged,)
+    ),
+    "a segment of another history is merged": Planted(
+        "another history that is not given up",
+        "cannot finish",
+        (search_bugs.other_histories_count,),
+    ),
+    "a grace period shorter than a send can be late": Planted(
+        "two runs", "objects are missing", (), Mistake.SENDS_LATE
+    ),
+    "no grace period": Planted(
+        "vacuum", "objects are missing", (search_bugs.the_grace_period_is_nothing,)
+    ),
+    "a broker that lags longer than the grace period": Planted(
+        "vacuum", "objects are missing", (), Mistake.LAGS
+    ),
+    "a partition waits for ever": Planted(
+        "a dead upload", "for ever", (search_bugs.dead_uploads_are_awaited,)
+    ),
+    "a late start stays": Planted(
+        "a late start", "in no row", (search_bugs.forgotten_starts_stay,)
+    ),
+    "sources below the log start stay": Planted(
+        "log start", "cannot finish", (search_bugs.the_log_start_hides_sources,)
+    ),
+    "a hidden upload is finished again": Planted(
+        "two overlaps", "cannot finish", (search_bugs.hidden_uploads_are_finished_again,)
+    ),
+    "a live segment that brokers deleted goes unnoticed": Planted(
+        "a live upload is listed",
+        "live and not published",
+        (search_bugs.deleted_ones_count_as_live,),
+    ),
+}
+STATES_MAX: Final = 5000
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED[name]
+    for bug in planted.bugs:
+        bug(monkeypatch)
+    mistakes = () if planted.mistake is None else (planted.mistake,)
+    searched = Search(SCENARIOS[planted.scenario], mistakes).result(STATES_MAX)
+    assert searched.problem is not None, searched
+    assert planted.finds in searched.problem
+    assert searched.way
