@@ -48,11 +48,16 @@ class Searched:
 class Search:
     """A scenario, and what was learnt of its states."""
 
-    def __init__(self, scenario: Scenario, mistakes: Iterable[Mistake] = ()) -> None:
+    def __init__(
+        self, scenario: Scenario, mistakes: Iterable[Mistake] = (), *, is_checked: bool = True
+    ) -> None:
+        """`is_checked`: whether the check of events counts, which finds most bugs by itself."""
         self._log = scenario.log
         self._scenario = scenario
         planted = frozenset(mistakes)
-        self._actors = Actors(scenario, Decisions(scenario), planted)
+        self._is_checked = is_checked
+        self._decisions = Decisions(scenario)
+        self._actors = Actors(scenario, self._decisions, planted)
         self._surroundings = Surroundings(scenario, planted)
         self._ending = Ending(self._actors, self._log)
         self._missed: dict[tuple[View, frozenset[Stored], int], str | None] = {}
@@ -79,7 +84,7 @@ class Search:
 
     def steps_seen(self) -> Counter[str]:
         """How many looks came to each kind of step, and to each purpose of a send."""
-        return self._actors.decisions.seen()
+        return self._decisions.seen()
 
     def _following(self, state: State) -> Iterator[Next]:
         for index in range(len(state.runs)):
@@ -89,6 +94,8 @@ class Search:
     def _problem(self, state: State) -> str | None:
         if state.view.stops:
             return "a broker's metadata consumer stops"
+        if self._is_checked and self._decisions.forbidden is not None:
+            return self._decisions.forbidden
         return (
             self._reading(state)
             or _forgotten_too_early(state)
@@ -112,7 +119,7 @@ class Search:
             missed = self._missed_by(view, state)
             if missed is None:
                 return None
-            decision = self._actors.decisions.step((row, view, state.store, state.log_start))
+            decision = self._decisions.step((row, view, state.store, state.log_start))
             if isinstance(decision.step, Retire):
                 row = row.changed(row.live, decision.segments)
             for event in decision.events:

@@ -16,6 +16,7 @@ from tierfold.compaction.brokers.broker_view import Naming
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.publishing import deletions, next_step
+from tierfold.compaction.publishing.event_check import ForbiddenEvent, checked
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.steps import (
     Copy,
@@ -60,6 +61,8 @@ class Decisions:
         self._limits = replace(LIMITS, batch_bytes_max=scenario.batch_bytes_max)
         self._steps: dict[Place, Decision] = {}
         self._deletions: dict[Place, Decision] = {}
+        self.forbidden: str | None = None
+        """The first send that the product would decide and then not let out; None: none."""
 
     def step(self, place: Place) -> Decision:
         """What `next_step` says."""
@@ -84,9 +87,13 @@ class Decisions:
         )
 
     def _decided(self, place: Place, decide: Callable[[Look], Step | Deletion]) -> Decision:
-        step = decide(self._look(place))
+        look = self._look(place)
+        step = decide(look)
         match step:
             case Send():
+                check = checked(look, step.events)
+                if self.forbidden is None and isinstance(check, ForbiddenEvent):
+                    self.forbidden = f"its own check forbids {step.purpose}: {check.why}"
                 return Decision(step, events=tuple(map(sent, step.events)))
             case Merge() | Retire() | Delete():
                 return Decision(step, segments=tuple(BY_ID[one] for one in step.segment_ids))

@@ -21,9 +21,20 @@ SCENARIOS: Final = {
         runs="AB", one_group="B", plans=2, offsets=6, segments=((0, 1), (2, 3), (4, 5))
     ),
     "rows read early": Scenario(runs="AB", one_group="AB", slow_looks=True),
+    "rows of an overlap read early": Scenario(
+        runs="AB", one_group="AB", offsets=5, uploads=((2, 4),), plans=2, slow_looks=True,
+        window=Window.NEXT_LOOK,
+    ),
     # The third send.
     "vacuum": Scenario(runs="AV", one_group="A", passes_time=True),
     "two runs and a vacuum": Scenario(runs="ABV", one_group="AB", passes_time=True),
+    "a vacuum that reads its row early": Scenario(
+        runs="AV", one_group="A", passes_time=True, slow_looks=True
+    ),
+    "two vacuums": Scenario(runs="AVV", one_group="A", passes_time=True),
+    "a vacuum and repeated sends": Scenario(
+        runs="AV", one_group="A", passes_time=True, repeats=1
+    ),
     "no margin and a vacuum": Scenario(
         runs="AV", one_group="A", margin=0, segments=((0, 1), (2, 2), (3, 3)), passes_time=True
     ),
@@ -120,6 +131,10 @@ SCENARIOS: Final = {
     "a segment of another history": Scenario(
         runs="AV", one_group="A", lineage=_TWO_EPOCHS, diverged=((2, 3),), passes_time=True
     ),
+    "a clock that is ahead": Scenario(
+        runs="AV", one_group="A", lineage=_TWO_EPOCHS, diverged=((2, 3),), is_clock_ahead=True,
+        passes_time=True,
+    ),
     "another history that is not given up": Scenario(
         runs="A", one_group="A", offsets=5, lineage=_TWO_EPOCHS, diverged=((1, 4),), gives_up=False
     ),
@@ -128,6 +143,16 @@ SCENARIOS: Final = {
     ),
     "batches of few events": Scenario(
         runs="AB", one_group="AB", repeats=1, batch_bytes_max=_THREE_EVENTS
+    ),
+    "batches of few events, groups one by one": Scenario(
+        runs="AB", repeats=1, batch_bytes_max=_THREE_EVENTS
+    ),
+    "batches of few events and a log start": Scenario(
+        runs="A", one_group="A", log_starts=(1, 2), batch_bytes_max=_THREE_EVENTS
+    ),
+    "batches of few events and an overlap": Scenario(
+        runs="A", one_group="A", margin=0, offsets=5, uploads=((0, 4),), plans=3,
+        batch_bytes_max=_THREE_EVENTS, window=Window.NEXT_LOOK,
     ),
     "batches of few events and cuts": Scenario(
         runs="A", one_group="A", margin=0, segments=_WIDE, cuts=(1,), batch_bytes_max=_THREE_EVENTS

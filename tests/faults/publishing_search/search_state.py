@@ -79,6 +79,8 @@ class Scenario:
     """Finished segments of a leader that was deposed."""
     gives_up: bool = True
     """Whether the row has retired them, as `forget` does."""
+    is_clock_ahead: bool = False
+    """Whether these are listed already, by a clock that is a grace period ahead."""
     late_starts: tuple[Bounds, ...] = ()
     """Segments of ours that a late send started, and that no row remembers."""
     log_starts: tuple[int, ...] = ()
@@ -226,6 +228,8 @@ def first_state(scenario: Scenario) -> State:
         view = after(view, started_of(segment), 0 if segment in dead else OLD)
         if segment not in dead:
             view = after(view, given_to(segment, SegmentState.COPY_FINISHED), OLD)
+        if segment in diverged and scenario.is_clock_ahead:
+            view = after(view, given_to(segment, SegmentState.DELETE_STARTED), -OLD)
     given_up = diverged if scenario.gives_up else ()
     return State(
         row=row_of(0, live, tuple((segment, OLD) for segment in given_up)),

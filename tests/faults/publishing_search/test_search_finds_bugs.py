@@ -123,6 +123,12 @@ PLANTED: Final = {
     ),
 }
 STATES_MAX: Final = 5000
+STOPPED_BY_THE_CHECK: Final = (
+    "deletes come before finished",
+    "gone is sent before objects are gone",
+    "a replacement beside a live upload",
+    "no grace period",
+)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -131,7 +137,18 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     for bug in planted.bugs:
         bug(monkeypatch)
     mistakes = () if planted.mistake is None else (planted.mistake,)
-    searched = Search(SCENARIOS[planted.scenario], mistakes).result(STATES_MAX)
+    searched = Search(SCENARIOS[planted.scenario], mistakes, is_checked=False).result(STATES_MAX)
     assert searched.problem is not None, searched
     assert planted.finds in searched.problem
     assert searched.way
+
+
+@pytest.mark.parametrize("name", STOPPED_BY_THE_CHECK)
+def test_the_check_of_events_does_not_let_it_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = PLANTED[name]
+    for bug in planted.bugs:
+        bug(monkeypatch)
+    problem = Search(SCENARIOS[planted.scenario]).result(STATES_MAX).problem
+    assert "its own check forbids" in str(problem)
