@@ -1,0 +1,265 @@
+"""What brokers and their operators do: append, elect, upload, expire, delete records; and readers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tests.compaction.builders import KEY
+from tests.faults.broker_model.consumers import Fetched, ObjectMissing, OutOfRange
+from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
+from tests.faults.broker_model.tier_contents import PARTS, Content, kept
+from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_verbs import put, remove
+from tests.faults.simulation.simulation_scheduler import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    Actor,
+)
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
+from tierfold.compaction.model.errors import UnreadableObject
+
+WAITS_MS: Final = (0, SECOND_MS, MINUTE_MS, 40 * MINUTE_MS, 5 * HOUR_MS, DAY_MS)
+STOPS: Final = 0.1
+"""How often an upload is never finished."""
+
+
+def leads(environment: ServedEnvironment, epoch: int, broker: int, actor: Actor) -> None:
+    """Append and upload as the leader of an epoch; an upload at work survives its end."""
+    log, rng = environment.cluster.log, environment.rng
+    for _ in range(rng.randint(3, 8)):
+        actor.sleep(rng.choice(WAITS_MS[:-1]))
+        if log.lineage[-1][0] > epoch:
+            return
+        try:
+            environment.act(
+                actor, "append", lambda: log.append(rng.randint(1, 5), environment.now_ms)
+            )
+            for _ in range(rng.randint(0, 3)):
+                upload_next(environment, broker, actor)
+        except UnreadableObject as error:
+            environment.happened(f"an upload failed: {error}")
+
+
+def upload_next(environment: ServedEnvironment, broker: int, actor: Actor) -> bool:
+    """Upload the local segment that has the next offset; return whether there was one."""
+    cluster, rng = environment.cluster, environment.rng
+
+    def begin() -> Content | None:
+        if cluster.leader != broker:
+            return None
+        tiered_to = cluster.brokers[broker].cache.highest_offset(cluster.log.lineage)
+        found = cluster.log.locals[broker].segment_at(max(tiered_to + 1, cluster.log.log_start))
+        if found is None:
+            return None
+        first, last = found
+        return Content(
+            environment.new_id(is_own=False),
+            first,
+            last,
+            cluster.log.epochs_of(first, last),
+            kept(cluster.log.records[first : last + 1]),
+        )
+
+    content: Content | None = environment.act(actor, "look for a segment", begin, is_read=True)
+    if content is None:
+        return False
+    _upload(environment, content, actor, stops=rng.random() < STOPS)
+    environment.outcomes["uploads"] += 1
+    return True
+
+
+def _upload(
+    environment: ServedEnvironment, content: Content, actor: Actor, *, stops: bool
+) -> None:
+    environment.tier.contents[content.segment_id] = content
+    environment.send(actor, (_added(environment, content),), len(environment.cluster.sent))
+    rng = environment.rng
+    for part in PARTS:
+        if stops and rng.random() < 0.5:
+            return
+        put(environment, actor, content, part)
+        if not environment.scheduler.is_calm:
+            actor.sleep(rng.choice(WAITS_MS) if rng.random() < 0.2 else 0)
+    if stops:
+        return
+    environment.local_until_ms[content.segment_id] = environment.now_ms + HOUR_MS + DAY_MS
+    _update(environment, actor, content.segment_id, FINISHED)
+    environment.local_until_ms[content.segment_id] = environment.now_ms + HOUR_MS
+
+
+def _added(environment: ServedEnvironment, content: Content) -> SegmentAdded:
+    return SegmentAdded(
+        key=KEY,
+        segment_id=content.segment_id,
+        start_offset=content.start,
+        end_offset=content.end,
+        broker_id=1,
+        max_timestamp_ms=content.max_timestamp_ms,
+        event_timestamp_ms=environment.now_ms,
+        leader_epochs=content.epochs,
+        size_bytes=1000,
+        custom_metadata=b"\1",
+        is_transaction_index_empty=True,
+    )
+
+
+def _update(
+    environment: ServedEnvironment, actor: Actor, segment_id: str, state: SegmentState
+) -> None:
+    event = SegmentUpdated(KEY, segment_id, 1, environment.now_ms, b"\1", state)
+    environment.send(actor, (event,), len(environment.cluster.sent))
+
+
+def elects(environment: ServedEnvironment, actor: Actor) -> None:
+    """Elect another leader now and then."""
+    for _ in range(environment.rng.randint(0, 3)):
+        actor.sleep(environment.rng.choice(WAITS_MS))
+        elect(environment, actor)
+
+
+def elect(environment: ServedEnvironment, actor: Actor) -> None:
+    """Let the other broker lead, and go on with appends and uploads."""
+    cluster = environment.cluster
+    epoch = environment.act(actor, "elect a leader", cluster.elect)
+    environment.outcomes["elections"] += 1
+    spawn_leader(environment, epoch)
+
+
+def spawn_leader(environment: ServedEnvironment, epoch: int) -> None:
+    """Start the leader of an epoch."""
+    broker = environment.cluster.leader
+    environment.scheduler.spawn(
+        f"broker {broker} in epoch {epoch}", partial(leads, environment, epoch, broker)
+    )
+
+
+def expires(environment: ServedEnvironment, actor: Actor) -> None:
+    """Run the leader's expiry task now and then."""
+    for _ in range(environment.rng.randint(2, 5)):
+        actor.sleep(environment.rng.choice(WAITS_MS[2:]))
+        try:
+            expire(environment, actor)
+        except UnreadableObject as error:
+            environment.happened(f"expiry failed: {error}")
+
+
+def expire(environment: ServedEnvironment, actor: Actor) -> bool:
+    """Delete what lies below the log start or is too old; return whether there was something."""
+    environment.act(actor, "expire", partial(_expire_by_age, environment))
+    is_any = False
+    while (segment_id := environment.act(actor, "list", partial(_next_over, environment))):
+        is_any = True
+        _delete(environment, actor, segment_id)
+    return is_any
+
+
+def _expire_by_age(environment: ServedEnvironment) -> None:
+    """Move the log start behind segments at the head that are too old."""
+    cluster = environment.cluster
+    if environment.retention_ms < 0:
+        return
+    cache = cluster.brokers[cluster.leader].cache
+    for segment in cache.in_state(FINISHED):
+        added = segment.added
+        if added.start_offset > cluster.log.log_start:
+            return
+        if environment.now_ms - added.max_timestamp_ms <= environment.retention_ms:
+            return
+        cluster.move_log_start(added.end_offset + 1)
+
+
+def _next_over(environment: ServedEnvironment) -> str:
+    """The id of a segment that the leader deletes next; "": there is none."""
+    cluster = environment.cluster
+    cache = cluster.brokers[cluster.leader].cache
+    for segment in cache.in_state(STARTED, FINISHED, LISTED):
+        if segment.added.end_offset < cluster.log.log_start:
+            return segment.segment_id
+    if cluster.deletes_listed:
+        epochs = [epoch for epoch, _ in cluster.log.lineage]
+        found = cache.first_at_the_head(epochs, cluster.log.log_start)
+        if found is not None:
+            environment.outcomes["brokers deleted at the head"] += 1
+            return found.segment_id
+    return ""
+
+
+def _delete(environment: ServedEnvironment, actor: Actor, segment_id: str) -> None:
+    cluster = environment.cluster
+    known = cluster.brokers[cluster.leader].cache.segments.get(segment_id)
+    if known is not None and known.state is not LISTED:
+        _update(environment, actor, segment_id, LISTED)
+    for part in PARTS:
+        remove(environment, actor, segment_id, part)
+    _update(environment, actor, segment_id, GONE)
+    environment.outcomes["segments expired"] += 1
+    # The broker waits until its own cache shows the event.
+    environment.act(actor, "read back", cluster.catch_up_wholly)
+
+
+def deletes_records(environment: ServedEnvironment, actor: Actor) -> None:
+    """A person moves the log start, once or twice."""
+    for _ in range(environment.rng.randint(1, 2)):
+        actor.sleep(environment.rng.choice(WAITS_MS[2:]))
+        log = environment.cluster.log
+        offset = environment.rng.randint(log.log_start, max(log.log_start, log.end))
+        environment.act(
+            actor, f"DeleteRecords to {offset}", partial(environment.cluster.move_log_start, offset)
+        )
+        environment.outcomes["DeleteRecords"] += 1
+
+
+def reads(environment: ServedEnvironment, actor: Actor) -> None:
+    """Read from the start to the end, once or twice."""
+    for _ in range(environment.rng.randint(1, 3)):
+        actor.sleep(environment.rng.choice(WAITS_MS))
+        environment.outcomes[f"reader: {_read(environment, actor)}"] += 1
+
+
+def _read(environment: ServedEnvironment, actor: Actor) -> str:
+    """Read from the log start to the end, with pauses; return how it ended."""
+    cluster, rng = environment.cluster, environment.rng
+    position, began_ms = cluster.log.log_start, environment.now_ms
+    values: dict[str, str | None] = {}
+    while position < cluster.log.end:
+        actor.sleep(rng.choice(WAITS_MS) if rng.random() < 0.3 else 0)
+        found = environment.act(
+            actor, f"fetch {position}", partial(cluster.fetch, position), is_read=True
+        )
+        match found:
+            case OutOfRange():
+                if position < cluster.log.log_start:
+                    return "reset"
+                if position not in environment.excused:
+                    environment.fail(f"a reader at {position} is out of range")
+                return "out of range beside an upload"
+            case ObjectMissing(segment_id=segment_id):
+                if position < cluster.log.log_start:
+                    return "reset"
+                environment.fail(f"a reader at {position} misses an object of {segment_id}")
+            case Fetched():
+                taken = found.records[: rng.randint(1, 4)]
+                position = found.position
+                if len(taken) < len(found.records):
+                    position = taken[-1].offset + 1
+                values |= {record.key: record.value for record in taken}
+    return _judge(environment, values, position, began_ms)
+
+
+def _judge(
+    environment: ServedEnvironment, values: dict[str, str | None], position: int, began_ms: int
+) -> str:
+    """Compare what a reader has at the end of the log with what is right."""
+    log = environment.cluster.log
+    is_quick = environment.now_ms - began_ms <= environment.delete_retention_ms
+    for key, newest in {record.key: record for record in log.records[:position]}.items():
+        if newest.offset < log.log_start:
+            continue
+        if newest.value is not None and values.get(key) != newest.value:
+            environment.fail(f"a reader has {key} = {values.get(key)} instead of {newest.value}")
+        if newest.value is None and values.get(key) is not None and is_quick:
+            environment.fail(f"a reader kept {key} = {values[key]}, which was deleted")
+    return "in time" if is_quick else "too slow for tombstones"

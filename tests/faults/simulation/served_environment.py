@@ -1,0 +1,237 @@
+"""The environment of a served seed: a tier, the brokers that serve it, the row, and who acts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final, NoReturn
+
+from tests.compaction.builders import CLUSTER, KEY
+from tests.compaction.hash_keys import FINGERPRINT
+from tests.faults.broker_model.cluster import Cluster, Lost
+from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
+from tests.faults.broker_model.served_log import ServedLog
+from tests.faults.broker_model.tier_contents import TierContents
+from tests.faults.simulation.environment_checks import Violation
+from tests.faults.simulation.served_table import ServedTable, failure
+from tests.faults.simulation.simulation_scheduler import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    READ_FAULTS,
+    WRITE_FAULTS,
+    Actor,
+    Call,
+    FaultProfile,
+    Scheduler,
+)
+from tierfold.compaction.brokers.events import Event, SegmentAdded
+from tierfold.compaction.model.segment_ids import SegmentMark, id_text, marked
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.publishing.look import PublishingLimits
+
+PROFILES: Final = (
+    FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
+    FaultProfile(faults=0.01, switches=0.3, leaps=0.005),
+    FaultProfile(faults=0.03, switches=0.5, leaps=0.01),
+    FaultProfile(faults=0.06, switches=0.5, leaps=0.03),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class ServedEnvironment:
+    """The state that all actors of a served scenario share."""
+
+    scheduler: Scheduler
+    limits: PublishingLimits
+    delete_retention_ms: int
+    retention_ms: int
+    """The topic's; −1: nothing expires by its age."""
+    margin: int
+    """`tail.margin.segments`."""
+    orphan_age_ms: int
+    outcomes: Counter[str] = field(default_factory=Counter)
+    passes: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By the horizon that a pass set: what it wrote."""
+    published: dict[int, int] = field(default_factory=dict)
+    """By the horizon that a pass set: when its publication was read back."""
+    local_until_ms: dict[str, int] = field(default_factory=dict)
+    """By segment: an hour after its last upload was finished, over all sources."""
+    excused: set[int] = field(default_factory=set)
+    """Offsets that an upload may have taken from consumers; the next look mends them."""
+    is_by_run: bool = False
+    """Whether a run, not a broker, deletes the next object."""
+    cluster: Cluster = field(init=False)
+    tier: TierContents = field(init=False)
+    table: ServedTable = field(init=False)
+
+    @property
+    def rng(self) -> Random:
+        """It decides everything."""
+        return self.scheduler.rng
+
+    @property
+    def now_ms(self) -> int:
+        """The time of all clocks."""
+        return self.scheduler.now_ms
+
+    def act(self, actor: Actor, what: str, effect: Callable[[], Any], *, is_read: bool = False) -> Any:
+        """Do something in one atomic step, after brokers have caught up."""
+
+        def done() -> Any:
+            self.cluster.catch_up()
+            return effect()
+
+        faults = READ_FAULTS if is_read else WRITE_FAULTS
+        call = Call(what=what, effect=done, faults=faults, error=failure, weight=1 if is_read else 2)
+        return actor.do(call)
+
+    def send(self, actor: Actor, events: tuple[Event, ...], seen: int) -> None:
+        """Send a batch of events to the metadata topic; it may arrive late, twice or never."""
+        sent_ms = self.now_ms
+        words = " + ".join(f"{_word(event)}({event.segment_id[:6]})" for event in events)
+
+        def landed() -> None:
+            for event in () if actor.name.startswith("broker") else events:
+                self._check_event(event)
+            self.cluster.send(events, sent_ms=sent_ms, by=actor.name, seen=seen)
+
+        self.act(actor, f"send {words}", landed)
+
+    def new_id(self, *, is_own: bool) -> str:
+        """Draw a segment id, as a run makes it, or as a broker does."""
+        drawn = bytearray(self.rng.randbytes(16))
+        drawn[0] &= 0x7F
+        drawn[6] = drawn[6] & 0x0F | 0x40
+        drawn[8] = drawn[8] & 0x3F | 0x80
+        text = id_text(bytes(drawn))
+        return marked(text, SegmentMark(FINGERPRINT, is_restored=False)) if is_own else text
+
+    def fail(self, violation: str) -> NoReturn:
+        """End the scenario with this violation."""
+        self.scheduler.note(f"VIOLATION: {violation}")
+        self.scheduler.fail(Violation(violation))
+
+    def happened(self, how: str) -> None:
+        """Count and note how something ended."""
+        self.scheduler.note(how)
+        self.outcomes[how.partition(":")[0]] += 1
+
+    def lost(self, found: Lost) -> None:
+        """Judge an event that took offsets from consumers."""
+        sent = found.sent
+        raced = [
+            offset
+            for one in self.cluster.sent[sent.seen : sent.batch.start]
+            if one.is_by_broker and not isinstance(one.event, SegmentAdded)
+            for content in [self.tier.contents[one.event.segment_id]]
+            if one.event.state is FINISHED
+            for offset in range(content.start, content.end + 1)
+        ]
+        of_batch = {
+            offset
+            for place in sent.batch
+            for content in [self.tier.contents[self.cluster.sent[place].event.segment_id]]
+            for offset in range(content.start, content.end + 1)
+        }
+        if sent.is_by_broker or of_batch.intersection(raced):
+            self.outcomes["offsets lost beside an upload"] += 1
+            self.excused.update(found.offsets)
+            return
+        self.fail(
+            f"broker {found.broker}: offsets {found.offsets} are out of range after"
+            f" {_word(sent.event)} of {sent.event.segment_id} by {sent.by}"
+        )
+
+    def removed(self, segment_id: str) -> None:
+        """Check a segment before one of its objects is deleted."""
+        if not self.is_by_run:
+            return
+        if segment_id in self.table.row.live_ids:
+            self.fail(f"an object of {segment_id} is deleted, and it is live")
+        for number, cache in enumerate(
+            (self.cluster.whole, *(broker.cache for broker in self.cluster.brokers))
+        ):
+            known = cache.segments.get(segment_id)
+            if known is not None and known.state in (STARTED, FINISHED):
+                who = "the topic" if number == 0 else f"broker {number - 1}"
+                self.fail(f"an object of {segment_id} is deleted, and {who} has it in {known.state!r}")
+        listed_ms = [
+            one.timestamp_ms
+            for one in self.cluster.sent
+            if one.event.segment_id == segment_id
+            and not isinstance(one.event, SegmentAdded)
+            and one.event.state is LISTED
+        ]
+        if listed_ms and self.now_ms - listed_ms[0] < HOUR_MS:
+            self.fail(f"an object of {segment_id} is deleted too soon after it was listed")
+
+    def row_changed(self, before: PartitionState, after: PartitionState) -> None:
+        """Check a new row: what is live is there, unless brokers deleted it."""
+        for segment in after.segments:
+            is_over = segment.end_offset < self.cluster.log.log_start
+            if not is_over and not self.tier.is_whole(segment.segment_id):
+                self.fail(f"live segment {segment.segment_id} lacks an object")
+
+    def _check_event(self, event: Event) -> None:
+        """Check what a run sends; brokers send what they like."""
+        segment_id, whole = event.segment_id, self.cluster.whole
+        if isinstance(event, SegmentAdded):
+            content = self.tier.contents[segment_id]
+            if (event.start_offset, event.end_offset) != (content.start, content.end):
+                self.fail(f"{segment_id} is started with other offsets than it has")
+            if event.leader_epochs != content.epochs:
+                self.fail(f"{segment_id} is started with other leader epochs than it has")
+            if segment_id in whole.named and segment_id not in whole.segments:
+                self.fail(f"{segment_id} is started again after it was gone")
+        elif event.state is GONE and segment_id in self.tier.present():
+            self.fail(f"{segment_id} is sent as gone, and an object of it is there")
+
+
+def _word(event: Event) -> str:
+    return "STARTED" if isinstance(event, SegmentAdded) else event.state.name
+
+
+def drawn_served(seed: int) -> ServedEnvironment:
+    """Draw the environment of a seed; no actor has started yet."""
+    rng = Random(f"served {seed}")
+    scheduler = Scheduler(rng, rng.choice(PROFILES))
+    grace_ms = rng.choice((HOUR_MS, 6 * HOUR_MS))
+    environment = ServedEnvironment(
+        scheduler=scheduler,
+        limits=PublishingLimits(
+            grace_ms=grace_ms,
+            upload_wait_ms=HOUR_MS,
+            batch_bytes_max=rng.choice((1_000_000, 1_000_000, 500)),
+        ),
+        delete_retention_ms=rng.choice((MINUTE_MS, 2 * HOUR_MS, DAY_MS)),
+        retention_ms=rng.choice((-1, -1, -1, 2 * DAY_MS)),
+        margin=rng.choice((0, 0, 1)),
+        orphan_age_ms=DAY_MS,
+    )
+    environment.tier = TierContents(removed=environment.removed)
+    environment.cluster = Cluster(
+        rng=rng,
+        now_ms=lambda: scheduler.now_ms,
+        log=ServedLog(rng=rng),
+        tier=environment.tier,
+        refuses_older_ms=grace_ms // 2,
+        local_retention_ms=rng.choice((MINUTE_MS, HOUR_MS, DAY_MS)),
+        deletes_listed=rng.random() < 0.7,
+        lost=environment.lost,
+        wrong=environment.fail,
+    )
+    row = PartitionState(
+        key=KEY,
+        epoch=0,
+        owner_run="",
+        cleaner_offsets=(),
+        log_start_offset=0,
+        segments=(),
+        lineage=(),
+        served_by=(CLUSTER,),
+    )
+    environment.table = ServedTable(row=replace(row), changed=environment.row_changed)
+    return environment

@@ -1,0 +1,139 @@
+"""A scenario of a partition that brokers serve: first with faults, then until nothing is left.
+
+    played_served(seed)   play the scenario of a seed, check every step, and return how it ended
+"""
+
+from __future__ import annotations
+
+import traceback
+from functools import partial
+from typing import Final
+
+from tests.faults.simulation.environment_checks import Violation
+from tests.faults.simulation.scenario import Scenario
+from tests.faults.simulation.served_brokers import (
+    WAITS_MS,
+    deletes_records,
+    elects,
+    expire,
+    expires,
+    reads,
+    spawn_leader,
+    upload_next,
+)
+from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
+from tests.faults.simulation.served_verbs import compact, vacuum
+from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
+from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.publishing.steps import Done
+
+ROUNDS_MAX: Final = 12
+"""So many rounds of calm runs complete whatever was left open."""
+
+
+def played_served(seed: int) -> Scenario:
+    """Play the served scenario of a seed to its end, or to the first violation or error."""
+    environment = drawn_served(seed)
+    scheduler, failure = environment.scheduler, ""
+    try:
+        _begin(environment)
+        scheduler.play()
+        scheduler.calm_down()
+        scheduler.spawn("calm", partial(_converge, environment))
+        scheduler.play()
+    except Violation as error:
+        failure = str(error)
+    except Exception:  # noqa: BLE001 - any error is a failure of the scenario
+        failure = traceback.format_exc()
+    return Scenario(
+        seed=seed,
+        trace=tuple(scheduler.trace),
+        faults=scheduler.faults,
+        outcomes=environment.outcomes,
+        failure=failure,
+    )
+
+
+def _begin(environment: ServedEnvironment) -> None:
+    """Append and upload a few segments, and start all actors."""
+    rng, scheduler = environment.rng, environment.scheduler
+    cluster = environment.cluster
+    before = Actor(name="broker before", scheduler=scheduler, is_witness=True)
+    environment.scheduler.is_calm = True
+    cluster.log.append(rng.randint(8, 24), environment.now_ms)
+    while rng.random() < 0.9 and upload_next(environment, cluster.leader, before):
+        scheduler.pause(MINUTE_MS)
+        cluster.catch_up()
+    environment.scheduler.is_calm = False
+    spawn_leader(environment, 0)
+    scheduler.spawn("broker's controller", partial(elects, environment), allowed=frozenset())
+    scheduler.spawn("broker's expiry task", partial(expires, environment))
+    for number in range(rng.randint(2, 3)):
+        scheduler.spawn(
+            f"run{number}",
+            partial(_runs, environment),
+            after_ms=rng.choice((0, MINUTE_MS, HOUR_MS, DAY_MS)),
+            stalls_at=rng.choice((0, 1, 2)) if number == 0 else 0,
+        )
+    for number in range(rng.randint(1, 2)):
+        after_ms = rng.choice((HOUR_MS, 8 * HOUR_MS, DAY_MS))
+        scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
+    if rng.random() < 0.3:
+        scheduler.spawn("admin", partial(deletes_records, environment), allowed=frozenset())
+    for number in range(rng.randint(1, 2)):
+        allowed = frozenset({Fault.STALLED})
+        scheduler.spawn(f"reader{number}", partial(reads, environment), allowed=allowed)
+
+
+def _runs(environment: ServedEnvironment, actor: Actor) -> None:
+    for number in range(environment.rng.randint(1, 3)):
+        compact(environment, actor, f"{actor.name}.{number}", passes=environment.rng.randint(0, 2))
+        actor.sleep(environment.rng.choice(WAITS_MS))
+
+
+def _vacuums(environment: ServedEnvironment, actor: Actor) -> None:
+    for number in range(environment.rng.randint(1, 3)):
+        vacuum(environment, actor, f"{actor.name}.{number}")
+        actor.sleep(environment.rng.choice(WAITS_MS))
+
+
+def _converge(environment: ServedEnvironment, actor: Actor) -> None:
+    """Run everything without faults until nothing is left to do, and check what is left."""
+    scheduler, cluster = environment.scheduler, environment.cluster
+    broker = Actor(name="broker", scheduler=scheduler, is_witness=True)
+    calm = Actor(name="calm", scheduler=scheduler, is_witness=True)
+    for number in range(ROUNDS_MAX):
+        scheduler.pause(8 * HOUR_MS)
+        cluster.catch_up()
+        while upload_next(environment, cluster.leader, broker):
+            cluster.catch_up_wholly()
+        expire(environment, broker)
+        step = compact(environment, calm, f"calm{number}", passes=0)
+        cluster.catch_up_wholly()
+        scheduler.pause(DAY_MS)
+        vacuum(environment, calm, f"sweep{number}")
+        cluster.catch_up_wholly()
+        if isinstance(step, Done) and not (left := _left(environment)):
+            return
+    environment.fail(f"{step} after {ROUNDS_MAX} rounds: {_left(environment)}")
+
+
+def _left(environment: ServedEnvironment) -> str:
+    """What is not as it must be at the end, or ""."""
+    cluster, row = environment.cluster, environment.table.row
+    if holes := cluster.holes(cluster.whole):
+        return f"offsets {holes} are out of range"
+    if row.retired:
+        return f"still retired: {sorted(row.retired_ids)}"
+    live = {one.segment_id for one in row.segments}
+    for segment in cluster.whole.segments.values():
+        is_ours = not segment.added.broker_id == 1
+        if is_ours and (segment.segment_id not in live or segment.state != SegmentState.COPY_FINISHED):
+            return f"brokers have {segment.segment_id} in {segment.state!r}"
+    for segment_id in environment.tier.present() - live:
+        known = cluster.whole.segments.get(segment_id)
+        if segment_id not in environment.cluster.whole.named:
+            return f"an object of {segment_id} is left"
+        if known is None and segment_id not in live:
+            return f"an object of {segment_id} is left, which is gone"
+    return ""

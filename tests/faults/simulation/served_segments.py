@@ -1,0 +1,244 @@
+"""The row's segments of what a simulated tier holds, and the replacements that runs write.
+
+    uploaded      a broker's upload, as a claim adopts it
+    Replacement   what a run writes in the place of some segments
+    merged        one replacement of everything in a group: no pass
+    planned       the replacements of a pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.faults.broker_model.tier_contents import Content, Kept
+from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.simulation_scheduler import HOUR_MS
+from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.model.origins import UPLOADED, Compacted, Origin
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.publishing.look import Look
+
+LOCAL_RECORDS: Final = 5
+"""Another broker's local segment reaches at most so far beyond an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Sources, and what takes their place; together they have the offsets of their sources."""
+
+    sources: tuple[Segment, ...]
+    contents: tuple[Content, ...]
+
+
+def uploaded(added: SegmentAdded, start: int, live: Sequence[Segment]) -> Segment:
+    """An upload that gives the offsets from `start` on to the log."""
+    overlapping = [one for one in live if one.is_upload and one.end_offset >= added.start_offset]
+    return _segment(
+        Content(
+            added.segment_id, added.start_offset, added.end_offset, added.leader_epochs, ()
+        ),
+        UPLOADED,
+        start,
+        agrees_with=tuple(one.segment_id for one in overlapping),
+    )
+
+
+def written(content: Content, run: str, start: int) -> Segment:
+    """A replacement as the row names it."""
+    return _segment(content, Compacted(run), start)
+
+
+def _segment(
+    content: Content, origin: Origin, start: int, agrees_with: tuple[str, ...] = ()
+) -> Segment:
+    skipped = start - content.start
+    return Segment(
+        segment_id=content.segment_id,
+        start_offset=start,
+        end_offset=content.end,
+        size_bytes=1000,
+        offset_index_bytes=8,
+        time_index_bytes=12,
+        max_timestamp_ms=content.max_timestamp_ms,
+        leader_epochs=content.epochs,
+        has_transaction_index=False,
+        first_timestamp_ms=0,
+        origin=origin,
+        skipped_offsets=skipped,
+        skipped_bytes=skipped,
+        agrees_with=agrees_with,
+    )
+
+
+def merged(environment: ServedEnvironment, look: Look, ids: Sequence[str]) -> Replacement:
+    """One replacement of live segments and uploads beside them, by effective ranges."""
+    live = [one for one in look.row.segments if one.segment_id in ids]
+    named = look.row.live_ids
+    beside = [look.view.segments[one] for one in ids if one not in named]
+    records = {record.offset: record for record in _effective(environment, live)}
+    covered = {
+        offset for one in live for offset in range(one.own_start_offset, one.end_offset + 1)
+    }
+    for upload in beside:
+        for record in environment.tier.contents[upload.added.segment_id].records:
+            if record.offset not in covered:
+                records.setdefault(record.offset, record)
+    start = min([one.own_start_offset for one in live] + [_start(one) for one in beside])
+    end = max([one.end_offset for one in live] + [one.added.end_offset for one in beside])
+    sources = (*live, *(uploaded(one.added, _start(one), ()) for one in beside))
+    content = Content(
+        environment.new_id(is_own=True),
+        start,
+        end,
+        _epochs_of(sources, start, end),
+        tuple(records[offset] for offset in sorted(records)),
+    )
+    return Replacement(sources, (content,))
+
+
+def _start(segment: BrokerSegment) -> int:
+    return segment.added.start_offset
+
+
+def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
+    """The groups of a pass, in offset order; empty: nothing is dirty."""
+    classes = list(_classes(_due(environment, look)))
+    chosen = [one for group in classes for one in group]
+    effective = list(_effective(environment, chosen))
+    newest = {record.key: record.offset for record in effective}
+    horizon_ms = environment.now_ms + environment.delete_retention_ms
+    rng, plan = environment.rng, []
+    while classes:
+        sources = [one for group in classes[: rng.randint(1, 3)] for one in group]
+        classes = classes[len(list(_classes(sources))) :]
+        inside = [
+            record
+            for record in effective
+            if sources[0].start_offset <= record.offset <= sources[-1].end_offset
+        ]
+        left = [
+            record
+            for record in inside
+            if newest[record.key] == record.offset
+            and not _may_go(environment, record, sources, chosen)
+        ]
+        if len(left) == len(inside) and (len(sources) == 1 or rng.random() < 0.5):
+            continue
+        records = [
+            record._replace(horizon_ms=horizon_ms)
+            if record.value is None and record.horizon_ms is None
+            else record
+            for record in left
+        ]
+        plan.append(Replacement(tuple(sources), tuple(_cut(environment, sources, records))))
+    return plan
+
+
+def _due(environment: ServedEnvironment, look: Look) -> list[Segment]:
+    """The live segments that a pass may rewrite: not the newest, nothing beyond a live upload."""
+    waiting = [
+        segment.added.start_offset
+        for segment in look.view.in_state(SegmentState.COPY_STARTED)
+        if look.is_upload(segment.added.segment_id)
+        and segment.added.end_offset >= look.log_start
+        and not _is_over(look, segment)
+    ]
+    below = min(waiting, default=look.row.next_offset)
+    live = look.row.segments[: len(look.row.segments) - environment.margin]
+    left: list[Segment] = []
+    for group in _classes(look.row.segments):
+        if not all(one in live and one.end_offset < below for one in group):
+            break
+        left += group
+    return left
+
+
+def _is_over(look: Look, upload: BrokerSegment) -> bool:
+    """Whether a dead upload is covered, and old."""
+    offsets = set(range(max(upload.added.start_offset, look.log_start), upload.added.end_offset + 1))
+    for segment in look.finished:
+        offsets -= set(range(segment.added.start_offset, segment.added.end_offset + 1))
+    return not offsets and look.now_ms - upload.since_ms >= look.limits.upload_wait_ms
+
+
+def _classes(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
+    """Segments that share offsets, transitively; `segments` in offset order."""
+    group: list[Segment] = []
+    for segment in segments:
+        if group and segment.own_start_offset > max(one.end_offset for one in group):
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
+def _effective(environment: ServedEnvironment, live: Sequence[Segment]) -> Iterator[Kept]:
+    """What live segments give to the log, in offset order."""
+    for segment in live:
+        if not environment.tier.is_whole(segment.segment_id):
+            if segment.end_offset < environment.cluster.log.log_start:
+                continue
+            environment.fail(f"source {segment.segment_id} lacks an object")
+        for record in environment.tier.contents[segment.segment_id].records:
+            if record.offset >= segment.start_offset:
+                yield record
+
+
+def _may_go(
+    environment: ServedEnvironment,
+    record: Kept,
+    sources: Sequence[Segment],
+    chosen: Sequence[Segment],
+) -> bool:
+    """Whether a tombstone may be dropped (PUBLISHING 5.2)."""
+    if record.value is not None or record.horizon_ms is None:
+        return False
+    published_ms = environment.published.get(record.horizon_ms)
+    now_ms, wait_ms = environment.now_ms, environment.delete_retention_ms
+    if record.horizon_ms > now_ms or published_ms is None or now_ms - published_ms < wait_ms:
+        return False
+    return all(now_ms - local_until_ms(environment, one) >= wait_ms for one in sources)
+
+
+def local_until_ms(environment: ServedEnvironment, segment: Segment) -> int:
+    """Until when a broker can have had local copies of its offsets."""
+    cluster = environment.cluster
+    newest_ms = cluster.log.newest_ms(0, segment.end_offset + LOCAL_RECORDS)
+    by_retention_ms = newest_ms + cluster.local_retention_ms + HOUR_MS
+    return max(by_retention_ms, environment.local_until_ms.get(segment.segment_id, 0))
+
+
+def _cut(
+    environment: ServedEnvironment, sources: Sequence[Segment], records: Sequence[Kept]
+) -> Iterator[Content]:
+    """One to three replacements with these records."""
+    start, end = sources[0].own_start_offset, sources[-1].end_offset
+    inner = range(sources[0].start_offset + 1, end + 1)
+    count = min(environment.rng.choice((0, 0, 0, 1, 2)), len(inner))
+    borders = [start, *sorted(environment.rng.sample(inner, count)), end + 1]
+    for first, beyond in zip(borders, borders[1:], strict=False):
+        yield Content(
+            environment.new_id(is_own=True),
+            first,
+            beyond - 1,
+            _epochs_of(sources, first, beyond - 1),
+            tuple(record for record in records if first <= record.offset < beyond),
+        )
+
+
+def _epochs_of(sources: Sequence[Segment], first: int, last: int) -> tuple[LeaderEpoch, ...]:
+    """The leader epochs of these offsets, from those of the sources."""
+    lowest: dict[int, int] = {}
+    for source in sources:
+        for entry in source.leader_epochs:
+            lowest[entry.epoch] = min(entry.start_offset, lowest.get(entry.epoch, entry.start_offset))
+    begun = max(epoch for epoch, start in lowest.items() if start <= first)
+    return tuple(
+        LeaderEpoch(epoch=epoch, start_offset=max(start, first))
+        for epoch, start in sorted(lowest.items())
+        if epoch == begun or first < start <= last
+    )

@@ -1,0 +1,291 @@
+"""What runs do on a partition that brokers serve: compact and publish, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tests.compaction.builders import CLUSTER
+from tests.compaction.hash_keys import FINGERPRINT
+from tests.faults.broker_model.tier_contents import PARTS, Content
+from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_run import ServedRun
+from tests.faults.simulation.served_segments import Replacement, merged, planned, written
+from tests.faults.simulation.served_table import Stopped
+from tests.faults.simulation.simulation_scheduler import Actor
+from tierfold.compaction.brokers.broker_view import Naming
+from tierfold.compaction.commits.commit import (
+    AddSegments,
+    AdoptSegments,
+    FinishDeletion,
+    ReleaseClaim,
+    RetireSegments,
+    StartDeletion,
+)
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segment_ids import Maker, maker_of
+from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.publishing.deletions import next_deletion
+from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.next_step import next_step
+from tierfold.compaction.publishing.steps import (
+    Copy,
+    Delete,
+    Done,
+    Merge,
+    Refused,
+    Send,
+    Step,
+    Wait,
+)
+
+LOOKS_MAX: Final = 60
+"""No run needs more looks."""
+
+
+def compact(environment: ServedEnvironment, actor: Actor, name: str, *, passes: int) -> Step | None:
+    """Publish what is open, then compact and publish; returns the last step, None: it failed."""
+    run = ServedRun(environment=environment, actor=actor, name=name)
+    try:
+        run.claim(adopts=True)
+        return _published(run, passes)
+    except (Stopped, UnreadableObject) as error:
+        environment.happened(f"run stopped: {error}")
+    return None
+
+
+def _published(run: ServedRun, passes: int) -> Step:
+    for _ in range(LOOKS_MAX):
+        look = run.look()
+        if run.follow_log_start(look):
+            continue
+        step = next_step(look)
+        match step:
+            case Send():
+                run.send(step)
+            case Merge(segment_ids=ids):
+                run.environment.outcomes["merged"] += 1
+                _merge(run, look, merged(run.environment, look, ids))
+            case Done():
+                _note_published(run, look)
+                plan = planned(run.environment, look) if passes else []
+                if not plan:
+                    run.commit(look, ReleaseClaim(run=run.name))
+                    run.environment.happened("run ended: done")
+                    return step
+                passes -= 1
+                _rewrite(run, look, plan)
+            case Copy() | Refused():
+                run.environment.happened(f"{_word(step)}: {step.why}")
+                return step
+            case Wait():
+                run.environment.happened(f"run waits: {step.why}")
+                return step
+    run.environment.fail(f"{run.name} looks for ever: {step}")
+
+
+def _word(step: Step) -> str:
+    return f"refused as {step.code}" if isinstance(step, Refused) else type(step).__name__
+
+
+def _note_published(run: ServedRun, look: Look) -> None:
+    """Note which passes are published; nothing may be out of range now."""
+    environment = run.environment
+    if holes := environment.cluster.holes(environment.cluster.whole):
+        if run.seen == len(environment.cluster.sent):
+            environment.fail(f"nothing is left to do, but offsets {holes} are out of range")
+    for horizon_ms, ids in environment.passes.items():
+        if horizon_ms not in environment.published and ids & look.row.named_ids:
+            environment.published[horizon_ms] = environment.now_ms
+
+
+def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
+    """Write the groups of a pass, and commit them."""
+    environment = run.environment
+    for group in plan:
+        _write(run, group)
+    contents = [content for group in plan for content in group.contents]
+    for horizon_ms in {
+        record.horizon_ms
+        for content in contents
+        for record in content.records
+        if record.horizon_ms is not None
+    }:
+        environment.passes.setdefault(horizon_ms, frozenset(one.segment_id for one in contents))
+    sources = tuple(source.segment_id for group in plan for source in group.sources)
+    added = tuple(segment for group in plan for segment in _rows_of(run, group))
+    run.commit(
+        look,
+        RetireSegments(ids=sources, at_ms=environment.now_ms, run=run.name),
+        AddSegments(segments=added),
+    )
+    environment.outcomes["passes"] += 1
+    environment.outcomes["groups"] += len(plan)
+
+
+def _rows_of(run: ServedRun, group: Replacement) -> Iterator[Segment]:
+    start = min(source.start_offset for source in group.sources)
+    for content in group.contents:
+        yield written(content, run.name, max(content.start, start))
+
+
+def _merge(run: ServedRun, look: Look, group: Replacement) -> None:
+    """Write one replacement of a group, and let the row name all of it."""
+    environment = run.environment
+    _write(run, group)
+    taken = {source.segment_id for source in group.sources}
+    (content,) = group.contents
+    live = [one for one in look.row.segments if one.segment_id not in taken]
+    starts = [one.start_offset for one in look.row.segments if one.segment_id in taken]
+    live.append(written(content, run.name, min(starts)))
+    reached = max(one.end_offset for one in live)
+    lineage = environment.cluster.log.leader_epochs
+    run.commit(
+        look,
+        AdoptSegments(
+            live=tuple(sorted(live, key=lambda one: one.start_offset)),
+            retired=group.sources,
+            lineage=tuple(entry for entry in lineage if entry.start_offset <= reached),
+            log_start_offset=look.row.log_start_offset,
+            served_by=(CLUSTER,),
+            at_ms=environment.now_ms,
+            run=run.name,
+        ),
+    )
+
+
+def _write(run: ServedRun, group: Replacement) -> None:
+    environment = run.environment
+    until_ms = max(
+        environment.local_until_ms.get(source.segment_id, 0) for source in group.sources
+    )
+    for content in group.contents:
+        environment.local_until_ms[content.segment_id] = until_ms
+        for part in PARTS:
+            put(environment, run.actor, content, part)
+
+
+def put(environment: ServedEnvironment, actor: Actor, content: Content, part: str) -> None:
+    """Write an object."""
+    environment.act(
+        actor,
+        f"write {content.segment_id[:6]}.{part} ({content.start} to {content.end})",
+        lambda: environment.tier.put(content, part, environment.now_ms),
+    )
+
+
+def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
+    """Complete what is open, then delete what brokers no longer need."""
+    run = ServedRun(environment=environment, actor=actor, name=name)
+    try:
+        run.claim(adopts=False)
+        for _ in range(LOOKS_MAX):
+            look = run.look()
+            if run.follow_log_start(look) or _finishes(run, look):
+                continue
+            step = next_step(look)
+            if isinstance(step, Send):
+                run.send(step)
+                continue
+            if isinstance(step, Refused):
+                environment.happened(f"{_word(step)}: {step.why}")
+                return
+            deletion = next_deletion(look)
+            match deletion:
+                case Send():
+                    run.send(deletion)
+                case Delete(segment_ids=ids):
+                    _delete(run, look, ids)
+                case _:
+                    _sweep_orphans(run, look)
+                    run.commit(look, ReleaseClaim(run=run.name))
+                    environment.happened(f"vacuum ended: {type(deletion).__name__}")
+                    return
+    except (Stopped, UnreadableObject) as error:
+        environment.happened(f"vacuum stopped: {error}")
+        return
+    environment.fail(f"{name} looks for ever: {deletion}")
+
+
+def _finishes(run: ServedRun, look: Look) -> bool:
+    """Let the row forget what is gone; return whether it did."""
+    gone, never_named = set[str](), set[str]()
+    for entry in look.row.retired:
+        segment_id = entry.segment.segment_id
+        if segment_id in look.present or segment_id in look.view.segments:
+            continue
+        if look.naming[segment_id] is Naming.NAMED:
+            gone.add(segment_id)
+        elif _is_over(look, entry):
+            never_named.add(segment_id)
+    ids = tuple(sorted(gone | never_named))
+    if not ids:
+        return False
+    unmarked = tuple(one for one in ids if one not in look.row.marked_ids)
+    if unmarked:
+        _mark(run, look, unmarked)
+    else:
+        run.commit(
+            look,
+            FinishDeletion(ids=ids, gone=frozenset(gone), never_named=frozenset(never_named)),
+        )
+        run.environment.outcomes["segments forgotten"] += len(ids)
+    return True
+
+
+def _is_over(look: Look, entry: RetiredSegment) -> bool:
+    """Whether a retired segment that was never named may be forgotten."""
+    is_ours = not entry.segment.is_named_by_brokers
+    is_unnamed = look.naming[entry.segment.segment_id] is Naming.NEVER_NAMED
+    return is_ours and is_unnamed and look.now_ms - entry.retired_at_ms >= look.limits.grace_ms
+
+
+def _mark(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
+    never_named = frozenset(one for one in ids if look.naming[one] is Naming.NEVER_NAMED)
+    run.commit(
+        look,
+        StartDeletion(
+            ids=tuple(ids),
+            at_ms=run.environment.now_ms,
+            listed=frozenset(ids) - never_named,
+            never_named=never_named,
+        ),
+    )
+
+
+def _delete(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
+    """Delete objects, once the row says that this has begun."""
+    environment = run.environment
+    if unmarked := [one for one in ids if one not in look.row.marked_ids]:
+        _mark(run, look, unmarked)
+    for segment_id in ids:
+        for part in PARTS:
+            remove(environment, run.actor, segment_id, part)
+    environment.outcomes["segments deleted"] += len(ids)
+
+
+def remove(environment: ServedEnvironment, actor: Actor, segment_id: str, part: str) -> None:
+    """Delete an object; what a run deletes is checked."""
+
+    def removed() -> None:
+        environment.is_by_run = not actor.name.startswith("broker")
+        environment.tier.remove(segment_id, part)
+
+    environment.act(actor, f"delete {segment_id[:6]}.{part}", removed)
+
+
+def _sweep_orphans(run: ServedRun, look: Look) -> None:
+    """Delete what dead runs of this catalog wrote, and nothing ever named."""
+    environment = run.environment
+    for segment_id in sorted(look.present - look.row.named_ids):
+        written_ms = max(
+            environment.tier.objects.get((segment_id, part), 0) for part in PARTS
+        )
+        if (
+            maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG
+            and look.naming[segment_id] is Naming.NEVER_NAMED
+            and look.now_ms - written_ms > environment.orphan_age_ms
+        ):
+            for part in PARTS:
+                remove(environment, run.actor, segment_id, part)
+            environment.outcomes["orphans deleted"] += 1
