@@ -140,6 +140,11 @@ class Cluster:
             while broker.applied < len(self.sent):
                 self._apply_next(number)
 
+    @property
+    def caches(self) -> list[MetadataCache]:
+        """Of all brokers."""
+        return [broker.cache for broker in self.brokers]
+
     def elect(self) -> int:
         """Let the other broker lead; returns its leader epoch. Its cache is as new as the old."""
         old = self.brokers[self.leader]

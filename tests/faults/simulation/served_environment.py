@@ -151,9 +151,7 @@ class ServedEnvironment:
             return
         if segment_id in self.table.row.live_ids:
             self.fail(f"an object of {segment_id} is deleted, and it is live")
-        for number, cache in enumerate(
-            (self.cluster.whole, *(broker.cache for broker in self.cluster.brokers))
-        ):
+        for number, cache in enumerate((self.cluster.whole, *self.cluster.caches)):
             known = cache.segments.get(segment_id)
             if known is not None and known.state in (STARTED, FINISHED):
                 who = "the topic" if number == 0 else f"broker {number - 1}"

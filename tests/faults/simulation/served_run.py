@@ -26,7 +26,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.publishing.look import Look
-from tierfold.compaction.publishing.steps import Send
+from tierfold.compaction.publishing.steps import Copy, Refused, Send
 
 VALID_MS: Final = MINUTE_MS
 """How long a look is valid: `message.timeout.ms`."""
@@ -126,6 +126,16 @@ class ServedRun:
         )
         self.environment.outcomes["the row followed the log start"] += 1
         return True
+
+    def judge_refusal(self, look: Look, step: Copy | Refused) -> None:
+        """Fail if a look gives cause to stop: no person and no broker here does any harm.
+
+        Unless another run has changed the row since it was read.
+        """
+        environment = self.environment
+        if environment.table.row == look.row:
+            environment.fail(f"{self.name}: {step}")
+        environment.outcomes["stopped by a row that had changed"] += 1
 
     def _ask(self, ids: frozenset[str]) -> None:
         """Begin a new replay if there are ids about which this one was not asked."""

@@ -9,6 +9,7 @@ import traceback
 from functools import partial
 from typing import Final
 
+from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.simulation.environment_checks import Violation
 from tests.faults.simulation.scenario import Scenario
 from tests.faults.simulation.served_brokers import (
@@ -25,6 +26,7 @@ from tests.faults.simulation.served_environment import ServedEnvironment, drawn_
 from tests.faults.simulation.served_verbs import compact, vacuum
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.publishing.steps import Done
 
 ROUNDS_MAX: Final = 12
@@ -131,9 +133,6 @@ def _left(environment: ServedEnvironment) -> str:
         if is_ours and (segment.segment_id not in live or segment.state != SegmentState.COPY_FINISHED):
             return f"brokers have {segment.segment_id} in {segment.state!r}"
     for segment_id in environment.tier.present() - live:
-        known = cluster.whole.segments.get(segment_id)
-        if segment_id not in environment.cluster.whole.named:
+        if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG:
             return f"an object of {segment_id} is left"
-        if known is None and segment_id not in live:
-            return f"an object of {segment_id} is left, which is gone"
     return ""

@@ -76,16 +76,11 @@ def _published(run: ServedRun, passes: int) -> Step:
                 passes -= 1
                 _rewrite(run, look, plan)
             case Copy() | Refused():
-                run.environment.happened(f"{_word(step)}: {step.why}")
-                return step
+                run.judge_refusal(look, step)
             case Wait():
                 run.environment.happened(f"run waits: {step.why}")
                 return step
     run.environment.fail(f"{run.name} looks for ever: {step}")
-
-
-def _word(step: Step) -> str:
-    return f"refused as {step.code}" if isinstance(step, Refused) else type(step).__name__
 
 
 def _note_published(run: ServedRun, look: Look) -> None:
@@ -94,6 +89,8 @@ def _note_published(run: ServedRun, look: Look) -> None:
     if holes := environment.cluster.holes(environment.cluster.whole):
         if run.seen == len(environment.cluster.sent):
             environment.fail(f"nothing is left to do, but offsets {holes} are out of range")
+    elif not any(map(environment.cluster.holes, environment.cluster.caches)):
+        environment.excused.clear()
     for horizon_ms, ids in environment.passes.items():
         if horizon_ms not in environment.published and ids & look.row.named_ids:
             environment.published[horizon_ms] = environment.now_ms
@@ -187,9 +184,9 @@ def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
             if isinstance(step, Send):
                 run.send(step)
                 continue
-            if isinstance(step, Refused):
-                environment.happened(f"{_word(step)}: {step.why}")
-                return
+            if isinstance(step, Copy | Refused):
+                run.judge_refusal(look, step)
+                continue
             deletion = next_deletion(look)
             match deletion:
                 case Send():
