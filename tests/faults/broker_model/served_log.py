@@ -39,6 +39,11 @@ class LocalLog:
     start: int = 0
     """The first offset that it has locally."""
 
+    def roll(self, offset: int) -> None:
+        """Begin a new segment at the end of the log."""
+        if self.borders[-1] < offset:
+            self.borders.append(offset)
+
     def segment_at(self, offset: int) -> tuple[int, int] | None:
         """The first and last offset of the rolled segment that has this one."""
         for first, beyond in zip(self.borders, self.borders[1:], strict=False):

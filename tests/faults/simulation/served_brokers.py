@@ -8,7 +8,8 @@ from typing import Final
 from tests.compaction.builders import KEY
 from tests.faults.broker_model.consumers import Fetched, ObjectMissing, OutOfRange
 from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
-from tests.faults.broker_model.tier_contents import PARTS, Content, kept
+from tests.faults.broker_model.tier_contents import PARTS, Content, Kept, kept
+from tests.faults.broker_model.served_log import KEYS
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_verbs import put, remove
 from tests.faults.simulation.simulation_scheduler import (
@@ -20,8 +21,12 @@ from tests.faults.simulation.simulation_scheduler import (
 )
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import LeaderEpoch
 
 WAITS_MS: Final = (0, SECOND_MS, MINUTE_MS, 40 * MINUTE_MS, 5 * HOUR_MS, DAY_MS)
+STRAYS: Final = 0.15
+"""How often a deposed leader uploads records that the new one lacks."""
+
 STOPS: Final = 0.1
 """How often an upload is never finished."""
 
@@ -117,15 +122,50 @@ def elects(environment: ServedEnvironment, actor: Actor) -> None:
     """Elect another leader now and then."""
     for _ in range(environment.rng.randint(0, 3)):
         actor.sleep(environment.rng.choice(WAITS_MS))
-        elect(environment, actor)
+        try:
+            elect(environment, actor)
+        except UnreadableObject as error:
+            environment.happened(f"an upload failed: {error}")
 
 
 def elect(environment: ServedEnvironment, actor: Actor) -> None:
     """Let the other broker lead, and go on with appends and uploads."""
     cluster = environment.cluster
+    is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
     epoch = environment.act(actor, "elect a leader", cluster.elect)
     environment.outcomes["elections"] += 1
     spawn_leader(environment, epoch)
+    if is_unclean:
+        _upload_stray(environment, actor)
+
+
+def _uploads_all(environment: ServedEnvironment, actor: Actor) -> bool:
+    """Let the leader roll its last segment and upload all; return whether it did."""
+    cluster = environment.cluster
+    environment.act(actor, "roll", lambda: cluster.log.locals[cluster.leader].roll(cluster.log.end))
+    while upload_next(environment, cluster.leader, actor):
+        environment.act(actor, "read back", cluster.catch_up_wholly)
+    cache = cluster.brokers[cluster.leader].cache
+    return cache.highest_offset(cluster.log.lineage) == cluster.log.end - 1
+
+
+def _upload_stray(environment: ServedEnvironment, actor: Actor) -> None:
+    """Upload a segment of the deposed leader whose records the new one does not have."""
+    log, rng = environment.cluster.log, environment.rng
+    if len(log.lineage) < 2 or log.lineage[-1][1] != log.end:
+        return
+    (epoch, _), first = log.lineage[-2], log.end
+    last = first + rng.randint(0, 5)
+    records = [
+        Kept(offset, rng.choice(KEYS), "of no log", environment.now_ms)
+        for offset in range(first, last + 1)
+    ]
+    entry = LeaderEpoch(epoch=epoch, start_offset=first)
+    segment_id = environment.new_id(is_own=False)
+    environment.strays.add(segment_id)
+    content = Content(segment_id, first, last, (entry,), tuple(records))
+    _upload(environment, content, actor, stops=False)
+    environment.outcomes["strays"] += 1
 
 
 def spawn_leader(environment: ServedEnvironment, epoch: int) -> None:
@@ -254,7 +294,9 @@ def _judge(
 ) -> str:
     """Compare what a reader has at the end of the log with what is right."""
     log = environment.cluster.log
+    # A reader that was on its way when an older compaction was published may keep a deleted key.
     is_quick = environment.now_ms - began_ms <= environment.delete_retention_ms
+    is_quick = is_quick and began_ms >= environment.caught_up_ms
     for key, newest in {record.key: record for record in log.records[:position]}.items():
         if newest.offset < log.log_start:
             continue

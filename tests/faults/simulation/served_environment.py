@@ -52,6 +52,13 @@ class ServedEnvironment:
     margin: int
     """`tail.margin.segments`."""
     orphan_age_ms: int
+    is_detached: bool = False
+    """The tier is compacted before its cluster is given: nothing is published yet, and tombstones
+    go at once."""
+    caught_up_ms: int = 0
+    """When what was compacted before the cluster was given had been published."""
+    strays: set[str] = field(default_factory=set)
+    """Uploads of a deposed leader whose records were truncated."""
     outcomes: Counter[str] = field(default_factory=Counter)
     passes: dict[int, frozenset[str]] = field(default_factory=dict)
     """By the horizon that a pass set: what it wrote."""

@@ -23,7 +23,7 @@ from tests.faults.simulation.served_brokers import (
     upload_next,
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
-from tests.faults.simulation.served_verbs import compact, vacuum
+from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segment_ids import Maker, maker_of
@@ -66,6 +66,9 @@ def _begin(environment: ServedEnvironment) -> None:
     while rng.random() < 0.9 and upload_next(environment, cluster.leader, before):
         scheduler.pause(MINUTE_MS)
         cluster.catch_up()
+    if rng.random() < 0.2:
+        compact_detached(environment, Actor(name="d", scheduler=scheduler, is_witness=True))
+        environment.outcomes["compacted before"] += 1
     environment.scheduler.is_calm = False
     spawn_leader(environment, 0)
     scheduler.spawn("broker's controller", partial(elects, environment), allowed=frozenset())

@@ -195,7 +195,11 @@ def _may_go(
     chosen: Sequence[Segment],
 ) -> bool:
     """Whether a tombstone may be dropped (PUBLISHING 5.2)."""
-    if record.value is not None or record.horizon_ms is None:
+    if record.value is not None:
+        return False
+    if environment.is_detached:
+        return True
+    if record.horizon_ms is None:
         return False
     published_ms = environment.published.get(record.horizon_ms)
     now_ms, wait_ms = environment.now_ms, environment.delete_retention_ms

@@ -10,7 +10,7 @@ from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.broker_model.tier_contents import PARTS, Content
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_run import ServedRun
-from tests.faults.simulation.served_segments import Replacement, merged, planned, written
+from tests.faults.simulation.served_segments import Replacement, merged, planned, uploaded, written
 from tests.faults.simulation.served_table import Stopped
 from tests.faults.simulation.simulation_scheduler import Actor
 from tierfold.compaction.brokers.broker_view import Naming
@@ -33,6 +33,7 @@ from tierfold.compaction.publishing.steps import (
     Delete,
     Done,
     Merge,
+    RefusalCode,
     Refused,
     Send,
     Step,
@@ -41,6 +42,8 @@ from tierfold.compaction.publishing.steps import (
 
 LOOKS_MAX: Final = 60
 """No run needs more looks."""
+
+NEVER_MS: Final = 2**62
 
 
 def compact(environment: ServedEnvironment, actor: Actor, name: str, *, passes: int) -> Step | None:
@@ -57,7 +60,7 @@ def compact(environment: ServedEnvironment, actor: Actor, name: str, *, passes: 
 def _published(run: ServedRun, passes: int) -> Step:
     for _ in range(LOOKS_MAX):
         look = run.look()
-        if run.follow_log_start(look):
+        if run.follow_log_start(look) or _gives_up_stray(run, look):
             continue
         step = next_step(look)
         match step:
@@ -83,6 +86,45 @@ def _published(run: ServedRun, passes: int) -> Step:
     run.environment.fail(f"{run.name} looks for ever: {step}")
 
 
+def compact_detached(environment: ServedEnvironment, actor: Actor) -> None:
+    """Compact before the cluster is given; nothing is published, and tombstones go at once."""
+    run = ServedRun(environment=environment, actor=actor, name="detached")
+    environment.is_detached = True
+    run.claim(adopts=True)
+    for _ in range(environment.rng.randint(1, 3)):
+        look = run.look()
+        if plan := planned(environment, look):
+            _rewrite(run, look, plan)
+    run.commit(run.look(), ReleaseClaim(run=run.name))
+    environment.is_detached = False
+    environment.caught_up_ms = NEVER_MS
+
+
+def _gives_up_stray(run: ServedRun, look: Look) -> bool:
+    """Retire a deposed leader's segment, as a person does by `forget`, if a refusal names it."""
+    step = next_step(look)
+    if not isinstance(step, Refused) or step.code is not RefusalCode.OUTSIDE_LINEAGE:
+        return False
+    environment = run.environment
+    outside = [one.added for one in look.outside if one.added.segment_id not in look.retired_ids]
+    if not {added.segment_id for added in outside} <= environment.strays:
+        environment.fail(f"{outside} are no segments of another history")
+    run.commit(
+        look,
+        AdoptSegments(
+            live=look.row.segments,
+            retired=tuple(uploaded(added, added.start_offset, ()) for added in outside),
+            lineage=look.row.lineage,
+            log_start_offset=look.row.log_start_offset,
+            served_by=(CLUSTER,),
+            at_ms=environment.now_ms,
+            run=run.name,
+        ),
+    )
+    environment.outcomes["strays given up"] += 1
+    return True
+
+
 def _note_published(run: ServedRun, look: Look) -> None:
     """Note which passes are published; nothing may be out of range now."""
     environment = run.environment
@@ -91,6 +133,7 @@ def _note_published(run: ServedRun, look: Look) -> None:
             environment.fail(f"nothing is left to do, but offsets {holes} are out of range")
     elif not any(map(environment.cluster.holes, environment.cluster.caches)):
         environment.excused.clear()
+    environment.caught_up_ms = min(environment.caught_up_ms, environment.now_ms)
     for horizon_ms, ids in environment.passes.items():
         if horizon_ms not in environment.published and ids & look.row.named_ids:
             environment.published[horizon_ms] = environment.now_ms
@@ -178,7 +221,7 @@ def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
         run.claim(adopts=False)
         for _ in range(LOOKS_MAX):
             look = run.look()
-            if run.follow_log_start(look) or _finishes(run, look):
+            if run.follow_log_start(look) or _gives_up_stray(run, look) or _finishes(run, look):
                 continue
             step = next_step(look)
             if isinstance(step, Send):
@@ -274,6 +317,9 @@ def remove(environment: ServedEnvironment, actor: Actor, segment_id: str, part: 
 def _sweep_orphans(run: ServedRun, look: Look) -> None:
     """Delete what dead runs of this catalog wrote, and nothing ever named."""
     environment = run.environment
+    # A run that claims later may have written what was listed; of an earlier one the claim is lost.
+    if environment.table.read(run.actor) != look.row:
+        raise Stopped("fenced")
     for segment_id in sorted(look.present - look.row.named_ids):
         written_ms = max(
             environment.tier.objects.get((segment_id, part), 0) for part in PARTS
