@@ -30,9 +30,6 @@ from tierfold.compaction.brokers.metadata_fold import MetadataRecord
 from tierfold.compaction.model.errors import UnreadableObject
 
 BROKERS: Final = 2
-LAG_MAX_MS: Final = 20_000
-"""How far behind a broker's cache is at most; the grace period is far longer."""
-
 
 class Sent(NamedTuple):
     """An event in the metadata topic."""
@@ -89,6 +86,8 @@ class Cluster:
     """Called when an event takes away offsets."""
     wrong: Callable[[str], None]
     """Called with what consumers see wrongly."""
+    lag_max_ms: int = 20_000
+    """How far behind a broker's cache is at most; the grace period is far longer."""
     sent: list[Sent] = field(default_factory=list)
     records: list[MetadataRecord] = field(default_factory=list)
     whole: MetadataCache = field(default_factory=MetadataCache)
@@ -112,7 +111,7 @@ class Cluster:
             self.whole.apply(event)
             for broker in self.brokers:
                 last_ms = broker.due_ms[-1] if broker.due_ms else 0
-                lag_ms = self.rng.choice((0, 0, 1_000, LAG_MAX_MS))
+                lag_ms = self.rng.choice((0, 0, 1_000, self.lag_max_ms))
                 broker.due_ms.append(max(last_ms + 1, now_ms + self.rng.randint(0, lag_ms)))
 
     def catch_up(self) -> None:

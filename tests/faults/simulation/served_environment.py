@@ -21,6 +21,7 @@ from tests.faults.simulation.simulation_scheduler import (
     HOUR_MS,
     MINUTE_MS,
     READ_FAULTS,
+    SECOND_MS,
     WRITE_FAULTS,
     Actor,
     Call,
@@ -31,6 +32,9 @@ from tierfold.compaction.brokers.events import Event, SegmentAdded
 from tierfold.compaction.model.segment_ids import SegmentMark, id_text, marked
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.publishing.look import PublishingLimits
+
+DELAYS: Final = 0.1
+"""How often a send, or a broker's, stays on its way for a while, as when a machine sleeps."""
 
 PROFILES: Final = (
     FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
@@ -105,6 +109,9 @@ class ServedEnvironment:
                 self._check_event(event)
             self.cluster.send(events, sent_ms=sent_ms, by=actor.name, seen=seen)
 
+        if self.rng.random() < DELAYS and not self.scheduler.is_calm:
+            self.scheduler.count("send delayed")
+            actor.sleep(self.rng.choice((10 * SECOND_MS, 5 * MINUTE_MS, 25 * MINUTE_MS)))
         self.act(actor, f"send {words}", landed)
 
     def new_id(self, *, is_own: bool) -> str:

@@ -164,7 +164,9 @@ class ServedRun:
         left = [
             one
             for one in look.finished
-            if one.added.segment_id not in row.named_ids and look.is_upload(one.added.segment_id)
+            if one.added.segment_id not in row.named_ids
+            and look.is_upload(one.added.segment_id)
+            and self.environment.cluster.is_of_log(one.added.segment_id)
         ]
         while True:
             on = [one for one in left if one.added.start_offset <= reached <= one.added.end_offset]

@@ -214,6 +214,11 @@ def put(environment: ServedEnvironment, actor: Actor, content: Content, part: st
     )
 
 
+def before_deletion(look: Look) -> Step:
+    """What a vacuum must do before it deletes."""
+    return next_step(look)
+
+
 def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
     """Complete what is open, then delete what brokers no longer need."""
     run = ServedRun(environment=environment, actor=actor, name=name)
@@ -223,7 +228,7 @@ def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
             look = run.look()
             if run.follow_log_start(look) or _gives_up_stray(run, look) or _finishes(run, look):
                 continue
-            step = next_step(look)
+            step = before_deletion(look)
             if isinstance(step, Send):
                 run.send(step)
                 continue
