@@ -35,6 +35,7 @@ from tierfold.compaction.publishing.steps import (
     Merge,
     RefusalCode,
     Refused,
+    Retire,
     Send,
     Step,
     Wait,
@@ -78,6 +79,8 @@ def _published(run: ServedRun, passes: int) -> Step:
                     return step
                 passes -= 1
                 _rewrite(run, look, plan)
+            case Retire(segment_ids=ids):
+                _retire(run, look, ids)
             case Copy() | Refused():
                 run.judge_refusal(look, step)
             case Wait():
@@ -109,20 +112,42 @@ def _gives_up_stray(run: ServedRun, look: Look) -> bool:
     outside = [one.added for one in look.outside if one.added.segment_id not in look.retired_ids]
     if not {added.segment_id for added in outside} <= environment.strays:
         environment.fail(f"{outside} are no segments of another history")
+    given_up = tuple(uploaded(added, added.start_offset, ()) for added in outside)
+    _adopt(run, look, look.row.segments, given_up)
+    environment.outcomes["strays given up"] += 1
+    return True
+
+
+def _retire(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
+    """Let the row name as retired what a late send of a run started."""
+    contents = [run.environment.tier.contents[segment_id] for segment_id in ids]
+    _adopt(
+        run,
+        look,
+        look.row.segments,
+        tuple(written(content, run.name, content.start) for content in contents),
+    )
+    run.environment.outcomes["late starts retired"] += len(ids)
+
+
+def _adopt(
+    run: ServedRun, look: Look, live: tuple[Segment, ...], retired: tuple[Segment, ...]
+) -> None:
+    """Let the row name these, live and retired."""
+    reached = max(one.end_offset for one in live)
+    lineage = run.environment.cluster.log.leader_epochs
     run.commit(
         look,
         AdoptSegments(
-            live=look.row.segments,
-            retired=tuple(uploaded(added, added.start_offset, ()) for added in outside),
-            lineage=look.row.lineage,
+            live=live,
+            retired=retired,
+            lineage=tuple(entry for entry in lineage if entry.start_offset <= reached),
             log_start_offset=look.row.log_start_offset,
             served_by=(CLUSTER,),
-            at_ms=environment.now_ms,
+            at_ms=run.environment.now_ms,
             run=run.name,
         ),
     )
-    environment.outcomes["strays given up"] += 1
-    return True
 
 
 def _note_published(run: ServedRun, look: Look) -> None:
@@ -178,20 +203,7 @@ def _merge(run: ServedRun, look: Look, group: Replacement) -> None:
     live = [one for one in look.row.segments if one.segment_id not in taken]
     starts = [one.start_offset for one in look.row.segments if one.segment_id in taken]
     live.append(written(content, run.name, min(starts)))
-    reached = max(one.end_offset for one in live)
-    lineage = environment.cluster.log.leader_epochs
-    run.commit(
-        look,
-        AdoptSegments(
-            live=tuple(sorted(live, key=lambda one: one.start_offset)),
-            retired=group.sources,
-            lineage=tuple(entry for entry in lineage if entry.start_offset <= reached),
-            log_start_offset=look.row.log_start_offset,
-            served_by=(CLUSTER,),
-            at_ms=environment.now_ms,
-            run=run.name,
-        ),
-    )
+    _adopt(run, look, tuple(sorted(live, key=lambda one: one.start_offset)), group.sources)
 
 
 def _write(run: ServedRun, group: Replacement) -> None:
@@ -231,6 +243,9 @@ def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
             step = before_deletion(look)
             if isinstance(step, Send):
                 run.send(step)
+                continue
+            if isinstance(step, Retire):
+                _retire(run, look, step.segment_ids)
                 continue
             if isinstance(step, Copy | Refused):
                 run.judge_refusal(look, step)
