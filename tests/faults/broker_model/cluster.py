@@ -16,6 +16,7 @@ from tests.faults.broker_model.consumers import (
     Fetched,
     ObjectMissing,
     OutOfRange,
+    Wrong,
     fetch,
     serving,
     tiered_offsets,
@@ -84,7 +85,7 @@ class Cluster:
     """Whether the expiry task deletes what is listed at the head of the log (from Kafka 4.0 on)."""
     lost: Callable[[Lost], None]
     """Called when an event takes away offsets."""
-    wrong: Callable[[str], None]
+    wrong: Callable[[Wrong], None]
     """Called with what consumers see wrongly."""
     lag_max_ms: int = 20_000
     """How far behind a broker's cache is at most; the grace period is far longer."""
@@ -101,8 +102,7 @@ class Cluster:
     def send(self, events: Sequence[Event], *, sent_ms: int, by: str, seen: int) -> None:
         """Append a batch; raises UnreadableObject if the topic refuses its age."""
         now_ms = self.now_ms()
-        if now_ms - sent_ms > self.refuses_older_ms:
-            raise UnreadableObject("INVALID_TIMESTAMP", where="metadata topic", remedy="Look.")
+        self.ensure_young(sent_ms)
         first = len(self.sent)
         batch = range(first, first + len(events))
         for event in events:
@@ -113,6 +113,11 @@ class Cluster:
                 last_ms = broker.due_ms[-1] if broker.due_ms else 0
                 lag_ms = self.rng.choice((0, 0, 1_000, self.lag_max_ms))
                 broker.due_ms.append(max(last_ms + 1, now_ms + self.rng.randint(0, lag_ms)))
+
+    def ensure_young(self, sent_ms: int) -> None:
+        """Raise UnreadableObject if the topic refuses what was sent so long ago."""
+        if self.now_ms() - sent_ms > self.refuses_older_ms:
+            raise UnreadableObject("INVALID_TIMESTAMP", where="metadata topic", remedy="Look.")
 
     def catch_up(self) -> None:
         """Let brokers apply what is due, one event after the other, and drop local segments."""
@@ -214,5 +219,5 @@ class Cluster:
         cache = self.brokers[number].cache
         tiered = tiered_offsets(cache, self.log)
         for local_start in sorted({self.log.locals[number].start, tiered.stop}):
-            if found := what_is_wrong(cache, self.log, self.tier, local_start):
-                self.wrong(f"broker {number}, {found}")
+            for found in what_is_wrong(cache, self.log, self.tier, local_start):
+                self.wrong(found._replace(what=f"broker {number}, {found.what}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tests.faults.broker_model.metadata_cache import FINISHED, CachedSegment, MetadataCache, epoch_at
 from tests.faults.broker_model.served_log import ServedLog, Value
@@ -75,20 +75,26 @@ class _Reading(NamedTuple):
     """Where the local log goes on."""
 
 
-NO_READING: Final = _Reading({}, 0)
+class Wrong(NamedTuple):
+    """What a consumer sees wrongly."""
+
+    what: str
+    value: Value
+    """The value that it has instead of the right one; None: it lacks one."""
 
 
 def what_is_wrong(
     cache: MetadataCache, log: ServedLog, tier: TierContents, local_start: int
-) -> str:
-    """What a consumer would see wrongly from any offset on, or ""; holes are left to others."""
+) -> Iterator[Wrong]:
+    """What a consumer would see wrongly from any offset on; holes are left to others."""
     readings: dict[int, _Reading] = {}
     for position in reversed(range(log.log_start, local_start)):
         segment = serving(cache, log, position)
         if segment is None:
             continue
         if not tier.is_whole(segment.segment_id):
-            return f"offset {position}: the objects of {segment.segment_id} are missing"
+            yield Wrong(f"offset {position}: objects of {segment.segment_id} are missing", None)
+            return
         end = segment.added.end_offset
         rest = readings.get(end + 1, _Reading({}, end + 1))
         values: dict[str, Value] = {}
@@ -98,8 +104,7 @@ def what_is_wrong(
         values |= rest.values
         readings[position] = _Reading(values, rest.local_from)
         for key, found, right in _wrong_values(log, position, readings[position]):
-            return f"from offset {position} on: {key} is {found} instead of {right}"
-    return ""
+            yield Wrong(f"from offset {position} on: {key} is {found} instead of {right}", found)
 
 
 def _wrong_values(

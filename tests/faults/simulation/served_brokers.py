@@ -34,8 +34,8 @@ STOPS: Final = 0.1
 def leads(environment: ServedEnvironment, epoch: int, broker: int, actor: Actor) -> None:
     """Append and upload as the leader of an epoch; an upload at work survives its end."""
     log, rng = environment.cluster.log, environment.rng
-    for _ in range(rng.randint(3, 8)):
-        actor.sleep(rng.choice(WAITS_MS[:-1]))
+    for number in range(rng.randint(3, 8)):
+        actor.sleep(rng.choice(WAITS_MS[:-1] if number else WAITS_MS[:3]))
         if log.lineage[-1][0] > epoch:
             return
         try:
@@ -120,7 +120,7 @@ def _update(
 
 def elects(environment: ServedEnvironment, actor: Actor) -> None:
     """Elect another leader now and then."""
-    for _ in range(environment.rng.randint(0, 3)):
+    for _ in range(environment.rng.randint(0, 4)):
         actor.sleep(environment.rng.choice(WAITS_MS))
         try:
             elect(environment, actor)
@@ -303,5 +303,7 @@ def _judge(
         if newest.value is not None and values.get(key) != newest.value:
             environment.fail(f"a reader has {key} = {values.get(key)} instead of {newest.value}")
         if newest.value is None and values.get(key) is not None and is_quick:
+            if environment.shows_late(values[key]):
+                return "saw a late upload"
             environment.fail(f"a reader kept {key} = {values[key]}, which was deleted")
     return "in time" if is_quick else "too slow for tombstones"

@@ -11,8 +11,9 @@ from typing import Any, Final, NoReturn
 from tests.compaction.builders import CLUSTER, KEY
 from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.broker_model.cluster import Cluster, Lost
+from tests.faults.broker_model.consumers import Wrong
 from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
-from tests.faults.broker_model.served_log import ServedLog
+from tests.faults.broker_model.served_log import ServedLog, Value
 from tests.faults.broker_model.tier_contents import TierContents
 from tests.faults.simulation.environment_checks import Violation
 from tests.faults.simulation.served_table import ServedTable, failure
@@ -72,6 +73,10 @@ class ServedEnvironment:
     """By segment: an hour after its last upload was finished, over all sources."""
     excused: set[int] = field(default_factory=set)
     """Offsets that an upload may have taken from consumers; the next look mends them."""
+    late: set[str] = field(default_factory=set)
+    """Uploads that were finished over offsets of a replacement."""
+    gone: set[str] = field(default_factory=set)
+    """Segments of which a run said that they are gone."""
     is_by_run: bool = False
     """Whether a run, not a broker, deletes the next object."""
     cluster: Cluster = field(init=False)
@@ -105,8 +110,12 @@ class ServedEnvironment:
         words = " + ".join(f"{_word(event)}({event.segment_id[:6]})" for event in events)
 
         def landed() -> None:
-            for event in () if actor.name.startswith("broker") else events:
-                self._check_event(event)
+            self.cluster.ensure_young(sent_ms)
+            for event in events:
+                if actor.name.startswith("broker"):
+                    self._note_late(event)
+                else:
+                    self._check_event(event)
             self.cluster.send(events, sent_ms=sent_ms, by=actor.name, seen=seen)
 
         if self.rng.random() < DELAYS and not self.scheduler.is_calm:
@@ -177,7 +186,7 @@ class ServedEnvironment:
             and not isinstance(one.event, SegmentAdded)
             and one.event.state is LISTED
         ]
-        if listed_ms and self.now_ms - listed_ms[0] < HOUR_MS:
+        if listed_ms and self.now_ms - listed_ms[0] < self.limits.grace_ms:
             self.fail(f"an object of {segment_id} is deleted too soon after it was listed")
 
     def row_changed(self, before: PartitionState, after: PartitionState) -> None:
@@ -187,19 +196,53 @@ class ServedEnvironment:
             if not is_over and not self.tier.is_whole(segment.segment_id):
                 self.fail(f"live segment {segment.segment_id} lacks an object")
 
+    def shows_late(self, value: Value) -> bool:
+        """Whether the value is in an upload that was finished long after it was given up."""
+        return any(
+            record.value == value
+            for segment_id in self.late
+            for record in self.tier.contents[segment_id].records
+        )
+
+    def wrong(self, found: Wrong) -> None:
+        """Judge what consumers see wrongly."""
+        if found.value is None or not self.shows_late(found.value):
+            self.fail(found.what)
+        self.outcomes["values shown by a late upload"] += 1
+
+    def _note_late(self, event: Event) -> None:
+        """Note an upload that is finished over offsets of a replacement.
+
+        Its leader had been given up, or its batch was on its way: until the next look merges it,
+        consumers see what it holds.
+        """
+        if isinstance(event, SegmentAdded) or event.state is not FINISHED:
+            return
+        content = self.tier.contents[event.segment_id]
+        for segment in self.table.row.segments:
+            is_ours = not segment.is_named_by_brokers
+            if is_ours and segment.own_start_offset <= content.end and (
+                content.start <= segment.end_offset
+            ):
+                self.late.add(event.segment_id)
+                self.outcomes["uploads finished over a replacement"] += 1
+                return
+
     def _check_event(self, event: Event) -> None:
         """Check what a run sends; brokers send what they like."""
-        segment_id, whole = event.segment_id, self.cluster.whole
+        segment_id = event.segment_id
         if isinstance(event, SegmentAdded):
             content = self.tier.contents[segment_id]
             if (event.start_offset, event.end_offset) != (content.start, content.end):
                 self.fail(f"{segment_id} is started with other offsets than it has")
             if event.leader_epochs != content.epochs:
                 self.fail(f"{segment_id} is started with other leader epochs than it has")
-            if segment_id in whole.named and segment_id not in whole.segments:
+            if segment_id in self.gone:
                 self.fail(f"{segment_id} is started again after it was gone")
-        elif event.state is GONE and segment_id in self.tier.present():
-            self.fail(f"{segment_id} is sent as gone, and an object of it is there")
+        elif event.state is GONE:
+            self.gone.add(segment_id)
+            if segment_id in self.tier.present():
+                self.fail(f"{segment_id} is sent as gone, and an object of it is there")
 
 
 def _word(event: Event) -> str:
@@ -233,7 +276,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         local_retention_ms=rng.choice((MINUTE_MS, HOUR_MS, DAY_MS)),
         deletes_listed=rng.random() < 0.7,
         lost=environment.lost,
-        wrong=environment.fail,
+        wrong=environment.wrong,
     )
     row = PartitionState(
         key=KEY,

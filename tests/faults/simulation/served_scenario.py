@@ -24,7 +24,7 @@ from tests.faults.simulation.served_brokers import (
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
 from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
-from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
+from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Actor, Fault
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.publishing.steps import Done
@@ -72,6 +72,7 @@ def _begin(environment: ServedEnvironment) -> None:
     environment.scheduler.is_calm = False
     spawn_leader(environment, 0)
     scheduler.spawn("broker's controller", partial(elects, environment), allowed=frozenset())
+    scheduler.spawn("run at an election", partial(_runs_at_elections, environment))
     scheduler.spawn("broker's expiry task", partial(expires, environment))
     for number in range(rng.randint(2, 3)):
         scheduler.spawn(
@@ -94,6 +95,16 @@ def _runs(environment: ServedEnvironment, actor: Actor) -> None:
     for number in range(environment.rng.randint(1, 3)):
         compact(environment, actor, f"{actor.name}.{number}", passes=environment.rng.randint(0, 2))
         actor.sleep(environment.rng.choice(WAITS_MS))
+
+
+def _runs_at_elections(environment: ServedEnvironment, actor: Actor) -> None:
+    """Run while a new leader uploads once more what the old one has uploaded."""
+    lineage, seen = environment.cluster.log.lineage, 1
+    for _ in range(20):
+        actor.sleep(environment.rng.choice((SECOND_MS, MINUTE_MS, 3 * HOUR_MS)))
+        if len(lineage) > seen:
+            seen = len(lineage)
+            compact(environment, actor, f"{actor.name} {seen}", passes=2)
 
 
 def _vacuums(environment: ServedEnvironment, actor: Actor) -> None:
