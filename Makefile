@@ -94,6 +94,7 @@ bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/
 soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.publishing_search.search_run --states $(STATES)
+	@$(BIN)/python -m tests.faults.simulation.simulation_run --served --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
 	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py

@@ -1,8 +1,7 @@
 """A cluster of two brokers that serve one partition from a tier, driven by time.
 
-Both read the metadata topic event by event, each with its own lag; a batch is not atomic. Readers go
-to the leader. Nothing happens by itself but the passing of time: actors append, elect, upload and
-expire.
+Both read the metadata topic event by event, each with its own lag; a batch is not atomic. Readers
+go to the leader. Only time passes by itself: actors append, elect, upload and expire.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What consumers read of a partition through one broker.
 
-    readings      for each offset, what a consumer that starts there ends up with
-    fetch         one fetch of a consumer that may pause before the next one
+    what_is_wrong   with what consumers would end up, from any offset on
+    fetch           one fetch of a consumer that may pause before the next one
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.faults.broker_model.metadata_cache import FINISHED, CachedSegment, MetadataCache, epoch_at
+from tests.faults.broker_model.metadata_cache import (
+    FINISHED,
+    CachedSegment,
+    MetadataCache,
+    epoch_at,
+)
 from tests.faults.broker_model.served_log import ServedLog, Value
 from tests.faults.broker_model.tier_contents import Kept, TierContents
 

@@ -6,8 +6,8 @@ and uploads some offsets once more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
@@ -46,7 +46,7 @@ class LocalLog:
 
     def segment_at(self, offset: int) -> tuple[int, int] | None:
         """The first and last offset of the rolled segment that has this one."""
-        for first, beyond in zip(self.borders, self.borders[1:], strict=False):
+        for first, beyond in pairwise(self.borders):
             if first <= offset < beyond:
                 return first, beyond - 1
         return None
@@ -119,8 +119,3 @@ class ServedLog:
     def newest_ms(self, first: int, last: int) -> int:
         """The largest timestamp among these offsets; −1: there are none."""
         return max((record.at_ms for record in self.records[first : last + 1]), default=-1)
-
-
-def last_values(records: Sequence[LogRecord]) -> dict[str, Value]:
-    """The last value of each key."""
-    return {record.key: record.value for record in records}

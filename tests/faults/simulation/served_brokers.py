@@ -1,4 +1,4 @@
-"""What brokers and their operators do: append, elect, upload, expire, delete records; and readers."""
+"""What brokers, their operators and readers do: append, elect, upload, expire, delete, read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from tests.compaction.builders import KEY
 from tests.faults.broker_model.consumers import Fetched, ObjectMissing, OutOfRange
 from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
-from tests.faults.broker_model.tier_contents import PARTS, Content, Kept, kept
 from tests.faults.broker_model.served_log import KEYS
+from tests.faults.broker_model.tier_contents import PARTS, Content, Kept, kept
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_verbs import put, remove
 from tests.faults.simulation.simulation_scheduler import (

@@ -93,16 +93,24 @@ class ServedEnvironment:
         """The time of all clocks."""
         return self.scheduler.now_ms
 
-    def act(self, actor: Actor, what: str, effect: Callable[[], Any], *, is_read: bool = False) -> Any:
+    def act(
+        self, actor: Actor, what: str, effect: Callable[[], Any], *, is_read: bool = False
+    ) -> Any:
         """Do something in one atomic step, after brokers have caught up."""
 
         def done() -> Any:
             self.cluster.catch_up()
             return effect()
 
-        faults = READ_FAULTS if is_read else WRITE_FAULTS
-        call = Call(what=what, effect=done, faults=faults, error=failure, weight=1 if is_read else 2)
-        return actor.do(call)
+        return actor.do(
+            Call(
+                what=what,
+                effect=done,
+                faults=READ_FAULTS if is_read else WRITE_FAULTS,
+                error=failure,
+                weight=1 if is_read else 2,
+            )
+        )
 
     def send(self, actor: Actor, events: tuple[Event, ...], seen: int) -> None:
         """Send a batch of events to the metadata topic; it may arrive late, twice or never."""
@@ -178,7 +186,8 @@ class ServedEnvironment:
             known = cache.segments.get(segment_id)
             if known is not None and known.state in (STARTED, FINISHED):
                 who = "the topic" if number == 0 else f"broker {number - 1}"
-                self.fail(f"an object of {segment_id} is deleted, and {who} has it in {known.state!r}")
+                what = f"{who} has it in {known.state.name}"
+                self.fail(f"an object of {segment_id} is deleted, and {what}")
         listed_ms = [
             one.timestamp_ms
             for one in self.cluster.sent
@@ -189,7 +198,7 @@ class ServedEnvironment:
         if listed_ms and self.now_ms - listed_ms[0] < self.limits.grace_ms:
             self.fail(f"an object of {segment_id} is deleted too soon after it was listed")
 
-    def row_changed(self, before: PartitionState, after: PartitionState) -> None:
+    def row_changed(self, after: PartitionState) -> None:
         """Check a new row: what is live is there, unless brokers deleted it."""
         for segment in after.segments:
             is_over = segment.end_offset < self.cluster.log.log_start

@@ -24,9 +24,17 @@ from tests.faults.simulation.served_brokers import (
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
 from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
-from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Actor, Fault
+from tests.faults.simulation.simulation_scheduler import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    Actor,
+    Fault,
+)
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segment_ids import Maker, maker_of
+from tierfold.compaction.publishing.replacements import NO_BROKER
 from tierfold.compaction.publishing.steps import Done
 
 ROUNDS_MAX: Final = 12
@@ -129,7 +137,7 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
         scheduler.pause(DAY_MS)
         vacuum(environment, calm, f"sweep{number}")
         cluster.catch_up_wholly()
-        if isinstance(step, Done) and not (left := _left(environment)):
+        if isinstance(step, Done) and not _left(environment):
             return
     environment.fail(f"{step} after {ROUNDS_MAX} rounds: {_left(environment)}")
 
@@ -143,9 +151,9 @@ def _left(environment: ServedEnvironment) -> str:
         return f"still retired: {sorted(row.retired_ids)}"
     live = {one.segment_id for one in row.segments}
     for segment in cluster.whole.segments.values():
-        is_ours = not segment.added.broker_id == 1
-        if is_ours and (segment.segment_id not in live or segment.state != SegmentState.COPY_FINISHED):
-            return f"brokers have {segment.segment_id} in {segment.state!r}"
+        is_right = segment.segment_id in live and segment.state is SegmentState.COPY_FINISHED
+        if segment.added.broker_id == NO_BROKER and not is_right:
+            return f"brokers have {segment.segment_id} in {segment.state.name}"
     for segment_id in environment.tier.present() - live:
         if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG:
             return f"an object of {segment_id} is left"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from tests.faults.broker_model.tier_contents import Content, Kept
@@ -158,7 +159,8 @@ def _due(environment: ServedEnvironment, look: Look) -> list[Segment]:
 
 def _is_over(look: Look, upload: BrokerSegment) -> bool:
     """Whether a dead upload is covered, and old."""
-    offsets = set(range(max(upload.added.start_offset, look.log_start), upload.added.end_offset + 1))
+    added = upload.added
+    offsets = set(range(max(added.start_offset, look.log_start), added.end_offset + 1))
     for segment in look.finished:
         offsets -= set(range(segment.added.start_offset, segment.added.end_offset + 1))
     return not offsets and look.now_ms - upload.since_ms >= look.limits.upload_wait_ms
@@ -224,7 +226,7 @@ def _cut(
     inner = range(sources[0].start_offset + 1, end + 1)
     count = min(environment.rng.choice((0, 0, 0, 1, 2)), len(inner))
     borders = [start, *sorted(environment.rng.sample(inner, count)), end + 1]
-    for first, beyond in zip(borders, borders[1:], strict=False):
+    for first, beyond in pairwise(borders):
         yield Content(
             environment.new_id(is_own=True),
             first,
@@ -239,7 +241,8 @@ def _epochs_of(sources: Sequence[Segment], first: int, last: int) -> tuple[Leade
     lowest: dict[int, int] = {}
     for source in sources:
         for entry in source.leader_epochs:
-            lowest[entry.epoch] = min(entry.start_offset, lowest.get(entry.epoch, entry.start_offset))
+            start = entry.start_offset
+            lowest[entry.epoch] = min(start, lowest.get(entry.epoch, start))
     begun = max(epoch for epoch, start in lowest.items() if start <= first)
     return tuple(
         LeaderEpoch(epoch=epoch, start_offset=max(start, first))

@@ -29,8 +29,8 @@ class ServedTable:
     """One row; each change is one atomic step."""
 
     row: PartitionState
-    changed: Callable[[PartitionState, PartitionState], None]
-    """Called with each row before and after a change."""
+    changed: Callable[[PartitionState], None]
+    """Called with each new row."""
 
     def read(self, actor: Actor) -> PartitionState:
         """Read the row; raises UnreadableObject."""
@@ -66,8 +66,8 @@ class ServedTable:
         found = attempt.outcome_of(self.row)
         if found is not None:
             return found
-        before, self.row = self.row, attempt.next_row(self.row)
-        self.changed(before, self.row)
+        self.row = attempt.next_row(self.row)
+        self.changed(self.row)
         return attempt.success
 
 

@@ -86,7 +86,7 @@ def _published(run: ServedRun, passes: int) -> Step:
             case Wait():
                 run.environment.happened(f"run waits: {step.why}")
                 return step
-    run.environment.fail(f"{run.name} looks for ever: {step}")
+    return run.environment.fail(f"{run.name} looks for ever: {step}")
 
 
 def compact_detached(environment: ServedEnvironment, actor: Actor) -> None:
@@ -196,7 +196,6 @@ def _rows_of(run: ServedRun, group: Replacement) -> Iterator[Segment]:
 
 def _merge(run: ServedRun, look: Look, group: Replacement) -> None:
     """Write one replacement of a group, and let the row name all of it."""
-    environment = run.environment
     _write(run, group)
     taken = {source.segment_id for source in group.sources}
     (content,) = group.contents

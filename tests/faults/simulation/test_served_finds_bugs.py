@@ -6,7 +6,6 @@ be the first one. docs/reliability.md says how many seeds each bug takes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.faults.simulation import served_run, served_scenario, served_segments, served_verbs
+from tests.faults.simulation import served_scenario, served_segments, served_verbs
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
 from tests.faults.simulation.served_run import ServedRun
 from tests.faults.simulation.served_scenario import played_served
@@ -141,10 +140,11 @@ def segments_of_another_history_count(patch: pytest.MonkeyPatch) -> None:
     """What a deposed leader wrote is merged, and may repair."""
     patch.setattr(Look, "is_of_log", lambda *_: True)
     patch.setattr(Look, "outside", ())
-    patch.setattr(Look, "finished", property(lambda look: steps_finished(look)))
+    patch.setattr(Look, "finished", property(all_finished))
 
 
-def steps_finished(look: Look) -> tuple[BrokerSegment, ...]:
+def all_finished(look: Look) -> tuple[BrokerSegment, ...]:
+    """The finished segments of any history."""
     return look.view.in_state(SegmentState.COPY_FINISHED)
 
 
