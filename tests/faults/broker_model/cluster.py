@@ -21,7 +21,7 @@ from tests.faults.broker_model.consumers import (
     tiered_offsets,
     what_is_wrong,
 )
-from tests.faults.broker_model.metadata_cache import FINISHED, MetadataCache
+from tests.faults.broker_model.metadata_cache import FINISHED, CachedSegment, MetadataCache
 from tests.faults.broker_model.served_log import LocalLog, ServedLog
 from tests.faults.broker_model.tier_contents import TierContents
 from tierfold.compaction.brokers.event_bytes import encode
@@ -57,8 +57,8 @@ class Broker:
     due_ms: list[int] = field(default_factory=list)
     """When it applies each event of the topic."""
     applied: int = 0
-    served: dict[int, str] = field(default_factory=dict)
-    """By offset, the id of the segment that serves it."""
+    served: dict[int, CachedSegment] = field(default_factory=dict)
+    """By offset, the segment that serves it."""
 
 
 class Lost(NamedTuple):
@@ -84,8 +84,8 @@ class Cluster:
     """Whether the expiry task deletes what is listed at the head of the log (from Kafka 4.0 on)."""
     lost: Callable[[Lost], None]
     """Called when an event takes away offsets."""
-    wrong: Callable[[Wrong], None]
-    """Called with what consumers see wrongly."""
+    wrong: Callable[[int, Wrong], None]
+    """Called with a broker, and what consumers see wrongly through it."""
     lag_max_ms: int = 20_000
     """How far behind a broker's cache is at most; the grace period is far longer."""
     sent: list[Sent] = field(default_factory=list)
@@ -200,11 +200,8 @@ class Cluster:
         if not broker.cache.apply(sent.event):
             return
         before = broker.served
-        broker.served = {
-            offset: segment.segment_id
-            for offset in tiered_offsets(broker.cache, self.log)
-            if (segment := serving(broker.cache, self.log, offset)) is not None
-        }
+        tiered = tiered_offsets(broker.cache, self.log)
+        broker.served = broker.cache.all_found(self.log.lineage, tiered)
         gone = [
             offset
             for offset in before
@@ -215,8 +212,8 @@ class Cluster:
         self._check(number)
 
     def _check(self, number: int) -> None:
-        cache = self.brokers[number].cache
-        tiered = tiered_offsets(cache, self.log)
+        broker = self.brokers[number]
+        tiered = tiered_offsets(broker.cache, self.log)
         for local_start in sorted({self.log.locals[number].start, tiered.stop}):
-            for found in what_is_wrong(cache, self.log, self.tier, local_start):
-                self.wrong(found._replace(what=f"broker {number}, {found.what}"))
+            for found in what_is_wrong(broker.served, self.log, self.tier, local_start):
+                self.wrong(number, found)

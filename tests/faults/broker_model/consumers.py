@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,12 +89,15 @@ class Wrong(NamedTuple):
 
 
 def what_is_wrong(
-    cache: MetadataCache, log: ServedLog, tier: TierContents, local_start: int
+    served: Mapping[int, CachedSegment], log: ServedLog, tier: TierContents, local_start: int
 ) -> Iterator[Wrong]:
-    """What a consumer would see wrongly from any offset on; holes are left to others."""
+    """What a consumer would see wrongly from any offset on; holes are left to others.
+
+    `served`: by offset, the segment that serves it.
+    """
     readings: dict[int, _Reading] = {}
     for position in reversed(range(log.log_start, local_start)):
-        segment = serving(cache, log, position)
+        segment = served.get(position)
         if segment is None:
             continue
         if not tier.is_whole(segment.segment_id):

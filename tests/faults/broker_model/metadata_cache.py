@@ -54,12 +54,17 @@ class _EpochCache:
     """The highest offset that a finished segment ever had; it never falls."""
     _starts: list[int] | None = None
 
-    def floor(self, offset: int) -> str | None:
-        """The id of the segment with the highest first offset at or below this one."""
+    @property
+    def starts(self) -> list[int]:
+        """The first offsets of what look-ups find, ascending."""
         if self._starts is None:
             self._starts = sorted(self.referenced)
-        place = bisect_right(self._starts, offset)
-        return self.referenced[self._starts[place - 1]] if place else None
+        return self._starts
+
+    def floor(self, offset: int) -> str | None:
+        """The id of the segment with the highest first offset at or below this one."""
+        place = bisect_right(self.starts, offset)
+        return self.referenced[self.starts[place - 1]] if place else None
 
     def finish(self, segment_id: str, first: int, last: int) -> None:
         if last >= self.highest:
@@ -126,6 +131,22 @@ class MetadataCache:
         segment = self.segments[segment_id]
         last = next(last for of_epoch, _, last in segment.ranges if of_epoch == epoch)
         return segment if offset <= last else None
+
+    def all_found(self, lineage: Lineage, offsets: range) -> dict[int, CachedSegment]:
+        """The segment that serves each of these offsets, without those out of range."""
+        found: dict[int, CachedSegment] = {}
+        ends = [first for _, first in lineage[1:]] + [offsets.stop]
+        for (epoch, first), beyond in zip(lineage, ends, strict=True):
+            cache = self._epochs.get(epoch)
+            starts = [] if cache is None else cache.starts
+            for start, next_start in zip(starts, [*starts[1:], offsets.stop], strict=False):
+                assert cache is not None
+                segment = self.segments[cache.referenced[start]]
+                last = next(last for of_epoch, _, last in segment.ranges if of_epoch == epoch)
+                low = max(start, first, offsets.start)
+                high = min(last + 1, next_start, beyond, offsets.stop)
+                found.update(dict.fromkeys(range(low, high), segment))
+        return found
 
     def in_state(self, *states: SegmentState) -> Iterator[CachedSegment]:
         """The segments in one of these states, by start offset."""

@@ -303,7 +303,7 @@ def _judge(
         if newest.value is not None and values.get(key) != newest.value:
             environment.fail(f"a reader has {key} = {values.get(key)} instead of {newest.value}")
         if newest.value is None and values.get(key) is not None and is_quick:
-            if environment.shows_late(values[key]):
+            if any(environment.late_with(values[key])):
                 return "saw a late upload"
             environment.fail(f"a reader kept {key} = {values[key]}, which was deleted")
     return "in time" if is_quick else "too slow for tombstones"

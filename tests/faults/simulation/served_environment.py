@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, NoReturn
@@ -205,18 +205,18 @@ class ServedEnvironment:
             if not is_over and not self.tier.is_whole(segment.segment_id):
                 self.fail(f"live segment {segment.segment_id} lacks an object")
 
-    def shows_late(self, value: Value) -> bool:
-        """Whether the value is in an upload that was finished long after it was given up."""
-        return any(
-            record.value == value
-            for segment_id in self.late
-            for record in self.tier.contents[segment_id].records
-        )
+    def late_with(self, value: Value) -> Iterator[str]:
+        """The uploads with a value that were finished over a replacement."""
+        for segment_id in self.late:
+            if any(record.value == value for record in self.tier.contents[segment_id].records):
+                yield segment_id
 
-    def wrong(self, found: Wrong) -> None:
-        """Judge what consumers see wrongly."""
-        if found.value is None or not self.shows_late(found.value):
-            self.fail(found.what)
+    def wrong(self, number: int, found: Wrong) -> None:
+        """Judge what consumers see wrongly through a broker."""
+        known = self.cluster.brokers[number].cache.segments
+        late = () if found.value is None else self.late_with(found.value)
+        if not any(one in known and known[one].state is FINISHED for one in late):
+            self.fail(f"broker {number}, {found.what}")
         self.outcomes["values shown by a late upload"] += 1
 
     def _note_late(self, event: Event) -> None:

@@ -94,7 +94,7 @@ def _begin(environment: ServedEnvironment) -> None:
         scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
     if rng.random() < 0.3:
         scheduler.spawn("admin", partial(deletes_records, environment), allowed=frozenset())
-    for number in range(rng.randint(1, 2)):
+    for number in range(rng.randint(2, 4)):
         allowed = frozenset({Fault.STALLED})
         scheduler.spawn(f"reader{number}", partial(reads, environment), allowed=allowed)
 
