@@ -51,14 +51,16 @@ def swap_batch(
     """
     for clusters in ([[segment] for segment in new], list(_clusters(new, old))):
         events = _events(look, clusters, old)
-        batch = fitting(events, look.limits.batch_bytes_max)
-        if len(batch) < len(events):
-            # What brokers read already is not repeated, so that each batch brings some of the rest.
-            events = tuple(event for event in events if not _is_repeated(look, event))
-            batch = fitting(events, look.limits.batch_bytes_max)
-        expected = (*new, *_finished(old)) if len(batch) == len(events) else ()
-        if batch and _is_safe(look, batch, expected):
-            return batch
+        # What brokers read already is left out where not all fits, so that each batch brings some
+        # of the rest, and where to finish it once more would hide another segment.
+        for chosen in (events, tuple(one for one in events if not _is_repeated(look, one))):
+            batch = fitting(chosen, look.limits.batch_bytes_max)
+            is_whole = len(batch) == len(chosen)
+            if chosen is events and not is_whole:
+                continue
+            expected = (*new, *_finished(old)) if is_whole else ()
+            if batch and _is_safe(look, batch, expected):
+                return batch
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.compaction.builders import a_segment
+from tests.compaction.builders import a_segment, epochs
 from tests.compaction.looks import a_look, a_row, replacement, shown, started, whole
 from tierfold.compaction.publishing.next_step import next_step
 
@@ -21,3 +21,15 @@ def test_a_source_that_holds_a_whole_replacement_is_listed_after_all_that_it_cro
         "DELETE_STARTED U",
         "DELETE_STARTED V",
     ]
+
+
+def test_what_brokers_read_is_not_finished_again_where_that_would_hide_offsets() -> None:
+    # Both have the start of epoch 2: finished again, A takes it, and look-ups of 9 to 11 end there.
+    elected = epochs((0, 0), (1, 4), (2, 6))
+    a = a_segment(4, 8, leader_epochs=epochs((1, 4), (2, 6)))
+    b = a_segment(9, 11, leader_epochs=epochs((1, 5), (2, 6)), skipped_offsets=4)
+    c = a_segment(12, 15, leader_epochs=epochs((2, 12)))
+    stray = a_segment(4, 10, segment_id="S" * 21 + "A")
+    row = a_row([U, a, b, c], [stray], lineage=elected)
+    look = a_look(row, whole(U, stray, a, b, c), lineage=elected)
+    assert shown(next_step(look), stray, names="S") == ["DELETE_STARTED S"]
