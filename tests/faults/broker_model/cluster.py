@@ -174,6 +174,11 @@ class Cluster:
         for number in range(BROKERS):
             self._check(number)
 
+    def is_within_batch(self, number: int) -> bool:
+        """Whether a broker has applied the first events of a batch, and not the last."""
+        applied = self.brokers[number].applied
+        return applied > 0 and applied < self.sent[applied - 1].batch.stop
+
     def holes(self, cache: MetadataCache) -> list[int]:
         """Offsets of the log that finished segments have and no look-up finds."""
         had = {

@@ -215,9 +215,14 @@ class ServedEnvironment:
         """Judge what consumers see wrongly through a broker."""
         known = self.cluster.brokers[number].cache.segments
         late = () if found.value is None else self.late_with(found.value)
-        if not any(one in known and known[one].state is FINISHED for one in late):
+        if any(one in known and known[one].state is FINISHED for one in late):
+            self.outcomes["values shown by a late upload"] += 1
+        elif self.caught_up_ms > self.now_ms and self.cluster.is_within_batch(number):
+            # Between two events of a group that was compacted before its cluster was given, a
+            # source may show what a tombstone hid that is gone; a person has agreed to that.
+            self.outcomes["values shown within a first batch"] += 1
+        else:
             self.fail(f"broker {number}, {found.what}")
-        self.outcomes["values shown by a late upload"] += 1
 
     def _note_late(self, event: Event) -> None:
         """Note an upload that is finished over offsets of a replacement.
