@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import Final, NamedTuple
 
@@ -174,10 +175,15 @@ class Cluster:
         for number in range(BROKERS):
             self._check(number)
 
-    def is_within_batch(self, number: int) -> bool:
-        """Whether a broker has applied the first events of a batch, and not the last."""
+    def within_batch_ms(self, number: int) -> float:
+        """When the batch was sent of which a broker has applied the first events, not the last.
+
+        Infinite: it is at the end of one.
+        """
         applied = self.brokers[number].applied
-        return applied > 0 and applied < self.sent[applied - 1].batch.stop
+        if applied and applied < self.sent[applied - 1].batch.stop:
+            return self.sent[applied - 1].timestamp_ms
+        return inf
 
     def holes(self, cache: MetadataCache) -> list[int]:
         """Offsets of the log that finished segments have and no look-up finds."""

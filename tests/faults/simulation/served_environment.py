@@ -217,7 +217,7 @@ class ServedEnvironment:
         late = () if found.value is None else self.late_with(found.value)
         if any(one in known and known[one].state is FINISHED for one in late):
             self.outcomes["values shown by a late upload"] += 1
-        elif self.caught_up_ms > self.now_ms and self.cluster.is_within_batch(number):
+        elif self.caught_up_ms >= self.cluster.within_batch_ms(number):
             # Between two events of a group that was compacted before its cluster was given, a
             # source may show what a tombstone hid that is gone; a person has agreed to that.
             self.outcomes["values shown within a first batch"] += 1
