@@ -28,6 +28,7 @@ from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.serving import LocalRange, Pass
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 from tierfold.compaction.planning.chunks import RemainingBudget, next_wave, rest_of_plan
 from tierfold.compaction.planning.grouping import SegmentGroup, grouped, merge_empty
@@ -35,6 +36,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan, partition
 from tierfold.compaction.planning.plan import CompactReason
 from tierfold.compaction.publishing.batches import sources_max
 from tierfold.compaction.publishing.look import BATCH_BYTES_MAX
+from tierfold.compaction.publishing.steps import Done
 from tierfold.compaction.skipping.skip_decision import kept_apart
 
 NOW_MS = 2_000_000
@@ -60,7 +62,7 @@ def starts(groups: Sequence[SegmentGroup]) -> list[list[int]]:
 
 
 def plan_of(view: PartitionView, rules: Rules = SMALL) -> PartitionPlan:
-    plan = partition_plan(view, (), rules, NOW_MS)
+    plan = partition_plan(view, (), rules, NOW_MS, step=Done())
     assert plan_violations(plan, NOW_MS) == ()
     return plan
 
@@ -142,13 +144,18 @@ def test_the_rest_of_a_plan_is_for_brokers_as_the_whole() -> None:
 
 def test_what_shares_offsets_with_a_passed_horizon_is_rewritten_with_it() -> None:
     due = replace(V, earliest_due_ms=5)
-    segments = (U, due, W, X)
-    for fields, expected in (({}, [[10]]), ({"served_by": (CLUSTER,)}, [[0, 10, 15]])):
+    segments, rules = (U, due, W, X), replace(SMALL, delete_retention_ms=1)
+    published = {
+        "served_by": (CLUSTER,),
+        "passes": (Pass(epoch=0, horizon_ms=5, published_at_ms=5, has_spared=False),),
+        "local_ranges": (LocalRange(end_offset=29, until_ms=5),),
+    }
+    for fields, expected in (({}, [[10]]), (published, [[0, 10, 15]])):
         view = a_view(segments, cleaner_offsets=cleaned_to(30), **fields)
-        plan = plan_of(view).compact
+        plan = plan_of(view, rules).compact
         assert (plan.reason, starts(plan.groups)) == (CompactReason.HORIZON_PASSED, expected)
-    half = a_view(segments, cleaner_offsets=cleaned_to(15), served_by=(CLUSTER,))
-    rules = replace(SMALL, min_cleanable_dirty_ratio=Fraction(1))
+    half = a_view(segments, cleaner_offsets=cleaned_to(15), **published)
+    rules = replace(rules, min_cleanable_dirty_ratio=Fraction(1))
     assert not plan_of(half, rules).is_due, "what is dirty shares offsets with it"
 
 

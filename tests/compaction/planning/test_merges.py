@@ -39,6 +39,10 @@ LATE = a_segment(10, 25, segment_id="n" * 21 + "A")
 """A new leader's upload, which was finished between a look and a batch."""
 ROW = a_row([R, W, X], [U, V], cleaner_offsets=cleaned_to(20))
 TOPIC = [*whole(U, V, W, X, LATE), started(R)]
+MERGE = Merge(
+    segment_ids=(R.segment_id, LATE.segment_id, W.segment_id),
+    why="brokers have another segment beside a replacement",
+)
 RULES = Rules(cleanup_policy=frozenset({"compact"}))
 
 
@@ -87,7 +91,7 @@ def proposal_after(row: PartitionState, plan: Compact, new: Segment) -> CommitPr
 
 
 def test_a_merge_is_of_its_group_alone_and_keeps_the_cleaner_offset() -> None:
-    plan = merge_plan(view_of(ROW, TOPIC), asked_for(ROW, TOPIC))
+    plan = merge_plan(view_of(ROW, TOPIC), MERGE)
     (group,) = plan.groups
     assert ids(group.segments) == ids((R, W))
     assert (group.is_for_brokers, group.own_start_offset, group.end_offset) == (True, 0, 29)
@@ -97,7 +101,7 @@ def test_a_merge_is_of_its_group_alone_and_keeps_the_cleaner_offset() -> None:
 
 
 def test_a_merge_is_committed_and_published() -> None:
-    plan = merge_plan(view_of(ROW, TOPIC), asked_for(ROW, TOPIC))
+    plan = merge_plan(view_of(ROW, TOPIC), MERGE)
     new = replacement("merged", 0, 29)
     row = committed(ROW, plan, new)
     assert ids(row.segments) == ids((new, X))
