@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.compaction.beside_brokers import view_beside
+from tests.compaction.beside_brokers import brokers_have, view_beside
 from tests.compaction.broker_events import FINISHED, updated, uploaded
 from tests.compaction.builders import (
     CLUSTER,
@@ -143,18 +143,20 @@ def test_the_rest_of_a_plan_is_for_brokers_as_the_whole() -> None:
 
 
 def test_what_shares_offsets_with_a_passed_horizon_is_rewritten_with_it() -> None:
-    due = replace(V, earliest_due_ms=5)
-    segments, rules = (U, due, W, X), replace(SMALL, delete_retention_ms=1)
+    segments = (U, replace(V, earliest_due_ms=5), W, X)
+    rules = replace(SMALL, delete_retention_ms=1, tail_margin_segments=0)
     published = {
         "served_by": (CLUSTER,),
         "passes": (Pass(epoch=0, horizon_ms=5, published_at_ms=5, has_spared=False),),
-        "local_ranges": (LocalRange(end_offset=29, until_ms=5),),
+        "local_ranges": tuple(LocalRange(end_offset=end, until_ms=5) for end in (19, 29)),
     }
-    for fields, expected in (({}, [[10]]), (published, [[0, 10, 15]])):
+    events = [event for one in segments for event in _uploaded(one)]
+    brokers = replace(brokers_have(events), local_retention_ms=0)
+    for fields, asked, expected in (({}, None, [[10]]), (published, brokers, [[0, 10, 15]])):
         view = a_view(segments, cleaner_offsets=cleaned_to(30), **fields)
-        plan = plan_of(view, rules).compact
+        plan = plan_of(replace(view, brokers=asked), rules).compact
         assert (plan.reason, starts(plan.groups)) == (CompactReason.HORIZON_PASSED, expected)
-    half = a_view(segments, cleaner_offsets=cleaned_to(15), **published)
+    half = replace(a_view(segments, cleaner_offsets=cleaned_to(15), **published), brokers=brokers)
     rules = replace(rules, min_cleanable_dirty_ratio=Fraction(1))
     assert not plan_of(half, rules).is_due, "what is dirty shares offsets with it"
 
