@@ -110,9 +110,7 @@ def _inspect(
         return _refused(row, refusal_of(error, str(known.key)))
     if isinstance(incomplete_uploads, Exception):
         return _refused(row, refusal_of(incomplete_uploads, str(known.key)))
-    look = context.cluster_view
-    too_short = None if look is None else grace_refusal(look.setup, row, times.grace_ms)
-    if too_short is not None:
+    if (too_short := _grace_refusal(context, row, times)) is not None:
         return _refused(row, refusal or too_short)
     deletion = deletion_plan_of(
         view,
@@ -134,6 +132,13 @@ def _inspect(
         return found
     reason = "; ".join(waits) or _why_nothing(found)
     return replace(found, outcome=NOTHING_TO_DO, reason=reason)
+
+
+def _grace_refusal(
+    context: RunContext, row: PartitionState, times: VacuumLimits
+) -> Refusal | None:
+    look = context.cluster_view
+    return None if look is None else grace_refusal(look.setup, row, times.grace_ms)
 
 
 def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -> PartitionVacuum:
