@@ -78,9 +78,10 @@ def restore_verb(output: Output, **given: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
 @click.option(
     "--leave-alone",
+    multiple=True,
     metavar="ID[,...]",
     help="Only note in the catalog that these segments, which brokers never had, are no part of the"
-    " log: they are never read and never deleted.",
+    " log: they are never read and never deleted. Repeatable.",
 )
 @holes_option
 @output_options

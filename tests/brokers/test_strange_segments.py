@@ -79,8 +79,8 @@ def test_the_command_of_the_refusal_leads_out(kafka: KafkaCluster, tmp_path: Pat
     (entry,) = tier.plan(*NO_MARGIN).entries
     assert entry["outcome"] == "refused"
     assert f"--leave-alone {LATER}`" in entry["reason"]
-    words = (f"{tier.topic.name}-0", *tier._scope[:2], "--leave-alone", f"{STRANGE[0]},{LATER}")
-    shown = tierfold(kafka, "forget", kafka.tier, *words).stdout
+    words = (f"{tier.topic.name}-0", *tier._scope[:2], "--leave-alone", STRANGE[0])
+    shown = tierfold(kafka, "forget", kafka.tier, *words, "--leave-alone", LATER).stdout
     assert shown.startswith(f"{tier.topic.name}-0: noted in the catalog\n")
     assert f"1 segment left alone: never read, never deleted\n  {LATER}" in shown
 
