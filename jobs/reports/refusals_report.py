@@ -34,7 +34,7 @@ class Refusable(Protocol):
 def see_below(partition: Refusable, otherwise: str) -> str:
     """Return the codes of its refusals for a row of a table; `otherwise` if there are none."""
     codes = ", ".join(dict.fromkeys(part.code for part in partition.refusals))
-    return f"{codes}: see below" if codes else otherwise
+    return f"see below: {codes}" if codes else otherwise
 
 
 def print_refusals(console: Console, partitions: Sequence[Refusable]) -> None:

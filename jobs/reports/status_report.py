@@ -17,7 +17,7 @@ from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.reports.broker_report import broker_entry, cluster_entry, print_brokers
-from tierfold.jobs.reports.refusals_report import print_refusals, see_below
+from tierfold.jobs.reports.refusals_report import print_refusals
 from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
@@ -119,7 +119,7 @@ def _range(status: PartitionStatus) -> str:
 
 def _remarks(status: PartitionStatus) -> Text:
     view = status.view
-    remarks = [f"refused, {see_below(status, '')}"] if status.refusal else []
+    remarks = ["refused, see below"] if status.refusal else []
     remarks += _beside_live(status)
     remarks += view.notes if view is not None else ()
     return Text(printable("; ".join(remarks)), style="red" if status.refusal else "")
