@@ -23,9 +23,17 @@ from tests.storage.call_scripts import Script, fails
 from tests.storage.live_segments import NOW_MS, data
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    MissingRight,
+    TierfoldError,
+    UnreadableObject,
+)
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.known_partition import refusal_of
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.status import status
@@ -220,6 +228,22 @@ def test_an_unexpected_error_stops_one_partition_alone(tier: Path) -> None:
     assert puzzling.reason == (
         "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (CorruptLog, "corrupt"),
+        (UnreadableObject, "unreadable"),
+        (MissingRight, "right_missing"),
+        (BadSettings, "bad_settings"),
+    ],
+)
+def test_an_error_refuses_its_partition_with_its_own_code(
+    kind: type[TierfoldError], code: str
+) -> None:
+    (part,) = refusal_of(kind("it is odd", where="here", remedy="Mend it."), "orders-0").parts
+    assert (part.code, part.detail, part.remedy) == (code, "here: it is odd", "Mend it.")
 
 
 def test_a_topic_that_is_created_again_is_another_partition(tier: Path) -> None:
