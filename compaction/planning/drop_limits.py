@@ -71,7 +71,7 @@ class Readers:
     retention_ms: int
     """`delete.retention.ms`."""
     local: tuple[LocalRange, ...]
-    """But for the last one: what follows that may be in the same local segment."""
+    """Without the last one: what follows that may be in the same local segment."""
     clean_until: int
     """The end of the region that was clean when the run began."""
     has_local_end: bool

@@ -49,7 +49,7 @@ def local_ranges(
 
 
 def joined_past(ranges: Sequence[LocalRange], before_ms: int) -> tuple[LocalRange, ...]:
-    """The same with fewer ranges: those that ended by `before_ms` are one, but for the last."""
+    """The same with fewer ranges: those that ended by `before_ms` are one, except the last."""
     kept = [
         one
         for one, following in pairwise(ranges)
@@ -59,7 +59,7 @@ def joined_past(ranges: Sequence[LocalRange], before_ms: int) -> tuple[LocalRang
 
 
 def _complete(row: PartitionState) -> tuple[LocalRange, ...]:
-    """The row's notes, without the last one if it cannot be told what followed it."""
+    """The row's notes, without the last one if it is not known what followed it."""
     noted = row.local_ranges
     if noted and all(segment.end_offset != noted[-1].end_offset for segment in row.segments):
         return noted[:-1]

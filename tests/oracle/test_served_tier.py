@@ -155,7 +155,7 @@ def waiting(done: ServedPass, of_kafka: Sequence[Batch], now_ms: int) -> dict[in
 
 
 def differences(done: ServedPass, of_kafka: Sequence[Batch], now_ms: int) -> list[str]:
-    """All that differs but for what waits."""
+    """All that differs, without what waits."""
     late = waiting(done, of_kafka, now_ms)
     bases = {batch["baseOffset"] for batch in late.values()}
 

@@ -138,7 +138,7 @@ def test_a_note_counts_only_if_it_is_known_what_followed_it() -> None:
     assert after_ms(row, brokers()) == [50_000, AT_MS, AT_MS]
 
 
-def test_past_ranges_are_joined_but_for_the_last() -> None:
+def test_past_ranges_are_joined_except_the_last() -> None:
     ranges = noted(1, 2, 3, 4)
     border_ms = ranges[2].until_ms
     assert joined_past(ranges, border_ms - 1) == (ranges[1], *ranges[2:])
