@@ -301,6 +301,7 @@ def _output_bytes_max(group: SegmentGroup, rules: Rules) -> int:
 
 def round_rules(work: Round) -> RoundRules:
     """The rules of a whole round."""
+    readers = work.readers
     data, markers = producer_pairs(
         work.plan.producers,
         now_ms=work.now_ms,
@@ -313,13 +314,13 @@ def round_rules(work: Round) -> RoundRules:
         last_data_offsets=data,
         marker_epochs=markers,
         # On a served row a tombstone of magic 0 or 1 gets a horizon, and waits as all others do.
-        legacy_delete_horizon_ms=NO_TIMESTAMP_MS
-        if work.state.is_served
-        else legacy_delete_horizon_ms(
+        legacy_delete_horizon_ms=legacy_delete_horizon_ms(
             work.compact.sources, work.compact.first_dirty, work.rules.delete_retention_ms
-        ),
+        )
+        if readers is None
+        else NO_TIMESTAMP_MS,
         keeps_tombstones=work.keeps_tombstones,
-        served=None if work.readers is None else work.readers.limits(work.now_ms),
+        served=None if readers is None else readers.limits(work.now_ms),
     )
 
 

@@ -12,7 +12,8 @@ from tests.compaction.builders import CLUSTER, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan, a_round
 from tests.compaction.planning.test_local_copies import HOUR_MS, brokers
 from tierfold.compaction.cleaning.counts import Counts
-from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.cleaning.record_retention import legacy_tombstones_go
+from tierfold.compaction.cleaning.rounds import Round, round_rules
 from tierfold.compaction.commits.commit import (
     NoteLocalRanges,
     NotePass,
@@ -255,6 +256,22 @@ def test_if_versions_decide_all_chunks_of_a_run_keep_their_tombstones(
     assert a_served_round(rules=rules, **planned).keeps_tombstones is keeps
     unserved = a_round(a_plan(THREE, rules), a_claim(THREE), **planned)
     assert unserved.keeps_tombstones is ("is_last" in planned)
+
+
+def test_on_a_served_row_tombstones_of_old_batches_wait_as_others_do() -> None:
+    """Without a horizon they would go by the age of their segment."""
+    for work, goes in ((a_served_round(), False), (a_round(), True)):
+        rules = replace(RULES, delete_retention_ms=0)
+        plan = replace(work.plan, rules=rules, choice=replace(work.compact, first_dirty=33))
+        of_round = round_rules(replace(work, plan=plan))
+        assert legacy_tombstones_go(0, of_round) is goes
+        assert legacy_tombstones_go(THREE[0].max_timestamp_ms, of_round) is goes
+
+
+def test_what_is_noted_of_offsets_that_were_truncated_is_forgotten() -> None:
+    ranges = tuple(LocalRange(end_offset=end, until_ms=1) for end in (10, 21, 32))
+    row = a_claim(THREE[:2], served_by=(CLUSTER,), local_ranges=ranges)
+    assert row.with_live_notes().local_ranges == ranges[:2]
 
 
 # Publication and restore.

@@ -14,6 +14,7 @@ from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import Consent, ConsentKind, LocalRange, Pass
+from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.planning.drop_limits import (
     Readers,
     limits_beside,
@@ -196,6 +197,10 @@ def test_each_offset_has_its_own_limit() -> None:
     found = limits_beside(readers(GOES_MS, row), GOES_MS)
     horizons_ms, offsets = np.array([HORIZON_MS] * 3), np.array([8, 9, 10])
     assert found.have_passed(horizons_ms, offsets).tolist() == [True, True, False]
+    ahead_ms = np.array([NO_HORIZON, GOES_MS, GOES_MS + 1])
+    assert found.have_passed(ahead_ms, np.array([1, 1, 1])).tolist() == [False, True, False]
+    early = replace(found, seen_until_ms=HORIZON_MS - 1)
+    assert not early.have_passed(horizons_ms, offsets).any()
     # It is not rewritten for that alone, or it would be rewritten again for the rest.
     assert not found.is_due(merged)
     assert found.may_have_passed(HORIZON_MS, 9)

@@ -28,6 +28,7 @@ from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
@@ -389,3 +390,14 @@ def test_a_horizon_that_only_a_batch_has_is_added_to_the_catalog(tmp_path: Path)
     assert receipt.segment is not None
     assert receipt.segment.earliest_due_ms == 900
     assert after(log, receipt) == drawn(log)
+
+
+def test_horizons_are_found_in_what_brokers_wrote(tmp_path: Path) -> None:
+    """No pass of the row set them, so they count from this one."""
+    log = picture("0:a=^700 1:b=^600 | 2:c=^650 3:d=1 | 4:e=^40 5:f=1", tmp_path)
+    assert rewritten(log).found_horizon_ms == 40
+    ours = replace(log.segments[2], origin=Compacted("run"))
+    log = replace(log, segments=(*log.segments[:2], ours))
+    assert rewritten(log).found_horizon_ms == 600
+    alone = replace(log, segments=(ours,))
+    assert rewritten(alone).found_horizon_ms is None
