@@ -21,17 +21,25 @@ def notes_for_readers(
     work: Round, receipts: Sequence[GroupReceipt], at_ms: int
 ) -> tuple[Update, ...]:
     """The notes of a round that wrote something; `at_ms`: the time of its commit."""
-    set_ms = work.now_ms + work.rules.delete_retention_ms
-    found_ms = [one.found_horizon_ms for one in receipts if one.found_horizon_ms is not None]
-    noted = NotePass(earliest_ms=min([set_ms, *found_ms]), has_spared=_has_spared(work))
+    noted = _noted_pass(work, receipts)
     brokers = None if work.plan.view is None else work.plan.view.brokers
     if brokers is None:
-        return (noted,)
+        return noted
     ranges = local_ranges(work.state, brokers, at_ms)
-    return noted, NoteLocalRanges(
+    ranges_noted = NoteLocalRanges(
         entries=joined_past(ranges, at_ms - work.rules.delete_retention_ms),
         retention_ms=brokers.local_retention_ms,
     )
+    return *noted, ranges_noted
+
+
+def _noted_pass(work: Round, receipts: Sequence[GroupReceipt]) -> tuple[NotePass, ...]:
+    """The round's pass. A merge is none, but delete horizons that it found count from the next."""
+    found_ms = [one.found_horizon_ms for one in receipts if one.found_horizon_ms is not None]
+    if work.compact.is_merge:
+        return tuple(NotePass(earliest_ms=one, has_spared=True) for one in sorted(found_ms)[:1])
+    set_ms = work.now_ms + work.rules.delete_retention_ms
+    return (NotePass(earliest_ms=min([set_ms, *found_ms]), has_spared=_has_spared(work)),)
 
 
 def _has_spared(work: Round) -> bool:

@@ -1,8 +1,8 @@
 """The plan of a merge: what brokers have beside a replacement is written into one with it.
 
-    row        R 0 ───────── 19     W 20 ──── 29
-    brokers              L 10 ────────── 25          finished between a look and a batch
-    merge      0 ──────────────────────────── 29     R gives 0 to 19, W 20 to 29, L nothing
+    row        R 0 ───────── 19
+    brokers              L 10 ──────── 29     finished between a look and a batch
+    merge      0 ────────────────────── 29    R gives 0 to 19, L 20 to 29
 
 The segments give what the row says that they give: a replacement keeps its offsets, and an upload
 gives those beyond (SEMANTICS 1). A merge is no pass: no record, tombstone or marker goes, and the

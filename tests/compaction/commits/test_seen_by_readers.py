@@ -136,6 +136,19 @@ def test_the_earliest_horizon_that_it_set_or_found_begins_the_pass(
     assert pass_of(work, receipts_of(work, found_ms)) == expected
 
 
+@pytest.mark.parametrize(
+    ("found_ms", "expected"),
+    [((None, None), []), ((9, 5), [NotePass(earliest_ms=5, has_spared=True)])],
+)
+def test_a_merge_is_no_pass_and_horizons_that_it_found_count_from_the_next(
+    found_ms: Sequence[int | None], expected: list[NotePass]
+) -> None:
+    work = a_served_round(reason=CompactReason.MERGE)
+    found = noted(work, receipts_of(work, found_ms))
+    assert [one for one in found if isinstance(one, NotePass)] == expected
+    assert len(found) == len(expected) + 1
+
+
 def test_a_dropped_tombstone_is_no_news_on_a_served_row() -> None:
     work = a_served_round()
     proposal = proposal_of(work, receipts_of(work, dropped=1), "commit", AT_MS, {})

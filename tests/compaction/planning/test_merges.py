@@ -33,22 +33,24 @@ from tierfold.compaction.planning.plan import Compact
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Done, Merge, Send
 
-U, V, W, X = (a_segment(start, start + 9) for start in (0, 10, 20, 30))
+U, V, W = (a_segment(start, start + 9) for start in (0, 10, 30))
 R = replacement("R", 0, 19)
-LATE = a_segment(10, 25, segment_id="n" * 21 + "A")
+LATE = a_segment(10, 29, segment_id="n" * 21 + "A")
 """A new leader's upload, which was finished between a look and a batch."""
-ROW = a_row([R, W, X], [U, V], cleaner_offsets=cleaned_to(20))
-TOPIC = [*whole(U, V, W, X, LATE), started(R)]
-MERGE = Merge(
-    segment_ids=(R.segment_id, LATE.segment_id, W.segment_id),
-    why="brokers have another segment beside a replacement",
-)
+TAKEN = replace(LATE, start_offset=20, skipped_offsets=10, size_bytes=600, skipped_bytes=400)
+"""The same as discovery takes it."""
+SHORTER = a_segment(10, 25, segment_id="o" * 21 + "A")
+"""Another leader's, which gives nothing to the log."""
+ROW = a_row([R], [U, V], cleaner_offsets=cleaned_to(20))
+CLAIMED = replace(ROW, segments=(R, TAKEN, W))
+TOPIC = [*whole(U, V, SHORTER, LATE, W), started(R)]
 RULES = Rules(cleanup_policy=frozenset({"compact"}))
 
 
 def view_of(row: PartitionState, topic: list[Event]) -> PartitionView:
+    """The view of a row that discovery has added to."""
     brokers = brokers_have(topic, row.named_ids)
-    return replace(a_view(row.segments), state=row, segments=row.segments, brokers=brokers)
+    return replace(a_view(row.segments), state=ROW, segments=row.segments, brokers=brokers)
 
 
 def asked_for(row: PartitionState, topic: list[Event]) -> Merge:
@@ -91,21 +93,21 @@ def proposal_after(row: PartitionState, plan: Compact, new: Segment) -> CommitPr
 
 
 def test_a_merge_is_of_its_group_alone_and_keeps_the_cleaner_offset() -> None:
-    plan = merge_plan(view_of(ROW, TOPIC), MERGE)
+    plan = merge_plan(view_of(CLAIMED, TOPIC), asked_for(ROW, TOPIC))
     (group,) = plan.groups
-    assert ids(group.segments) == ids((R, W))
+    assert group.segments == (R, TAKEN)
     assert (group.is_for_brokers, group.own_start_offset, group.end_offset) == (True, 0, 29)
-    assert (plan.is_merge, plan.is_partial, plan.bytes_in) == (True, True, 2000)
-    assert ids(plan.beside) == [LATE.segment_id]
+    assert (plan.is_merge, plan.is_partial, plan.bytes_in) == (True, True, 1600)
+    assert ids(plan.beside) == [SHORTER.segment_id]
     assert "another segment beside a replacement" in plan.detail
 
 
 def test_a_merge_is_committed_and_published() -> None:
-    plan = merge_plan(view_of(ROW, TOPIC), MERGE)
+    plan = merge_plan(view_of(CLAIMED, TOPIC), asked_for(ROW, TOPIC))
     new = replacement("merged", 0, 29)
-    row = committed(ROW, plan, new)
-    assert ids(row.segments) == ids((new, X))
-    assert row.retired_ids == {one.segment_id for one in (U, V, R, W, LATE)}
+    row = committed(CLAIMED, plan, new)
+    assert ids(row.segments) == ids((new, W))
+    assert row.retired_ids == {one.segment_id for one in (U, V, R, LATE, SHORTER)}
     assert (row.cleaner_offsets, row.strategies) == (ROW.cleaner_offsets, ROW.strategies)
     topic = [*TOPIC]
     while isinstance(step := next_step(a_look(row, topic)), Send):
@@ -113,25 +115,23 @@ def test_a_merge_is_committed_and_published() -> None:
     assert step == Done()
     found = [a_look(row, topic).view.find(0, offset) for offset in range(40)]
     read = ["" if one is None else one.added.segment_id for one in found]
-    assert [name for name, _ in groupby(read)] == ids((new, X))
+    assert [name for name, _ in groupby(read)] == ids((new, W))
 
 
 def test_an_upload_that_the_row_has_gives_what_lies_beyond() -> None:
-    tail = replace(LATE, start_offset=20, skipped_offsets=10, size_bytes=600, skipped_bytes=400)
-    row, topic = a_row([R, tail], [U, V]), [*whole(U, V, LATE), started(R)]
-    plan = merge_plan(view_of(row, topic), asked_for(row, topic))
-    assert plan.sources == (R, tail)
-    assert (plan.beside, plan.bytes_in) == ((), 1600)
+    topic = [*whole(U, V, LATE, W), started(R)]
+    plan = merge_plan(view_of(CLAIMED, topic), asked_for(CLAIMED, topic))
+    assert (plan.sources, plan.beside) == ((R, TAKEN), ())
 
 
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
         (("m" * 21 + "A",), "neither the row of orders-3 nor brokers have"),
-        ((LATE.segment_id,), "no neighbours"),
-        ((R.segment_id, X.segment_id), "no neighbours"),
+        ((SHORTER.segment_id,), "no neighbours"),
+        ((R.segment_id, W.segment_id), "no neighbours"),
     ],
 )
 def test_only_neighbours_that_are_known_are_merged(wanted: tuple[str, ...], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        merge_plan(view_of(ROW, TOPIC), Merge(segment_ids=wanted, why="for once"))
+        merge_plan(view_of(CLAIMED, TOPIC), Merge(segment_ids=wanted, why="for once"))
