@@ -56,7 +56,7 @@ SCENARIOS: Final = {
         runs="A", one_group="A", margin=0, segments=((0, 3),), lineage=_TWO_EPOCHS, cuts=(2,)
     ),
     # DeleteRecords.
-    "log start": Scenario(runs="A", one_group="A", log_starts=(1, 2, 3)),
+    "log start": Scenario(runs="A", one_group="A", log_starts=(1, 2, 3, 4)),
     "log start within a source": Scenario(
         runs="AB", one_group="AB", segments=_WIDE, margin=0, log_starts=(1,)
     ),
@@ -99,6 +99,14 @@ SCENARIOS: Final = {
         runs="AB", one_group="AB", offsets=5, lineage=_TWO_EPOCHS, uploads=((2, 4),), plans=2,
         window=Window.NEXT_LOOK,
     ),
+    "an overlap with a new epoch": Scenario(
+        runs="AB", one_group="A", offsets=5, lineage=((0, 0), (1, 4)), uploads=((2, 4),), plans=2,
+        window=Window.NEXT_LOOK,
+    ),
+    "an overlap in three epochs": Scenario(
+        runs="A", one_group="A", margin=0, segments=((0, 1), (2, 2), (3, 3)), offsets=5,
+        lineage=((0, 0), (1, 1), (2, 3)), uploads=((1, 4),), plans=3, window=Window.NEXT_LOOK,
+    ),
     "an overlap and cuts": Scenario(
         runs="A", one_group="A", segments=_WIDE, margin=0, offsets=5, uploads=((1, 4),), cuts=(2,),
         plans=3, window=Window.NEXT_LOOK,
@@ -125,8 +133,9 @@ SCENARIOS: Final = {
         runs="A", one_group="A", offsets=5, dead_uploads=((3, 4),), passes_time=True
     ),
     # What brokers do against the rules, and other histories.
-    "a live upload is listed": Scenario(
-        runs="A", one_group="A", listed=(1,), plans=2, window=Window.NEXT_RUN
+    "a live segment is listed": Scenario(runs="A", plans=3, strays=1, window=Window.NEXT_RUN),
+    "live segments are listed": Scenario(
+        runs="A", one_group="A", plans=3, strays=2, cuts=(1,), window=Window.NEXT_RUN
     ),
     "a segment of another history": Scenario(
         runs="AV", one_group="A", lineage=_TWO_EPOCHS, diverged=((2, 3),), passes_time=True
@@ -163,6 +172,10 @@ SCENARIOS: Final = {
     "log start in two epochs": Scenario(
         runs="A", one_group="A", margin=0, segments=_WIDE, lineage=_TWO_EPOCHS,
         log_starts=(1, 2, 3), cuts_lineage=True,
+    ),
+    "another history of an epoch of the log": Scenario(
+        runs="AV", one_group="A", lineage=_TWO_EPOCHS, diverged=((2, 4),), diverged_epoch=0,
+        passes_time=True,
     ),
     "a local range": Scenario(runs="AB", one_group="A", margin=0, local_start=2, repeats=1),
 }

@@ -77,6 +77,7 @@ class Scenario:
     """What leaders began to upload and never finish."""
     diverged: tuple[Bounds, ...] = ()
     """Finished segments of a leader that was deposed."""
+    diverged_epoch: int = 1
     gives_up: bool = True
     """Whether the row has retired them, as `forget` does."""
     is_clock_ahead: bool = False
@@ -85,8 +86,9 @@ class Scenario:
     """Segments of ours that a late send started, and that no row remembers."""
     log_starts: tuple[int, ...] = ()
     """Where DeleteRecords may move the log start."""
-    listed: tuple[int, ...] = ()
-    """Start offsets of live uploads that brokers may list for deletion, for no reason."""
+    strays: int = 0
+    """How often brokers may list a live segment for deletion, for no reason. Not the first of the
+    log, as they would delete its objects at once."""
     repeats: int = 0
     """How many sends may arrive twice."""
     batch_bytes_max: int = LIMITS.batch_bytes_max
@@ -190,8 +192,7 @@ class State(NamedTuple):
     repeats: int
     uploads: tuple[Stored, ...]
     """Those that leaders have not finished."""
-    listed: tuple[Stored, ...]
-    """Those that brokers may still list."""
+    strays: int
     has_raced: bool = False
     """Whether a batch came beside an upload of which its look could know nothing."""
 
@@ -223,7 +224,7 @@ def first_state(scenario: Scenario) -> State:
     live, dead = uploads("U", scenario.segments), uploads("X", scenario.dead_uploads)
     begun = uploads("W", scenario.begun_uploads)
     dead += begun + uploads("late", scenario.late_starts)
-    diverged = tuple(_diverged(bounds) for bounds in scenario.diverged)
+    diverged = tuple(_diverged(one, scenario.diverged_epoch) for one in scenario.diverged)
     for segment in (*live, *diverged, *dead):
         view = after(view, started_of(segment), 0 if segment in dead else OLD)
         if segment not in dead:
@@ -242,12 +243,12 @@ def first_state(scenario: Scenario) -> State:
         log_start=0,
         repeats=scenario.repeats,
         uploads=begun + uploads("W", scenario.uploads),
-        listed=tuple(segment for segment in live if segment.start in scenario.listed),
+        strays=scenario.strays,
     )
 
 
-def _diverged(bounds: Bounds) -> Stored:
-    """What a deposed leader uploaded under epoch 1: other records at the same offsets."""
+def _diverged(bounds: Bounds, epoch: int) -> Stored:
+    """What a deposed leader uploaded: other records at the same offsets."""
     start, end = bounds
     records = [Record(offset, "a", 100 + offset) for offset in range(start, end + 1)]
-    return upload_of(f"D{start}", records, bounds, epochs((1, start)))
+    return upload_of(f"D{start}", records, bounds, epochs((epoch, start)))

@@ -43,13 +43,7 @@ class Surroundings:
         for start in self.scenario.log_starts:
             if start > state.log_start:
                 yield (f"DeleteRecords to {start}", ()), state._replace(log_start=start)
-        for segment in state.listed:
-            listed = tuple(one for one in state.listed if one is not segment)
-            if state.view.state_of(segment) is _FINISHED and segment in state.row.live:
-                yield (
-                    ("a broker lists, for no reason,", (segment,)),
-                    state._replace(listed=listed).written([given_to(segment, _LISTED)]),
-                )
+        yield from _strays(state)
         if self.scenario.passes_time:
             yield from self._time(state)
 
@@ -111,6 +105,15 @@ def arrived(state: State, message: Message) -> State:
     if message.run is not None and state.runs[message.run].step is Step.SENT:
         return state.with_run(message.run, step=Step.LOOK)
     return state
+
+
+def _strays(state: State) -> Iterator[Next]:
+    for segment in state.row.live[1:] if state.strays else ():
+        if state.view.state_of(segment) is _FINISHED:
+            yield (
+                ("a broker lists, for no reason,", (segment,)),
+                state._replace(strays=state.strays - 1).written([given_to(segment, _LISTED)]),
+            )
 
 
 def _uploads(state: State) -> Iterator[Next]:

@@ -33,7 +33,7 @@ def test_the_scenarios_together_see_every_kind_of_step() -> None:
     for name in (
         "vacuum",
         "an overlap of a whole group",
-        "a live upload is listed",
+        "a live segment is listed",
         "a late start",
         "a clock that is ahead",
         "another history that is not given up",

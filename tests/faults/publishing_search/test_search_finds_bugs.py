@@ -117,7 +117,7 @@ PLANTED: Final = {
         "two overlaps", "cannot finish", (search_bugs.hidden_uploads_are_finished_again,)
     ),
     "a live segment that brokers deleted goes unnoticed": Planted(
-        "a live upload is listed",
+        "a live segment is listed",
         "live and not published",
         (search_bugs.deleted_ones_count_as_live,),
     ),
