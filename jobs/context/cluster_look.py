@@ -61,13 +61,7 @@ def cluster_view(
     fold = MetadataFold(setup.metadata_topic.partitions, None if beside is None else listed)
     for key, segment_ids in listed.items():
         fold.ask(key, segment_ids)
-    records = 0
-    # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
-    first_offsets = dict.fromkeys(range(setup.metadata_topic.partitions), 0)
-    with progress.replay() as replayed:
-        for chunk in read_metadata(connection, first_offsets, replayed):
-            fold.apply(chunk)
-            records += len(chunk)
+    records = _replayed(connection, progress, setup, fold)
     keys = scope.chosen(fold.partitions())
     views = {key: fold.view(key) for key in keys}
     if beside is not None:
@@ -93,6 +87,20 @@ def cluster_view(
             for key in keys
         },
     )
+
+
+def _replayed(
+    connection: Connection, progress: RunProgress, setup: ClusterSetup, fold: MetadataFold
+) -> int:
+    """Fold the whole metadata topic; return the number of its records."""
+    records = 0
+    # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
+    first_offsets = dict.fromkeys(range(setup.metadata_topic.partitions), 0)
+    with progress.replay() as replayed:
+        for chunk in read_metadata(connection, first_offsets, replayed):
+            fold.apply(chunk)
+            records += len(chunk)
+    return records
 
 
 def _setup(

@@ -30,8 +30,8 @@ from tests.oracle.kafka_lab import Batch, Record
 from tests.oracle.oracles import Cleaned, Oracles
 from tests.oracle.recipes import recipe
 from tests.oracle.remote_views import RemoteSegment, to_local, to_remote
+from tests.pictures.drawn_log import HOUR_MS, ServedLog
 from tests.pictures.log_pictures import Log
-from tests.pictures.served_log import HOUR_MS, ServedLog
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.jobs.context.run_context import run_context

@@ -18,8 +18,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.pictures.cleaning import RULES
+from tests.pictures.drawn_log import HOUR_MS, ServedLog
 from tests.pictures.log_pictures import Log, batches_of, picture
-from tests.pictures.served_log import HOUR_MS, ServedLog
 from tests.scratch import SCRATCH
 from tierfold.compaction.cleaning import rounds
 from tierfold.compaction.commits import row_changes, seen_by_readers

@@ -272,7 +272,7 @@ def test_if_versions_decide_all_chunks_of_a_run_keep_their_tombstones(
 
 
 def test_on_a_served_row_tombstones_of_old_batches_wait_as_others_do() -> None:
-    """Without a horizon they would go by the age of their segment."""
+    """Without a horizon the age of their segment would decide."""
     for work, goes in ((a_served_round(), False), (a_round(), True)):
         rules = replace(RULES, delete_retention_ms=0)
         plan = replace(work.plan, rules=rules, choice=replace(work.compact, first_dirty=33))

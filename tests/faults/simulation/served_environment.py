@@ -10,9 +10,9 @@ from typing import Any, Final, NoReturn
 
 from tests.compaction.builders import CLUSTER, KEY
 from tests.compaction.hash_keys import FINGERPRINT
-from tests.faults.broker_model.cluster import Cluster, Lost
 from tests.faults.broker_model.consumers import Wrong
 from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
+from tests.faults.broker_model.modelled_cluster import Cluster, Lost
 from tests.faults.broker_model.served_log import ServedLog, Value
 from tests.faults.broker_model.tier_contents import TierContents
 from tests.faults.simulation.environment_checks import Violation

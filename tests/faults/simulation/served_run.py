@@ -128,7 +128,7 @@ class ServedRun:
         return True
 
     def judge_refusal(self, look: Look, step: Copy | Refused) -> None:
-        """Fail if a look gives cause to stop: no person and no broker here does any harm.
+        """Fail if a look gives cause to stop: no person and no broker here does anything wrong.
 
         Unless another run has changed the row since it was read.
         """

@@ -135,7 +135,7 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
         step = compact(environment, calm, f"calm{number}", passes=0)
         cluster.catch_up_wholly()
         scheduler.pause(DAY_MS)
-        vacuum(environment, calm, f"sweep{number}")
+        vacuum(environment, calm, f"vacuum{number}")
         cluster.catch_up_wholly()
         if isinstance(step, Done) and not _left(environment):
             return

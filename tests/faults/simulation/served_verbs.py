@@ -256,7 +256,7 @@ def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
                 case Delete(segment_ids=ids):
                     _delete(run, look, ids)
                 case _:
-                    _sweep_orphans(run, look)
+                    _delete_orphans(run, look)
                     run.commit(look, ReleaseClaim(run=run.name))
                     environment.happened(f"vacuum ended: {type(deletion).__name__}")
                     return
@@ -333,7 +333,7 @@ def remove(environment: ServedEnvironment, actor: Actor, segment_id: str, part: 
     environment.act(actor, f"delete {segment_id[:6]}.{part}", removed)
 
 
-def _sweep_orphans(run: ServedRun, look: Look) -> None:
+def _delete_orphans(run: ServedRun, look: Look) -> None:
     """Delete what dead runs of this catalog wrote, and nothing ever named."""
     environment = run.environment
     # A run that claims later may have written what was listed; of an earlier one the claim is lost.

@@ -198,7 +198,7 @@ def _mark_anything(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
     run.commit(look, StartDeletion(ids=tuple(ids), at_ms=look.now_ms, listed=ids))
 
 
-def objects_of_started_are_swept(patch: pytest.MonkeyPatch) -> None:
+def objects_of_started_are_deleted(patch: pytest.MonkeyPatch) -> None:
     """What is only started counts as an orphan, once the row has retired it."""
 
     unlisted = deletions._unlisted
@@ -213,7 +213,7 @@ def objects_of_started_are_swept(patch: pytest.MonkeyPatch) -> None:
 
 
 def started_again_with_other_bytes(patch: pytest.MonkeyPatch) -> None:
-    """Each run writes a replacement anew under the id of the row."""
+    """Each run writes a replacement again under the id of the row."""
     event = steps.started_event
 
     def other(*given: Any) -> Any:

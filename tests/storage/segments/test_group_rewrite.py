@@ -393,11 +393,8 @@ def test_a_horizon_that_only_a_batch_has_is_added_to_the_catalog(tmp_path: Path)
 
 
 def test_horizons_are_found_in_what_brokers_wrote(tmp_path: Path) -> None:
-    """No pass of the row set them, so they count from this one."""
     log = picture("0:a=^700 1:b=^600 | 2:c=^650 3:d=1 | 4:e=^40 5:f=1", tmp_path)
     assert rewritten(log).found_horizon_ms == 40
     ours = replace(log.segments[2], origin=Compacted("run"))
-    log = replace(log, segments=(*log.segments[:2], ours))
-    assert rewritten(log).found_horizon_ms == 600
-    alone = replace(log, segments=(ours,))
-    assert rewritten(alone).found_horizon_ms is None
+    assert rewritten(replace(log, segments=(*log.segments[:2], ours))).found_horizon_ms == 600
+    assert rewritten(replace(log, segments=(ours,))).found_horizon_ms is None
