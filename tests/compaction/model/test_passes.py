@@ -45,6 +45,13 @@ def test_a_horizon_waits_for_the_publication_of_its_pass(now_ms: int, until_ms: 
     assert published_until_ms(TWO, DAY, now_ms) == until_ms
 
 
+def test_a_pass_counts_no_earlier_than_those_before_it() -> None:
+    """A clock was set back between the two publications."""
+    turned = (a_pass(1, 19, 25), a_pass(2, None, 5))
+    assert published_until_ms(turned, DAY, 34) == NONE_PASSED
+    assert published_until_ms(turned, DAY, 35) == TIMESTAMP_MS_MAX
+
+
 def test_a_later_pass_does_not_begin_it_again() -> None:
     after = with_pass(TWO, epoch=3, earliest_ms=30, has_spared=False)
     assert [one.horizon_ms for one in after] == [19, 29, None]

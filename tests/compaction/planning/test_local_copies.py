@@ -136,6 +136,7 @@ def test_a_note_counts_only_if_it_is_known_what_followed_it() -> None:
     merged = replace(FOUR[1], end_offset=29, origin=Compacted("run"))
     row = a_row((FOUR[0], merged, FOUR[3]), local_ranges=noted(50_000, 60_000))
     assert after_ms(row, brokers()) == [50_000, AT_MS, AT_MS]
+    assert [one.end_offset for one in local_ranges(row, brokers(), AT_MS)] == [9, 29, 39]
 
 
 def test_past_ranges_are_joined_except_the_last() -> None:
