@@ -55,6 +55,10 @@ class ServedLog:
     row: PartitionState = field(init=False)
     published: tuple[Segment, ...] = ()
     """What brokers read from the tier, in offset order."""
+    local_start: int = 0
+    """The first offset that is still local."""
+    fell_ms: int = -HOUR_MS
+    """When `local.retention.ms` fell last."""
 
     def __post_init__(self) -> None:
         self.row = PartitionState(
@@ -69,6 +73,17 @@ class ServedLog:
         )
 
     # What happens.
+
+    def pass_time(self, time_ms: int) -> None:
+        """Time passes, and local copies end."""
+        self.now_ms += time_ms
+        self.local_start = max(self.local_start, self._local_start())
+
+    def keep_locally(self, local_ms: int) -> None:
+        """`local.retention.ms` changes; what is gone does not come back."""
+        if local_ms < self.local_ms:
+            self.fell_ms = self.now_ms
+        self.local_ms = local_ms
 
     def upload(self) -> None:
         """The next segment is uploaded; brokers read it at once."""
@@ -131,14 +146,14 @@ class ServedLog:
 
     def read(self, start: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:
         """The keys and values of some offsets, as brokers serve them now."""
-        border = self._local_start()
+        border = self.local_start
         yield from self._records(self.published, start, min(start + count, border))
         yield from self._records(self.originals.segments, max(start, border), start + count)
 
     # What brokers have.
 
     def _local_start(self) -> int:
-        """The first offset that every broker still has locally: they keep it as long as they may.
+        """The first offset that some broker still has locally: it keeps it as long as it may.
 
         A local segment may hold the next range, too, so the last upload never goes.
         """
@@ -146,9 +161,8 @@ class ServedLog:
         for place in range(self.uploaded - 1):
             pair = self.originals.segments[place : place + 2]
             newest_ms = max(newest_ms, *(one.max_timestamp_ms for one in pair))
-            late_ms = HOUR_MS
-            own_ms = max(newest_ms + self.local_ms, self.finished_ms[place]) + late_ms
-            until_ms = max(until_ms, own_ms)
+            own_ms = max(newest_ms + self.local_ms, self.finished_ms[place], self.fell_ms)
+            until_ms = max(until_ms, own_ms + HOUR_MS)
             if until_ms > self.now_ms:
                 return pair[0].start_offset
         last = max(self.uploaded - 1, 0)

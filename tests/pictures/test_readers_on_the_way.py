@@ -73,7 +73,8 @@ def the_whole(log: Log) -> dict[bytes, bytes]:
 Action = tuple[str, int]
 """What happens, and how many half hours later."""
 
-WHAT: Final = ("compact", "chunk", "publish", "publish", "upload", "start", "read", "read")
+OFTEN: Final = ("compact", "publish", "upload", "start", "read")
+WHAT: Final = (*OFTEN, *OFTEN, "chunk", "forced", "keep less", "keep more")
 ACTIONS: Final = st.lists(
     st.tuples(st.sampled_from(WHAT), st.integers(0, 5)), max_size=24
 )
@@ -89,7 +90,8 @@ def drawings(draw: st.DrawFn) -> str:
         key = draw(st.sampled_from("ab"))
         value = draw(st.sampled_from(["", "", str(offset)]))
         horizon = "^5" if not value and draw(st.integers(0, 4)) == 0 else ""
-        words.append(f"{offset}:{key}={value}{horizon}")
+        written_ms = draw(st.sampled_from([0, 0, 2, 6])) * HOUR_MS
+        words.append(f"{offset}:{key}={value}@{written_ms}{horizon}")
     return " ".join(words)
 
 
@@ -100,7 +102,7 @@ def played(log: ServedLog, actions: Sequence[Action], pace: int) -> Iterator[Rea
     end = log.originals.segments[-1].next_offset
     for what, half_hours in actions:
         for _ in range(half_hours):
-            log.now_ms += HOUR_MS // 2
+            log.pass_time(HOUR_MS // 2)
             late = [one for one in readers if log.now_ms - one.started_ms >= RETENTION_MS]
             readers = [one for one in readers if one not in late]
             yield from (reader.read(log, end - reader.offset) for reader in late)
@@ -111,6 +113,10 @@ def played(log: ServedLog, actions: Sequence[Action], pace: int) -> Iterator[Rea
                 readers = [reader.read(log, pace) for reader in readers]
             case "chunk":
                 log.compact(chunks_max=1)
+            case "forced":
+                log.compact(first_dirty=log.published[-1].start_offset if log.published else None)
+            case "keep less" | "keep more":
+                log.keep_locally(HOUR_MS if what == "keep less" else 3 * HOUR_MS)
             case _:
                 getattr(log, what)()
     yield from (reader.read(log, end - reader.offset) for reader in readers)
@@ -149,7 +155,7 @@ def nothing_waits_for_ever(log: ServedLog) -> int:
     while log.uploaded < len(log.originals.segments):
         log.upload()
     for _ in range(4):
-        log.now_ms += 10 * HOUR_MS
+        log.pass_time(10 * HOUR_MS)
         log.publish()
         log.compact()
     last = log.originals.segments[-1].start_offset
