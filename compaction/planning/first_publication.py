@@ -29,6 +29,8 @@ _EVERY_READER: Final = (
     ". One batch of events cannot hold it, and versions decide which record stays: until all of it"
     " is published, every reader may see deleted keys"
 )
+_AGREED: Final = (ConsentKind.DELETED_KEYS, ConsentKind.ADOPTED)
+"""What a row adopts is what brokers have, or what another catalog's run was publishing."""
 _REMEDY: Final = (
     "Choose a time at which such readers can begin again, and agree to it before: the catalog"
     " records that."
@@ -54,7 +56,7 @@ def first_publication_refusal(
 
 def _needs_consent(row: PartitionState) -> bool:
     was_published = any(one.published_at_ms is not None for one in row.passes)
-    has_agreed = any(one.kind == ConsentKind.DELETED_KEYS for one in row.consents)
+    has_agreed = any(one.kind in _AGREED for one in row.consents)
     return row.is_served and row.has_dropped and not was_published and not has_agreed
 
 

@@ -49,6 +49,11 @@ def test_it_is_refused_and_says_what_it_means() -> None:
     ("fields", "step"),
     [
         pytest.param({"consents": (OTHER, AGREED)}, SEND, id="a person agreed"),
+        pytest.param(
+            {"consents": (replace(AGREED, kind=ConsentKind.ADOPTED),)},
+            SEND,
+            id="it took over what brokers have",
+        ),
         pytest.param({"has_dropped": False}, SEND, id="all tombstones are there"),
         pytest.param({"served_by": ()}, SEND, id="no broker serves it"),
         pytest.param(
