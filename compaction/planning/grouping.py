@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from operator import add, le
 
+from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
@@ -50,6 +51,11 @@ class SegmentGroup:
     def size_bytes(self) -> int:
         """Bytes of the sources' `.log`s."""
         return sum(segment.size_bytes for segment in self.segments)
+
+
+def is_for_brokers(view: PartitionView) -> bool:
+    """Whether brokers are to read what becomes of the partition."""
+    return view.brokers is not None or (view.state is not None and view.state.is_served)
 
 
 def grouped(

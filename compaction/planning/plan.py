@@ -28,7 +28,12 @@ from tierfold.compaction.planning.eligibility import (
     waiting_notes,
 )
 from tierfold.compaction.planning.first_publication import first_publication_refusal
-from tierfold.compaction.planning.grouping import SegmentGroup, grouped, sharing_offsets
+from tierfold.compaction.planning.grouping import (
+    SegmentGroup,
+    grouped,
+    is_for_brokers,
+    sharing_offsets,
+)
 from tierfold.compaction.planning.open_step import why_open
 from tierfold.compaction.planning.regions import Regions
 from tierfold.compaction.publishing.batches import sources_max
@@ -188,7 +193,7 @@ def propose(
 def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Rest | Compact:
     ratio = dirty_ratio(view, regions, rules, now_ms)
     rest = _rest(view, rules, regions, ratio)
-    most = sources_max(view.key) if _is_for_brokers(view) else None
+    most = sources_max(view.key) if is_for_brokers(view) else None
     if rest is None:
         reason, detail = _reason(rules, regions, ratio)
         sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
@@ -216,11 +221,6 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
         held_back=regions.held_back,
     )
-
-
-def _is_for_brokers(view: PartitionView) -> bool:
-    """Whether brokers are to read what becomes of the partition."""
-    return view.brokers is not None or (view.state is not None and view.state.is_served)
 
 
 def _with_overlaps(

@@ -20,6 +20,7 @@ from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import OffsetSpan
+from tierfold.compaction.planning.grouping import is_for_brokers, sharing_offsets
 from tierfold.compaction.planning.holds import Hold, broker_holds, is_overdue
 
 
@@ -160,6 +161,8 @@ def regions_of(
     unstable_from = _unstable_from(view, last_stable)
     holds = [*_young(uncompacted, rules, now_ms, end), *broker_holds(view, rules, now_ms)]
     hold = min(holds, key=lambda hold: hold.offset, default=None)
+    if is_for_brokers(view):
+        hold = _below_shared_offsets(view, hold, unstable_from)
     first_timestamps_ms = [
         segment.first_timestamp_ms for segment in uncompacted if segment.first_timestamp_ms > 0
     ]
@@ -175,6 +178,28 @@ def regions_of(
         reset=reset,
         is_forced=is_forced,
     )
+
+
+def _below_shared_offsets(
+    view: PartitionView, hold: Hold | None, unstable_from: int
+) -> Hold | None:
+    """The hold, so low that no live segment below it shares offsets with one that has to wait.
+
+    What they become together is published once; apart, it would have to be merged at once.
+    """
+    lowest = hold if hold is not None and hold.offset <= unstable_from else None
+    end = unstable_from if lowest is None else lowest.offset
+    for whole in sharing_offsets(view.segments):
+        start = whole[0].start_offset
+        if start < end <= whole[-1].start_offset:
+            held = f"held back from offset {end} on" if lowest is None else lowest.why
+            return Hold(
+                offset=start,
+                why=f"held back from offset {start} on: the segments there share offsets with what"
+                f" is {held}",
+                is_young=lowest is not None and lowest.is_young,
+            )
+    return hold
 
 
 def _with_brokers(view: PartitionView, last_stable: LastStable | None) -> LastStable | None:

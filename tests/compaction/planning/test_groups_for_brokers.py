@@ -33,7 +33,8 @@ from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 from tierfold.compaction.planning.chunks import RemainingBudget, next_wave, rest_of_plan
 from tierfold.compaction.planning.grouping import SegmentGroup, grouped, merge_empty
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
-from tierfold.compaction.planning.plan import CompactReason
+from tierfold.compaction.planning.plan import CompactReason, Rest, RestReason
+from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 from tierfold.compaction.publishing.batches import sources_max
 from tierfold.compaction.publishing.look import BATCH_BYTES_MAX
 from tierfold.compaction.publishing.steps import Done
@@ -131,6 +132,40 @@ def test_only_where_brokers_were_asked_or_serve_the_row() -> None:
 def _uploaded(segment: Segment) -> list[Any]:
     name = segment.start_offset
     return uploaded(name, segment.own_start_offset, segment.end_offset)
+
+
+@pytest.mark.parametrize("offset", [10, 14, 15, 19])
+def test_what_shares_offsets_waits_together(offset: int) -> None:
+    view = a_view(OVERLAPPING, served_by=(CLUSTER,))
+    opened = LastStable(offset=offset)
+    regions = regions_of(view, opened, SMALL, NOW_MS)
+    assert isinstance(regions, Regions)
+    assert (regions.first_uncleanable, regions.dirty.is_empty) == (0, True)
+    start = 10 if offset < 15 else 15
+    assert regions.why_uncleanable == (
+        "held back from offset 0 on: the segments there share offsets with what is held back from"
+        f" offset {start} on"
+    )
+    young = replace(SMALL, min_compaction_lag_ms=1)
+    newest = a_view((U, V, W, replace(X, max_timestamp_ms=NOW_MS)), served_by=(CLUSTER,))
+    assert regions_of(newest, opened, young, NOW_MS) == regions
+    apart = regions_of(a_view(OVERLAPPING), opened, SMALL, NOW_MS)
+    assert isinstance(apart, Regions)
+    assert apart.first_uncleanable == start
+
+
+def test_what_shares_offsets_with_what_is_too_young_is_too_young() -> None:
+    young = replace(W, max_timestamp_ms=NOW_MS)
+    rules = replace(SMALL, min_compaction_lag_ms=1)
+    view = a_view((U, V, young, X), served_by=(CLUSTER,))
+    plan = partition_plan(view, (), rules, NOW_MS, step=Done())
+    assert isinstance(plan.choice, Rest)
+    assert plan.choice.reason is RestReason.TOO_YOUNG
+    assert "share offsets with what is held back from offset 15 on: the segment" in (
+        plan.choice.detail
+    )
+    view = a_view((U, V, W, replace(X, max_timestamp_ms=NOW_MS)), served_by=(CLUSTER,))
+    assert starts(plan_of(view, rules).compact.groups) == [[0, 10, 15]]
 
 
 def test_the_rest_of_a_plan_is_for_brokers_as_the_whole() -> None:
