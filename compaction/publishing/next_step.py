@@ -14,7 +14,6 @@ from typing import Final
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import Event, SegmentState
 from tierfold.compaction.brokers.partition_fold import PartitionFold
-from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import duration
 from tierfold.compaction.publishing.batches import fitting, swap_batch
 from tierfold.compaction.publishing.groups import SwapGroup, groups_of
@@ -214,34 +213,29 @@ def _swap(look: Look, group: SwapGroup) -> Send | Refused:
     """The second send: replacements in the place of what the row has retired."""
     if (uncovered := _uncovered(look, group)) is not None:
         return uncovered
-    # Of live uploads that overlap, one that is finished once more may hide another; then
-    # replacements alone.
-    for segments in (group.live, group.replacements):
-        batch = swap_batch(look, list(_to_finish(look, segments, group.old)), group.old)
-        if batch is not None:
-            return Send(
-                purpose=Purpose.SWAP,
-                events=batch,
-                why=f"segments of offsets {group.bounds} are replaced",
-            )
-    return Refused(
-        code=RefusalCode.NO_ORDER,
-        why=f"in every order of the events of offsets {group.bounds}, look-ups would lose"
-        " offsets for a while",
+    batch = swap_batch(look, list(_to_finish(look, group)), group.old)
+    if batch is None:
+        return Refused(
+            code=RefusalCode.NO_ORDER,
+            why=f"in every order of the events of offsets {group.bounds}, look-ups would lose"
+            " offsets for a while",
+        )
+    return Send(
+        purpose=Purpose.SWAP,
+        events=batch,
+        why=f"segments of offsets {group.bounds} are replaced",
     )
 
 
-def _to_finish(
-    look: Look, live: Sequence[Segment], old: Sequence[BrokerSegment]
-) -> Iterator[BrokerSegment]:
+def _to_finish(look: Look, group: SwapGroup) -> Iterator[BrokerSegment]:
     """Replacements that brokers do not read yet, and what takes the place of what goes."""
-    for segment in live:
+    for segment in group.live:
         known = look.view.segments[segment.segment_id]
         bounds = range_of(known.added)
         is_unread = known.state is SegmentState.COPY_STARTED and not segment.is_named_by_brokers
         if is_unread or (
             known.state is SegmentState.COPY_FINISHED
-            and any(bounds.overlaps(range_of(one.added)) for one in old)
+            and any(bounds.overlaps(range_of(one.added)) for one in group.old)
         ):
             yield known
 
