@@ -106,9 +106,14 @@ class Actors(NamedTuple):
                 return planner.merge(decision.segments, self.scenario.cuts, joins_records=joins)
             case Copy():
                 return planner.copy(decision.segments[0])
-        is_one = run.name in self.scenario.one_group
-        margin = 0 if run.name == "P" else self.scenario.margin
-        return planner.round(margin, self.scenario.cuts, one_group=is_one or run.name == "P")
+        is_last = run.name == "P"
+        return planner.round(
+            0 if is_last else self.scenario.margin,
+            self.scenario.cuts,
+            one_group=is_last or run.name in self.scenario.one_group,
+            spares_tombstones=self.scenario.spares_tombstones
+            and Mistake.DROPS_TOMBSTONES not in self.mistakes,
+        )
 
     def planner(self, run: Run, row: Row, view: View, log_start: int) -> Planner:
         """The planner of a run, after one look."""

@@ -38,7 +38,9 @@ class Planner:
         known = {one for one in view.in_state(SegmentState.COPY_FINISHED) if one.segment_id in ids}
         self._there = in_order(known - gone)
 
-    def round(self, margin: int, cuts: Sequence[int], *, one_group: bool) -> tuple[Rewrite, ...]:
+    def round(
+        self, margin: int, cuts: Sequence[int], *, one_group: bool, spares_tombstones: bool
+    ) -> tuple[Rewrite, ...]:
         """A pass over all but the newest segments, without what is superseded or deleted."""
         groups = _overlapping(self._there)
         spared = set(self._referenced()[-margin:]) if margin else set()
@@ -50,13 +52,17 @@ class Planner:
         ]
         if one_group and taken:
             taken = [[segment for group in taken for segment in group]]
-        newest = {record.key: record for record in self._effective(self._there)}
+        records = self._effective(self._there)
+        newest = {record.key: record for record in records}
+        hidden = {record.key for record in records if newest[record.key] != record}
+        spared_keys = hidden if spares_tombstones else set()
         plan = []
         for group in taken:
             kept = [
                 record
                 for record in self._effective(group)
-                if newest[record.key] == record and record.value is not None
+                if newest[record.key] == record
+                and (record.value is not None or record.key in spared_keys)
             ]
             cut = [offset for offset in cuts if group[0].start < offset]
             if len(group) > 1 or cut or tuple(kept) != group[0].records:

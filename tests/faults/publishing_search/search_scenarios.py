@@ -17,6 +17,10 @@ SCENARIOS: Final = {
     "two runs": Scenario(runs="AB", one_group="AB", repeats=1),
     "groups one by one": Scenario(runs="AB"),
     "a group of all and then each alone": Scenario(runs="AB", one_group="A", repeats=1),
+    "two rounds that spare tombstones": Scenario(
+        runs="AB", one_group="B", plans=2, offsets=6, segments=((0, 1), (2, 3), (4, 5)), margin=0,
+        spares_tombstones=True,
+    ),
     "two rounds": Scenario(
         runs="AB", one_group="B", plans=2, offsets=6, segments=((0, 1), (2, 3), (4, 5))
     ),
@@ -51,6 +55,10 @@ SCENARIOS: Final = {
     "cuts where segments begin": Scenario(runs="AB", one_group="AB", margin=0, cuts=(2,)),
     "cuts in two epochs": Scenario(
         runs="AB", one_group="A", margin=0, segments=_WIDE, lineage=((0, 0), (2, 1)), cuts=(1, 3)
+    ),
+    "a tombstone behind a source that is cut": Scenario(
+        runs="A", one_group="A", margin=0, segments=((0, 4), (5, 5)), offsets=6, cuts=(1,),
+        plans=2, spares_tombstones=True,
     ),
     "a cut where an epoch begins": Scenario(
         runs="A", one_group="A", margin=0, segments=((0, 3),), lineage=_TWO_EPOCHS, cuts=(2,)

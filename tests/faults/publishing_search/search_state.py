@@ -64,6 +64,9 @@ class Scenario:
     """The newest segments that a round leaves alone."""
     plans: int = 1
     """How many rounds and merges each run writes."""
+    spares_tombstones: bool = False
+    """Whether a round leaves each tombstone that hides a record, as on a served tier (PUBLISHING
+    5.2). Without it tombstones go at once, which is harder for the order of events."""
     offsets: int = 4
     segments: tuple[Bounds, ...] = ((0, 0), (1, 1), (2, 2), (3, 3))
     """What brokers uploaded before."""
@@ -127,6 +130,8 @@ class Mistake(Enum):
     """The grace period is shorter than a send can be late."""
     LAGS = auto()
     """Brokers read the topic later than the grace period."""
+    DROPS_TOMBSTONES = auto()
+    """A round drops a tombstone together with what it hides."""
     JOINS_RECORDS = auto()
     """A merge takes all records of its sources, not those of their effective ranges."""
 

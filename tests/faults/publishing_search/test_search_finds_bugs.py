@@ -81,6 +81,12 @@ PLANTED: Final = {
         (search_bugs.uploads_within_are_merged,),
         Mistake.JOINS_RECORDS,
     ),
+    "a tombstone goes with what it hides": Planted(
+        "a tombstone behind a source that is cut",
+        "key c is 4 instead of None",
+        (),
+        Mistake.DROPS_TOMBSTONES,
+    ),
     "a hole is not repaired": Planted(
         "an overlap of a whole group", "do not mend it", (search_bugs.holes_are_not_repaired,)
     ),
