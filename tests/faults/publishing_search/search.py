@@ -10,7 +10,11 @@ from typing import Final
 from tests.faults.publishing_search.search_actors import Actors, Happening, Next
 from tests.faults.publishing_search.search_decisions import Decisions
 from tests.faults.publishing_search.search_ending import Ending
-from tests.faults.publishing_search.search_readers import OUT_OF_RANGE, what_consumers_miss
+from tests.faults.publishing_search.search_readers import (
+    OUT_OF_RANGE,
+    what_a_reader_missed,
+    what_consumers_miss,
+)
 from tests.faults.publishing_search.search_segments import BY_ID, Stored
 from tests.faults.publishing_search.search_state import (
     Mistake,
@@ -98,6 +102,7 @@ class Search:
             return self._decisions.forbidden
         return (
             self._reading(state)
+            or self._read_through(state)
             or _forgotten_too_early(state)
             or self._ending.problem(state)
         )
@@ -125,6 +130,12 @@ class Search:
             for event in decision.events:
                 view = after(view, event, 0)
         return f"the next looks do not mend it: {missed} ({decision.why})"
+
+    def _read_through(self, state: State) -> str | None:
+        """What a consumer that paused has missed once it is at the end."""
+        if state.reader.next_offset <= self._log.records[-1].offset:
+            return None
+        return what_a_reader_missed(self._log, dict(state.reader.values))
 
     def _missed_by(self, view: View, state: State) -> str | None:
         key = (view, state.store, state.log_start)

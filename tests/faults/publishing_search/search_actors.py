@@ -20,6 +20,7 @@ from tests.faults.publishing_search.search_state import (
     Scenario,
     State,
     Step,
+    Tombstones,
 )
 from tests.faults.publishing_search.search_views import Sent, View, given_to, sent
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
@@ -106,13 +107,15 @@ class Actors(NamedTuple):
                 return planner.merge(decision.segments, self.scenario.cuts, joins_records=joins)
             case Copy():
                 return planner.copy(decision.segments[0])
+        tombstones = self.scenario.tombstones
+        if Mistake.DROPS_TOMBSTONES in self.mistakes:
+            tombstones = Tombstones.GO
         is_last = run.name == "P"
         return planner.round(
             0 if is_last else self.scenario.margin,
             self.scenario.cuts,
             one_group=is_last or run.name in self.scenario.one_group,
-            spares_tombstones=self.scenario.spares_tombstones
-            and Mistake.DROPS_TOMBSTONES not in self.mistakes,
+            tombstones=tombstones,
         )
 
     def planner(self, run: Run, row: Row, view: View, log_start: int) -> Planner:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.compaction.looks import LIMITS, NOW_MS
 from tests.faults.publishing_search.search_segments import Record, Row, Stored, in_order, stored
-from tests.faults.publishing_search.search_state import Rewrite
+from tests.faults.publishing_search.search_state import Rewrite, Tombstones
 from tests.faults.publishing_search.search_views import View
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import SegmentState
@@ -39,7 +39,7 @@ class Planner:
         self._there = in_order(known - gone)
 
     def round(
-        self, margin: int, cuts: Sequence[int], *, one_group: bool, spares_tombstones: bool
+        self, margin: int, cuts: Sequence[int], *, one_group: bool, tombstones: Tombstones
     ) -> tuple[Rewrite, ...]:
         """A pass over all but the newest segments, without what is superseded or deleted."""
         groups = _overlapping(self._there)
@@ -54,15 +54,20 @@ class Planner:
             taken = [[segment for group in taken for segment in group]]
         records = self._effective(self._there)
         newest = {record.key: record for record in records}
-        hidden = {record.key for record in records if newest[record.key] != record}
-        spared_keys = hidden if spares_tombstones else set()
+        match tombstones:
+            case Tombstones.GO:
+                spared: set[str] = set()
+            case Tombstones.STAY_A_PASS:
+                spared = {record.key for record in records if newest[record.key] != record}
+            case Tombstones.STAY:
+                spared = set(newest)
         plan = []
         for group in taken:
             kept = [
                 record
                 for record in self._effective(group)
                 if newest[record.key] == record
-                and (record.value is not None or record.key in spared_keys)
+                and (record.value is not None or record.key in spared)
             ]
             cut = [offset for offset in cuts if group[0].start < offset]
             if len(group) > 1 or cut or tuple(kept) != group[0].records:

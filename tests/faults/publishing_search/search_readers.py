@@ -50,6 +50,22 @@ def what_consumers_miss(
     return None
 
 
+def read_on(
+    log: TheLog, view: View, store: frozenset[Stored], offset: int
+) -> tuple[Sequence[Record], int] | str:
+    """What a fetch from this offset gives, and the last offset that it covers; or what is wrong."""
+    return _read_at(log, view, store, offset, min(log.local_start, _tiered_end(log, view) + 1))
+
+
+def what_a_reader_missed(log: TheLog, values: dict[str, int | None]) -> str | None:
+    """What is wrong with the last values that a consumer read from the start to the end."""
+    for record in _last_records(log.records):
+        if values.get(record.key) != record.value:
+            seen = values.get(record.key)
+            return f"a reader that paused: key {record.key} is {seen} instead of {record.value}"
+    return None
+
+
 def _tiered_end(log: TheLog, view: View) -> int:
     """The highest offset that was ever in the tier: up to it brokers may have dropped their own."""
     highest = view.broker.highest_offsets

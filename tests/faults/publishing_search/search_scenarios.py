@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.faults.publishing_search.search_state import Scenario, Window
+from tests.faults.publishing_search.search_state import Scenario, Tombstones, Window
 
 _TWO_EPOCHS: Final = ((0, 0), (2, 2))
 _WIDE: Final = ((0, 1), (2, 3))
@@ -19,7 +19,7 @@ SCENARIOS: Final = {
     "a group of all and then each alone": Scenario(runs="AB", one_group="A", repeats=1),
     "two rounds that spare tombstones": Scenario(
         runs="AB", one_group="B", plans=2, offsets=6, segments=((0, 1), (2, 3), (4, 5)), margin=0,
-        spares_tombstones=True,
+        tombstones=Tombstones.STAY_A_PASS,
     ),
     "two rounds": Scenario(
         runs="AB", one_group="B", plans=2, offsets=6, segments=((0, 1), (2, 3), (4, 5))
@@ -28,6 +28,25 @@ SCENARIOS: Final = {
     "rows of an overlap read early": Scenario(
         runs="AB", one_group="AB", offsets=5, uploads=((2, 4),), plans=2, slow_looks=True,
         window=Window.NEXT_LOOK,
+    ),
+    # A consumer that pauses.
+    "a reader that pauses": Scenario(
+        runs="A", one_group="A", has_reader=True, tombstones=Tombstones.STAY
+    ),
+    "a reader that pauses and two runs": Scenario(
+        runs="AB", has_reader=True, tombstones=Tombstones.STAY
+    ),
+    "a reader that pauses and a vacuum": Scenario(
+        runs="AV", one_group="A", margin=0, segments=_WIDE, has_reader=True, passes_time=True,
+        tombstones=Tombstones.STAY,
+    ),
+    "a reader that pauses and an overlap": Scenario(
+        runs="A", one_group="A", segments=((0, 1), (2, 2), (3, 3)), offsets=5, uploads=((2, 4),),
+        plans=2, has_reader=True, tombstones=Tombstones.STAY, window=Window.NEXT_LOOK,
+    ),
+    "a reader that pauses and cuts": Scenario(
+        runs="A", one_group="A", margin=0, segments=((0, 4), (5, 5)), offsets=6, cuts=(1,),
+        has_reader=True, tombstones=Tombstones.STAY,
     ),
     # The third send.
     "vacuum": Scenario(runs="AV", one_group="A", passes_time=True),
@@ -58,7 +77,7 @@ SCENARIOS: Final = {
     ),
     "a tombstone behind a source that is cut": Scenario(
         runs="A", one_group="A", margin=0, segments=((0, 4), (5, 5)), offsets=6, cuts=(1,),
-        plans=2, spares_tombstones=True,
+        plans=2, tombstones=Tombstones.STAY_A_PASS,
     ),
     "a cut where an epoch begins": Scenario(
         runs="A", one_group="A", margin=0, segments=((0, 3),), lineage=_TWO_EPOCHS, cuts=(2,)

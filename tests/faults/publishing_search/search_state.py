@@ -50,6 +50,17 @@ class Window(Enum):
     """Until a run has copied what brokers deleted against all rules."""
 
 
+class Tombstones(Enum):
+    """When a round drops a tombstone."""
+
+    GO = auto()
+    """At once, with what it hides: that is harder for the order of events than the product is."""
+    STAY_A_PASS = auto()
+    """Not with what it hides, but with the next round (PUBLISHING 5.2, as if time had passed)."""
+    STAY = auto()
+    """Never: `delete.retention.ms` is long."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """Who acts, on which log, and what may happen meanwhile."""
@@ -64,9 +75,9 @@ class Scenario:
     """The newest segments that a round leaves alone."""
     plans: int = 1
     """How many rounds and merges each run writes."""
-    spares_tombstones: bool = False
-    """Whether a round leaves each tombstone that hides a record, as on a served tier (PUBLISHING
-    5.2). Without it tombstones go at once, which is harder for the order of events."""
+    tombstones: Tombstones = Tombstones.GO
+    has_reader: bool = False
+    """A consumer reads from the start on, a segment at a time, and may pause."""
     offsets: int = 4
     segments: tuple[Bounds, ...] = ((0, 0), (1, 1), (2, 2), (3, 3))
     """What brokers uploaded before."""
@@ -180,6 +191,14 @@ class Message(NamedTuple):
     """Whether a leader began an upload after the look that it is from."""
 
 
+class Reading(NamedTuple):
+    """How far a consumer has read."""
+
+    next_offset: int
+    values: tuple[tuple[str, int | None], ...]
+    """The last value of each key that it read, in the order of the keys."""
+
+
 class State(NamedTuple):
     """Everything that a search remembers."""
 
@@ -198,6 +217,7 @@ class State(NamedTuple):
     uploads: tuple[Stored, ...]
     """Those that leaders have not finished."""
     strays: int
+    reader: Reading = Reading(0, ())
     has_raced: bool = False
     """Whether a batch came beside an upload of which its look could know nothing."""
 

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 from tests.compaction.looks import LIMITS, NOW_MS
 from tests.faults.publishing_search.search_actors import Next
+from tests.faults.publishing_search.search_readers import read_on
 from tests.faults.publishing_search.search_segments import OLD, Stored
-from tests.faults.publishing_search.search_state import Message, Mistake, Scenario, State, Step
+from tests.faults.publishing_search.search_state import (
+    Message,
+    Mistake,
+    Reading,
+    Scenario,
+    State,
+    Step,
+)
 from tests.faults.publishing_search.search_views import (
     after,
     deleted_next,
@@ -44,8 +52,22 @@ class Surroundings:
             if start > state.log_start:
                 yield (f"DeleteRecords to {start}", ()), state._replace(log_start=start)
         yield from _strays(state)
+        if self.scenario.has_reader:
+            yield from self._reading(state)
         if self.scenario.passes_time:
             yield from self._time(state)
+
+    def _reading(self, state: State) -> Iterator[Next]:
+        """A consumer reads the next segment, from a broker that may lag."""
+        log, reader = self.scenario.log, state.reader
+        if reader.next_offset > log.records[-1].offset:
+            return
+        answer = read_on(log, state.applied, state.store, reader.next_offset)
+        if not isinstance(answer, str):
+            records, last = answer
+            values = dict(reader.values) | {record.key: record.value for record in records}
+            read = Reading(last + 1, tuple(sorted(values.items())))
+            yield (f"a consumer reads to {last}", ()), state._replace(reader=read)
 
     def _of_the_broker(self, state: State) -> Iterator[Next]:
         """What it deletes, by what it has read of the topic."""

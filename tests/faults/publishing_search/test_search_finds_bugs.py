@@ -81,6 +81,9 @@ PLANTED: Final = {
         (search_bugs.uploads_within_are_merged,),
         Mistake.JOINS_RECORDS,
     ),
+    "a tombstone goes before a reader that pauses has seen it": Planted(
+        "a reader that pauses", "a reader that paused", (), Mistake.DROPS_TOMBSTONES
+    ),
     "a tombstone goes with what it hides": Planted(
         "a tombstone behind a source that is cut",
         "key c is 4 instead of None",
