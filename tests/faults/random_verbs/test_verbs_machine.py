@@ -28,6 +28,7 @@ from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.planning import plan
+from tierfold.compaction.publishing import next_step
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs import forget as forget_job
 
@@ -47,6 +48,7 @@ def test_a_hundred_steps_violate_no_invariant_and_reach_every_event(tmp_path: Pa
         "an upload was deleted",
         "a partition was refused",
     }
+    assert {"published: done", "published: merge"} <= machine.counts.keys()
 
 
 def test_a_seed_always_draws_the_same_steps(tmp_path: Path, monkeypatch: Any) -> None:
@@ -185,6 +187,19 @@ def test_an_overlapping_upload_that_is_ignored_is_found(
 
     monkeypatch.setattr(draft, "chain_of", without_overlaps)
     with pytest.raises(Violation, match="the view ends at"):
+        machine.inspect()
+
+
+def test_a_batch_that_brokers_would_lose_offsets_by_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    swap_batch = next_step.swap_batch
+
+    def backwards(*given: Any) -> Any:
+        return (swap_batch(*given) or ())[::-1]
+
+    monkeypatch.setattr(next_step, "swap_batch", backwards)
+    with pytest.raises(Violation, match="would lose offsets"):
         machine.inspect()
 
 

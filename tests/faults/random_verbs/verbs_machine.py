@@ -21,7 +21,10 @@ from tests.faults.random_verbs.verbs_checks import Allowed, Checker, Violation, 
 from tests.faults.random_verbs.verbs_expected import Entry, stalled
 from tests.faults.random_verbs.verbs_faults import Fault, drawn_fault
 from tests.faults.random_verbs.verbs_model import Partition
+from tests.faults.random_verbs.verbs_published import published
 from tests.jobs.commands import CLOCK, Ran, tierfold
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
@@ -71,6 +74,8 @@ class Machine:
             self.checker.check(
                 partition, rows.get(partition.topic_id), self.entries[partition.topic_id], allowed
             )
+        if rows:
+            self._publish()
 
     def note(self, what: str) -> None:
         """Add to the line of the current step."""
@@ -126,6 +131,17 @@ class Machine:
         if first is not None:
             broker.put(found, first, self.now_ms)
         return found
+
+    def _publish(self) -> None:
+        """See what publishing would do with each row; raises Violation."""
+        catalog = Catalog(str(self.tier / CATALOG_FOLDER))
+        rows = {key.topic_id: row for key, row in catalog.read().items()}
+        for partition in self.partitions:
+            row = rows.get(partition.topic_id)
+            if row is None or partition.damaged or partition.moved_away:
+                continue
+            how = published(partition, row, partition.held(), catalog.fingerprint())
+            self.counts[f"published: {how}"] += 1
 
     def _check_outcomes(self, verb: str, ran: Ran) -> None:
         """Check that the state of each partition justifies its outcome; raises Violation."""

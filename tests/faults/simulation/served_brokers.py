@@ -264,8 +264,14 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
     cluster, rng = environment.cluster, environment.rng
     position, began_ms = cluster.log.log_start, environment.now_ms
     values: dict[str, str | None] = {}
+    # Half of them pause once, for most of the time in which they must see every tombstone.
+    pauses_at = rng.randint(position, cluster.log.end) if rng.random() < 0.5 else -1
     while position < cluster.log.end:
-        actor.sleep(rng.choice(WAITS_MS) if rng.random() < 0.3 else 0)
+        if pauses_at < 0:
+            actor.sleep(rng.choice(WAITS_MS) if rng.random() < 0.3 else 0)
+        elif position >= pauses_at:
+            pauses_at = cluster.log.end
+            actor.sleep(rng.randint(0, environment.delete_retention_ms))
         found = environment.act(
             actor, f"fetch {position}", partial(cluster.fetch, position), is_read=True
         )

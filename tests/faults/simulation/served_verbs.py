@@ -134,7 +134,7 @@ def _adopt(
     run: ServedRun, look: Look, live: tuple[Segment, ...], retired: tuple[Segment, ...]
 ) -> None:
     """Let the row name these, live and retired."""
-    reached = max(one.end_offset for one in live)
+    reached = max((one.end_offset for one in live), default=-1)
     lineage = run.environment.cluster.log.leader_epochs
     run.commit(
         look,
