@@ -119,15 +119,18 @@ def _gives_up_stray(run: ServedRun, look: Look) -> bool:
 
 
 def _retire(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
-    """Let the row name as retired what a late send of a run started."""
-    contents = [run.environment.tier.contents[segment_id] for segment_id in ids]
-    _adopt(
-        run,
-        look,
-        look.row.segments,
-        tuple(written(content, run.name, content.start) for content in contents),
-    )
-    run.environment.outcomes["late starts retired"] += len(ids)
+    """Let the row name as retired what a late send of a run started, or an upload beside others."""
+    retired: list[Segment] = []
+    for segment_id in ids:
+        added = look.view.segments[segment_id].added
+        is_upload = look.is_upload(segment_id)
+        if is_upload:
+            retired.append(uploaded(added, added.start_offset, ()))
+        else:
+            content = run.environment.tier.contents[segment_id]
+            retired.append(written(content, run.name, content.start))
+        run.environment.outcomes["uploads retired" if is_upload else "late starts retired"] += 1
+    _adopt(run, look, look.row.segments, tuple(retired))
 
 
 def _adopt(
