@@ -90,9 +90,7 @@ def _upload(
             actor.sleep(rng.choice(WAITS_MS) if rng.random() < 0.2 else 0)
     if stops:
         return
-    environment.local_until_ms[content.segment_id] = environment.now_ms + HOUR_MS + DAY_MS
     _update(environment, actor, content.segment_id, FINISHED)
-    environment.local_until_ms[content.segment_id] = environment.now_ms + HOUR_MS
 
 
 def _added(environment: ServedEnvironment, content: Content) -> SegmentAdded:

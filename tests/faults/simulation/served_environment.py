@@ -65,12 +65,6 @@ class ServedEnvironment:
     strays: set[str] = field(default_factory=set)
     """Uploads of a deposed leader whose records were truncated."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    passes: dict[int, frozenset[str]] = field(default_factory=dict)
-    """By the horizon that a pass set: what it wrote."""
-    published: dict[int, int] = field(default_factory=dict)
-    """By the horizon that a pass set: when its publication was read back."""
-    local_until_ms: dict[str, int] = field(default_factory=dict)
-    """By segment: an hour after its last upload was finished, over all sources."""
     excused: set[int] = field(default_factory=set)
     """Offsets that an upload may have taken from consumers; the next look mends them."""
     late: set[str] = field(default_factory=set)

@@ -9,22 +9,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
 
 from tests.faults.broker_model.tier_contents import Content, Kept
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_table import Stopped
-from tests.faults.simulation.simulation_scheduler import HOUR_MS
 from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Origin
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.planning.drop_limits import DropLimits, limits_beside, readers_of
 from tierfold.compaction.publishing.look import Look
-
-LOCAL_RECORDS: Final = 5
-"""Another broker's local segment reaches at most so far beyond an offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Replacement:
 def uploaded(added: SegmentAdded, start: int, live: Sequence[Segment]) -> Segment:
     """An upload that gives the offsets from `start` on to the log."""
     overlapping = [one for one in live if one.is_upload and one.end_offset >= added.start_offset]
-    return _segment(
+    segment = _segment(
         Content(
             added.segment_id, added.start_offset, added.end_offset, added.leader_epochs, ()
         ),
@@ -46,6 +44,7 @@ def uploaded(added: SegmentAdded, start: int, live: Sequence[Segment]) -> Segmen
         start,
         agrees_with=tuple(one.segment_id for one in overlapping),
     )
+    return replace(segment, max_timestamp_ms=added.max_timestamp_ms)
 
 
 def written(content: Content, run: str, start: int) -> Segment:
@@ -68,6 +67,9 @@ def _segment(
         leader_epochs=content.epochs,
         has_transaction_index=False,
         first_timestamp_ms=0,
+        earliest_due_ms=min(
+            (one.horizon_ms for one in content.records if one.horizon_ms is not None), default=None
+        ),
         origin=origin,
         skipped_offsets=skipped,
         skipped_bytes=skipped,
@@ -76,33 +78,17 @@ def _segment(
 
 
 def merged(environment: ServedEnvironment, look: Look, ids: Sequence[str]) -> Replacement:
-    """One replacement of live segments and uploads beside them, by effective ranges."""
+    """One replacement of live segments that overlap, by effective ranges."""
     live = [one for one in look.row.segments if one.segment_id in ids]
-    named = look.row.live_ids
-    beside = [look.view.segments[one] for one in ids if one not in named]
-    records = {record.offset: record for record in _effective(environment, live)}
-    covered = {
-        offset for one in live for offset in range(one.own_start_offset, one.end_offset + 1)
-    }
-    for upload in beside:
-        for record in environment.tier.contents[upload.added.segment_id].records:
-            if record.offset not in covered:
-                records.setdefault(record.offset, record)
-    start = min([one.own_start_offset for one in live] + [_start(one) for one in beside])
-    end = max([one.end_offset for one in live] + [one.added.end_offset for one in beside])
-    sources = (*live, *(uploaded(one.added, _start(one), ()) for one in beside))
+    start, end = min(one.own_start_offset for one in live), live[-1].end_offset
     content = Content(
         environment.new_id(is_own=True),
         start,
         end,
-        _epochs_of(sources, start, end),
-        tuple(records[offset] for offset in sorted(records)),
+        _epochs_of(live, start, end),
+        tuple(_effective(environment, live)),
     )
-    return Replacement(sources, (content,))
-
-
-def _start(segment: BrokerSegment) -> int:
-    return segment.added.start_offset
+    return Replacement(tuple(live), (content,))
 
 
 def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
@@ -111,7 +97,8 @@ def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
     chosen = [one for group in classes for one in group]
     effective = list(_effective(environment, chosen))
     newest = {record.key: record.offset for record in effective}
-    horizon_ms = environment.now_ms + environment.delete_retention_ms
+    horizon_ms = look.now_ms + environment.delete_retention_ms
+    limits = drop_limits(environment, look)
     rng, plan = environment.rng, []
     while classes:
         sources = [one for group in classes[: rng.randint(1, 3)] for one in group]
@@ -125,7 +112,7 @@ def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
             record
             for record in inside
             if newest[record.key] == record.offset
-            and not _may_go(environment, record, sources, chosen)
+            and not _may_go(environment, record, limits)
         ]
         if len(left) == len(inside) and (len(sources) == 1 or rng.random() < 0.5):
             continue
@@ -193,32 +180,35 @@ def _effective(environment: ServedEnvironment, live: Sequence[Segment]) -> Itera
                 yield record
 
 
-def _may_go(
-    environment: ServedEnvironment,
-    record: Kept,
-    sources: Sequence[Segment],
-    chosen: Sequence[Segment],
-) -> bool:
-    """Whether a tombstone may be dropped (PUBLISHING 5.2)."""
+def _may_go(environment: ServedEnvironment, record: Kept, limits: DropLimits) -> bool:
+    """Whether a tombstone may be dropped."""
     if record.value is not None:
         return False
-    if environment.is_detached:
-        return True
-    if record.horizon_ms is None:
-        return False
-    published_ms = environment.published.get(record.horizon_ms)
-    now_ms, wait_ms = environment.now_ms, environment.delete_retention_ms
-    if record.horizon_ms > now_ms or published_ms is None or now_ms - published_ms < wait_ms:
-        return False
-    return all(now_ms - local_until_ms(environment, one) >= wait_ms for one in sources)
+    may_go = environment.is_detached or limits.may_have_passed(record.horizon_ms, record.offset)
+    environment.outcomes["tombstones dropped"] += may_go and not environment.is_detached
+    return may_go
 
 
-def local_until_ms(environment: ServedEnvironment, segment: Segment) -> int:
-    """Until when a broker can have had local copies of its offsets."""
-    cluster = environment.cluster
-    newest_ms = cluster.log.newest_ms(0, segment.end_offset + LOCAL_RECORDS)
-    by_retention_ms = newest_ms + cluster.local_retention_ms + HOUR_MS
-    return max(by_retention_ms, environment.local_until_ms.get(segment.segment_id, 0))
+def drop_limits(environment: ServedEnvironment, look: Look) -> DropLimits:
+    """Which delete horizons have passed, as a plan of the product decides it."""
+    readers = readers_of(
+        look.row,
+        brokers_of(environment, look),
+        Rules(delete_retention_ms=environment.delete_retention_ms),
+        clean_until=look.row.cleaner_offset or 0,
+        now_ms=environment.now_ms,
+    )
+    return limits_beside(readers, environment.now_ms)
+
+
+def brokers_of(environment: ServedEnvironment, look: Look) -> BrokerPartition:
+    """What brokers have and say of the partition."""
+    return BrokerPartition(
+        view=look.view,
+        naming=look.naming,
+        offsets=look.offsets,
+        local_retention_ms=environment.cluster.local_retention_ms,
+    )
 
 
 def _cut(

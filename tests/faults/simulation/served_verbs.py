@@ -5,26 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.compaction.builders import CLUSTER
 from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.broker_model.tier_contents import PARTS, Content
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_run import ServedRun
-from tests.faults.simulation.served_segments import Replacement, merged, planned, uploaded, written
+from tests.faults.simulation.served_segments import (
+    Replacement,
+    brokers_of,
+    merged,
+    planned,
+    uploaded,
+    written,
+)
 from tests.faults.simulation.served_table import Stopped
 from tests.faults.simulation.simulation_scheduler import Actor
 from tierfold.compaction.brokers.broker_view import Naming
 from tierfold.compaction.commits.commit import (
     AddSegments,
-    AdoptSegments,
+    AdvanceCleanerOffset,
     FinishDeletion,
+    NoteLocalRanges,
+    NotePass,
+    NotePublished,
+    NoteRetired,
     ReleaseClaim,
     RetireSegments,
     StartDeletion,
+    Update,
 )
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.planning.local_copies import joined_past, local_ranges
 from tierfold.compaction.publishing.deletions import next_deletion
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.next_step import next_step
@@ -68,10 +80,13 @@ def _published(run: ServedRun, passes: int) -> Step:
             case Send():
                 run.send(step)
             case Merge(segment_ids=ids):
-                run.environment.outcomes["merged"] += 1
-                _merge(run, look, merged(run.environment, look, ids))
+                if set(ids) <= look.row.live_ids:
+                    _merge(run, look, merged(run.environment, look, ids))
+                else:
+                    run.claim(adopts=True)
             case Done():
-                _note_published(run, look)
+                if _note_published(run, look):
+                    continue
                 plan = planned(run.environment, look) if passes else []
                 if not plan:
                     run.commit(look, ReleaseClaim(run=run.name))
@@ -112,8 +127,7 @@ def _gives_up_stray(run: ServedRun, look: Look) -> bool:
     outside = [one.added for one in look.outside if one.added.segment_id not in look.retired_ids]
     if not {added.segment_id for added in outside} <= environment.strays:
         environment.fail(f"{outside} are no segments of another history")
-    given_up = tuple(uploaded(added, added.start_offset, ()) for added in outside)
-    _adopt(run, look, look.row.segments, given_up)
+    _note_retired(run, look, [uploaded(added, added.start_offset, ()) for added in outside])
     environment.outcomes["strays given up"] += 1
     return True
 
@@ -130,31 +144,17 @@ def _retire(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
             content = run.environment.tier.contents[segment_id]
             retired.append(written(content, run.name, content.start))
         run.environment.outcomes["uploads retired" if is_upload else "late starts retired"] += 1
-    _adopt(run, look, look.row.segments, tuple(retired))
+    _note_retired(run, look, retired)
 
 
-def _adopt(
-    run: ServedRun, look: Look, live: tuple[Segment, ...], retired: tuple[Segment, ...]
-) -> None:
-    """Let the row name these, live and retired."""
-    reached = max((one.end_offset for one in live), default=-1)
-    lineage = run.environment.cluster.log.leader_epochs
-    run.commit(
-        look,
-        AdoptSegments(
-            live=live,
-            retired=retired,
-            lineage=tuple(entry for entry in lineage if entry.start_offset <= reached),
-            log_start_offset=look.row.log_start_offset,
-            served_by=(CLUSTER,),
-            at_ms=run.environment.now_ms,
-            run=run.name,
-        ),
-    )
+def _note_retired(run: ServedRun, look: Look, segments: Sequence[Segment]) -> None:
+    """Let the row name as retired what it never named."""
+    update = NoteRetired(segments=tuple(segments), at_ms=run.environment.now_ms, run=run.name)
+    run.commit(look, update)
 
 
-def _note_published(run: ServedRun, look: Look) -> None:
-    """Note which passes are published; nothing may be out of range now."""
+def _note_published(run: ServedRun, look: Look) -> bool:
+    """Note that all passes are published, if need be; nothing may be out of range now."""
     environment = run.environment
     if holes := environment.cluster.holes(environment.cluster.whole):
         if run.seen == len(environment.cluster.sent):
@@ -162,9 +162,11 @@ def _note_published(run: ServedRun, look: Look) -> None:
     elif not any(map(environment.cluster.holes, environment.cluster.caches)):
         environment.excused.clear()
     environment.caught_up_ms = min(environment.caught_up_ms, environment.now_ms)
-    for horizon_ms, ids in environment.passes.items():
-        if horizon_ms not in environment.published and ids & look.row.named_ids:
-            environment.published[horizon_ms] = environment.now_ms
+    is_noted = all(one.published_at_ms is not None for one in look.row.passes)
+    if is_noted:
+        return False
+    run.commit(look, NotePublished(at_ms=environment.now_ms))
+    return True
 
 
 def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
@@ -172,20 +174,19 @@ def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
     environment = run.environment
     for group in plan:
         _write(run, group)
-    contents = [content for group in plan for content in group.contents]
-    for horizon_ms in {
-        record.horizon_ms
-        for content in contents
-        for record in content.records
-        if record.horizon_ms is not None
-    }:
-        environment.passes.setdefault(horizon_ms, frozenset(one.segment_id for one in contents))
-    sources = tuple(source.segment_id for group in plan for source in group.sources)
-    added = tuple(segment for group in plan for segment in _rows_of(run, group))
+    horizon_ms = look.now_ms + environment.delete_retention_ms
+    until_ms = environment.now_ms - environment.delete_retention_ms
+    brokers = None if environment.is_detached else brokers_of(environment, look)
+    ranges = joined_past(local_ranges(look.row, brokers, environment.now_ms), until_ms)
+    clean = max(source.end_offset + 1 for group in plan for source in group.sources)
     run.commit(
         look,
-        RetireSegments(ids=sources, at_ms=environment.now_ms, run=run.name),
-        AddSegments(segments=added),
+        *_swapped(run, plan),
+        NotePass(earliest_ms=horizon_ms, has_spared=False),
+        NoteLocalRanges(entries=ranges, retention_ms=environment.cluster.local_retention_ms),
+        AdvanceCleanerOffset(
+            epoch=look.row.epoch, offset=max(clean, look.row.cleaner_offset or 0)
+        ),
     )
     environment.outcomes["passes"] += 1
     environment.outcomes["groups"] += len(plan)
@@ -198,23 +199,25 @@ def _rows_of(run: ServedRun, group: Replacement) -> Iterator[Segment]:
 
 
 def _merge(run: ServedRun, look: Look, group: Replacement) -> None:
-    """Write one replacement of a group, and let the row name all of it."""
+    """Write one replacement of live segments that overlap; it is no pass."""
     _write(run, group)
-    taken = {source.segment_id for source in group.sources}
-    (content,) = group.contents
-    live = [one for one in look.row.segments if one.segment_id not in taken]
-    starts = [one.start_offset for one in look.row.segments if one.segment_id in taken]
-    live.append(written(content, run.name, min(starts)))
-    _adopt(run, look, tuple(sorted(live, key=lambda one: one.start_offset)), group.sources)
+    run.commit(look, *_swapped(run, [group]))
+    run.environment.outcomes["merged"] += 1
+
+
+def _swapped(run: ServedRun, plan: Sequence[Replacement]) -> tuple[Update, ...]:
+    """The change of the row when these replacements take the place of their sources."""
+    sources = tuple(source.segment_id for group in plan for source in group.sources)
+    added = tuple(segment for group in plan for segment in _rows_of(run, group))
+    return (
+        RetireSegments(ids=sources, at_ms=run.environment.now_ms, run=run.name),
+        AddSegments(segments=added),
+    )
 
 
 def _write(run: ServedRun, group: Replacement) -> None:
     environment = run.environment
-    until_ms = max(
-        environment.local_until_ms.get(source.segment_id, 0) for source in group.sources
-    )
     for content in group.contents:
-        environment.local_until_ms[content.segment_id] = until_ms
         for part in PARTS:
             put(environment, run.actor, content, part)
 

@@ -287,7 +287,7 @@ def tombstones_go_at_their_horizon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         served_segments,
         "_may_go",
-        lambda environment, record, *_: record.value is None
+        lambda environment, record, _: record.value is None
         and record.horizon_ms is not None
         and record.horizon_ms <= environment.now_ms,
     )
