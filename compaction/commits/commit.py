@@ -123,6 +123,13 @@ class NotePass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteFoundHorizon:
+    """Record that a merge found delete horizons of brokers: they count from the next pass."""
+
+    earliest_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotePublished:
     """Record that brokers have what the row says: all its passes are published.
 
@@ -251,6 +258,7 @@ Update: TypeAlias = (
     | NoteSpared
     | NoteDropped
     | NotePass
+    | NoteFoundHorizon
     | NotePublished
     | NoteLocalRanges
     | NoteConsent

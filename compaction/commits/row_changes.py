@@ -21,6 +21,7 @@ from tierfold.compaction.commits.commit import (
     MoveTier,
     NoteConsent,
     NoteDropped,
+    NoteFoundHorizon,
     NoteLocalRanges,
     NotePass,
     NotePublished,
@@ -33,7 +34,7 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
-from tierfold.compaction.model.passes import published, remembered, with_pass
+from tierfold.compaction.model.passes import published, remembered, with_found, with_pass
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     PartitionState,
@@ -84,6 +85,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, has_dropped=True)
         case NotePass():
             return _with_pass(state, update)
+        case NoteFoundHorizon(earliest_ms=earliest_ms):
+            return replace(state, passes=with_found(_passes_made(state), earliest_ms))
         case NotePublished(at_ms=at_ms):
             return replace(state, passes=published(_passes_made(state), at_ms))
         case NoteLocalRanges(entries=ranges, retention_ms=retention_ms):

@@ -1,6 +1,7 @@
 """What the row of a served partition notes of a round, for tombstones and markers that wait.
 
     NotePass          from when on the round's delete horizons count: once it is published
+    NoteFoundHorizon  of a merge, which is no pass: those that it found count from the next one
     NoteLocalRanges   until when brokers can have local copies, before uploads are replaced
 
 Rule: PUBLISHING 5.2.
@@ -11,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tierfold.compaction.cleaning.rounds import Round
-from tierfold.compaction.commits.commit import NoteLocalRanges, NotePass, Update
+from tierfold.compaction.commits.commit import (
+    NoteFoundHorizon,
+    NoteLocalRanges,
+    NotePass,
+    Update,
+)
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.planning.local_copies import joined_past, local_ranges
@@ -21,7 +27,7 @@ def notes_for_readers(
     work: Round, receipts: Sequence[GroupReceipt], at_ms: int
 ) -> tuple[Update, ...]:
     """The notes of a round that wrote something; `at_ms`: the time of its commit."""
-    noted = _noted_pass(work, receipts)
+    noted = _horizons_noted(work, receipts)
     brokers = None if work.plan.view is None else work.plan.view.brokers
     if brokers is None:
         return noted
@@ -33,11 +39,10 @@ def notes_for_readers(
     return *noted, ranges_noted
 
 
-def _noted_pass(work: Round, receipts: Sequence[GroupReceipt]) -> tuple[NotePass, ...]:
-    """The round's pass. A merge is none, but delete horizons that it found count from the next."""
+def _horizons_noted(work: Round, receipts: Sequence[GroupReceipt]) -> tuple[Update, ...]:
     found_ms = [one.found_horizon_ms for one in receipts if one.found_horizon_ms is not None]
     if work.compact.is_merge:
-        return tuple(NotePass(earliest_ms=one, has_spared=True) for one in sorted(found_ms)[:1])
+        return (NoteFoundHorizon(earliest_ms=min(found_ms)),) if found_ms else ()
     set_ms = work.now_ms + work.rules.delete_retention_ms
     return (NotePass(earliest_ms=min([set_ms, *found_ms]), has_spared=_has_spared(work)),)
 

@@ -34,13 +34,17 @@ def with_pass(
     From there on horizons count from this pass; those before it do not begin again. The rounds of
     one epoch are one pass.
     """
-    earlier = (
-        replace(one, horizon_ms=min(_last_ms(one), earliest_ms - 1))
-        for one in passes
-        if one.epoch != epoch
-    )
+    earlier = with_found([one for one in passes if one.epoch != epoch], earliest_ms)
     newest = Pass(epoch=epoch, horizon_ms=None, published_at_ms=None, has_spared=has_spared)
     return (*earlier, newest)
+
+
+def with_found(passes: Sequence[Pass], earliest_ms: int) -> tuple[Pass, ...]:
+    """The passes once delete horizons were found that none of them has, from `earliest_ms` on.
+
+    They count from the next pass.
+    """
+    return tuple(replace(one, horizon_ms=min(_last_ms(one), earliest_ms - 1)) for one in passes)
 
 
 def published(passes: Sequence[Pass], at_ms: int) -> tuple[Pass, ...]:

@@ -15,6 +15,7 @@ from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.record_retention import legacy_tombstones_go
 from tierfold.compaction.cleaning.rounds import Round, round_rules
 from tierfold.compaction.commits.commit import (
+    NoteFoundHorizon,
     NoteLocalRanges,
     NotePass,
     NotePublished,
@@ -33,6 +34,7 @@ from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS
 from tierfold.compaction.model.origins import Compacted
+from tierfold.compaction.model.passes import counting_pass
 from tierfold.compaction.model.rules import DAY_MS, CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import LocalRange, Pass
@@ -92,7 +94,8 @@ def receipts_of(
 def noted(work: Round, receipts: Sequence[GroupReceipt] | None = None) -> list[Update]:
     given = receipts_of(work) if receipts is None else receipts
     proposal = proposal_of(work, given, "commit", AT_MS, {})
-    return [one for one in proposal.updates if isinstance(one, NotePass | NoteLocalRanges)]
+    notes = NotePass | NoteFoundHorizon | NoteLocalRanges
+    return [one for one in proposal.updates if isinstance(one, notes)]
 
 
 def pass_of(work: Round, receipts: Sequence[GroupReceipt] | None = None) -> NotePass:
@@ -138,15 +141,25 @@ def test_the_earliest_horizon_that_it_set_or_found_begins_the_pass(
 
 @pytest.mark.parametrize(
     ("found_ms", "expected"),
-    [((None, None), []), ((9, 5), [NotePass(earliest_ms=5, has_spared=True)])],
+    [((None, None), []), ((9, 5), [NoteFoundHorizon(earliest_ms=5)])],
 )
 def test_a_merge_is_no_pass_and_horizons_that_it_found_count_from_the_next(
-    found_ms: Sequence[int | None], expected: list[NotePass]
+    found_ms: Sequence[int | None], expected: list[Update]
 ) -> None:
     work = a_served_round(reason=CompactReason.MERGE)
     found = noted(work, receipts_of(work, found_ms))
-    assert [one for one in found if isinstance(one, NotePass)] == expected
+    assert [one for one in found if not isinstance(one, NoteLocalRanges)] == expected
     assert len(found) == len(expected) + 1
+
+
+def test_a_pass_after_a_merge_in_the_same_run_counts_for_what_the_merge_found() -> None:
+    for passes in ((replace(EARLIER, epoch=0),), ()):
+        row = a_claim(THREE, served_by=(CLUSTER,), passes=passes)
+        merged = change(row, NoteFoundHorizon(earliest_ms=5), NotePublished(at_ms=6))
+        assert counting_pass(merged.passes, 5) is None
+        assert counting_pass(merged.passes, 4) == merged.passes[-1]
+        cleaned = change(after(a_served_round(merged)), NotePublished(at_ms=AT_MS))
+        assert counting_pass(cleaned.passes, 5) == replace(OPEN, published_at_ms=AT_MS)
 
 
 def test_a_dropped_tombstone_is_no_news_on_a_served_row() -> None:
