@@ -69,7 +69,7 @@ def _is_repeated(look: Look, event: SegmentUpdated) -> bool:
 
 
 def _is_safe(
-    look: Look, events: Sequence[Event], expected: Sequence[BrokerSegment]
+    look: Look, events: Sequence[SegmentUpdated], expected: Sequence[BrokerSegment]
 ) -> bool:
     """Whether no event loses an offset that was found, and `expected` are found at the end."""
     segments = [look.view.segments[event.segment_id].added for event in events]
@@ -78,18 +78,30 @@ def _is_safe(
     reached = [one.added.end_offset for one in look.finished if one.added.start_offset <= end]
     bounds = OffsetRange(start, max([end, *reached]))
     fold = PartitionFold.resumed(look.view)
-    before = after = ranges_found(fold, look.lineage, bounds)
-    for event in events:
+    before = ranges_found(fold, look.lineage, bounds)
+    for event, added in zip(events, segments, strict=True):
         fold.apply(event, look.now_ms)
-        after = ranges_found(fold, look.lineage, bounds)
-        if without(before, after):
+        # One that is finished may hide others, beyond its end too. What is listed was found only in
+        # its own range, so that a batch of thousands is not looked up anew for each.
+        is_listed = event.state is SegmentState.DELETE_STARTED
+        part = range_of(added) if is_listed else bounds
+        if without(_within(before, part), ranges_found(fold, look.lineage, part)):
             return False
+    after = ranges_found(fold, look.lineage, bounds)
     group = joined(
         OffsetRange(max(start, segment.added.start_offset), segment.added.end_offset)
         for segment in expected
         if look.is_of_log(segment.added)
     )
     return not without(group, after)
+
+
+def _within(ranges: Sequence[OffsetRange], bounds: OffsetRange) -> tuple[OffsetRange, ...]:
+    return tuple(
+        OffsetRange(max(one.first, bounds.first), min(one.last, bounds.last))
+        for one in ranges
+        if one.overlaps(bounds)
+    )
 
 
 _AnEvent = TypeVar("_AnEvent", bound=Event)

@@ -129,6 +129,7 @@ class _Check:
     def __init__(self, look: Look) -> None:
         self._look = look
         self._fold = PartitionFold.resumed(look.view)
+        self._live = {segment.segment_id: segment for segment in look.row.segments}
         self._staying = {
             segment.added.segment_id: range_of(segment.added)
             for segment in look.finished
@@ -184,8 +185,7 @@ class _Check:
         self, event: SegmentAdded, known: BrokerSegment | None
     ) -> ForbiddenEvent | None:
         look = self._look
-        live = {segment.segment_id: segment for segment in look.row.segments}
-        segment = live.get(event.segment_id)
+        segment = self._live.get(event.segment_id)
         if segment is None:
             return _forbidden(event, EventRule.LIVE, "the row does not have it as live")
         maker = maker_of(event.segment_id, look.fingerprint)

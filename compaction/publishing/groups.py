@@ -65,8 +65,9 @@ def _members(look: Look) -> Iterator[tuple[OffsetRange, _Member]]:
 
 
 def _beside(look: Look) -> Iterator[BrokerSegment]:
+    named = look.row.named_ids
     for segment in look.finished:
-        if segment.added.segment_id not in look.row.named_ids:
+        if segment.added.segment_id not in named:
             yield segment
 
 

@@ -210,6 +210,8 @@ def test_segments_that_share_offsets_are_never_kept_apart() -> None:
     cuts = kept_apart([replace(large, is_for_brokers=True)], stays)
     assert starts(cuts) == [[0, 10, 15], [20]]
     assert all(cut.is_for_brokers for cut in cuts)
+    joined = kept_apart([replace(group, is_for_brokers=True)], stays)
+    assert starts(joined) == [[0, 10, 15, 20]], "what is rewritten together takes a small one"
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.compaction.builders import a_segment, epochs
+import pytest
+
+from tests.compaction.builders import a_chain, a_segment, epochs
 from tests.compaction.looks import (
     LIMITS,
     a_look,
@@ -15,6 +17,8 @@ from tests.compaction.looks import (
     whole,
 )
 from tests.compaction.three_uploads import R, U, V, W, late
+from tierfold.compaction.brokers.broker_view import Reference
+from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
     Done,
@@ -82,3 +86,23 @@ def test_what_does_not_fit_goes_in_further_batches() -> None:
     dropped = [segment_id for segment_id in sent if segment_id != whole_log.segment_id]
     assert sent[0] == whole_log.segment_id
     assert dropped == [one.segment_id for one in sources]
+
+
+def test_a_batch_of_many_sources_looks_each_up_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    *uploads, newest = a_chain(*[10] * 400)
+    long = replacement("R", 0, uploads[-1].end_offset)
+    topic = [*whole(*uploads, newest), started(long)]
+    look = a_look(a_row([long, newest], uploads), topic, high_watermark=10**6)
+    looked_up: list[int] = []
+    references_in = PartitionFold.references_in
+
+    def counted(fold: PartitionFold, epoch: int, first: int, last: int) -> list[Reference]:
+        found = references_in(fold, epoch, first, last)
+        looked_up.append(len(found))
+        return found
+
+    monkeypatch.setattr(PartitionFold, "references_in", counted)
+    assert len(shown(next_step(look), long, *uploads, names=[*map(str, range(400))])) == 400
+    assert sum(looked_up) < 20 * len(uploads)
