@@ -30,7 +30,6 @@ def merge_task(work: Round) -> GroupTask:
     return replace(
         task,
         rules=replace(task.rules, keeps_all=True),
-        aborted=(),
         fpp=None,
         output_bytes_max=min(2 * work.rules.segment_bytes, LOG_BYTES_MAX),
     )

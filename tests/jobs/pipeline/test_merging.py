@@ -16,7 +16,7 @@ import pytest
 
 from tests.compaction.builders import a_state, cleaned_to
 from tests.compaction.hash_keys import FINGERPRINT, HASH_KEY
-from tests.storage.legacy_messages import message
+from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import (
     EPOCHS,
     KEY,
@@ -59,7 +59,7 @@ OF_REPLACEMENT = (
     data(100, (b"a", b"0"), (b"z", b"0")),
     replace(data(102, (b"t", None)), delete_horizon_ms=LONG_PAST_MS),
     replace(data(103), max_timestamp_ms=NOW_MS + 999),
-    marker(104, 7, ControlType.ABORT),
+    replace(marker(104, 7, ControlType.ABORT), delete_horizon_ms=LONG_PAST_MS - 1),
 )
 SKIPPED = (data(102, (b"t", None)), data(103, (b"u", b"lost")), data(104, (b"v", b"lost")))
 BEYOND = (
@@ -174,7 +174,7 @@ def test_a_merge_keeps_every_byte_that_its_sources_give(
     assert records_of(tier, [new]) == records_of(tier, before)
     assert (new.own_start_offset, new.start_offset, new.end_offset) == (100, 100, 110)
     assert (new.max_timestamp_ms, new.records_max_timestamp_ms) == (NOW_MS + 999, NOW_MS + 110)
-    assert new.earliest_due_ms == LONG_PAST_MS, "a tombstone whose horizon has passed is due"
+    assert new.earliest_due_ms == LONG_PAST_MS - 1, "what is past its horizon is due"
     assert read_aborted(tier, KEY, new) == ABORTS
     assert read_snapshot(tier, KEY, new) == read_snapshot(tier, KEY, before[1])
     assert read_checkpoint(tier, KEY, new) == EPOCHS
@@ -198,14 +198,17 @@ def test_a_large_merge_becomes_several_segments(
 
 
 def test_old_messages_are_converted_and_kept(tier: LocalTieredStorage) -> None:
-    old = b"".join(message(offset, None) for offset in (105, 106))
+    old = wrapper(106, b"".join(message(i, None) for i in range(2)))
     upload = put_segment(tier, [*SKIPPED, old], offsets=(102, 106))
     before = (
         put_segment(tier, OF_REPLACEMENT, offsets=(100, 104), run="earlier"),
         cut(upload, 105, SKIPPED),
     )
     result, _ = merge(tier, before)
-    found = records_of(tier, new_segments(result))
+    assert violation_of(result, tier) is None
+    (new,) = new_segments(result)
+    assert set(read_segment(part_file(tier, new, Part.LOG)).heads.magic) == {2}
+    found = records_of(tier, [new])
     assert [(one.offset, one.key, one.value, one.timestamp_ms) for one in found] == [
         (one.offset, one.key, one.value, one.timestamp_ms) for one in records_of(tier, before)
     ]
