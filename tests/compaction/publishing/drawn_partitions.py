@@ -52,7 +52,9 @@ class DrawnPartition:
         """Do what a step says; whether there is something to do."""
         match step:
             case Send():
-                self.topic += [(event, self.now_ms) for event in step.events]
+                # The clock of a run may be ahead.
+                sent_ms = self.now_ms + self.rng.choice((*[0] * 9, _DAY_MS))
+                self.topic += [(event, sent_ms) for event in step.events]
             case Merge():
                 self._merge(step.segment_ids)
             case Copy():
