@@ -82,7 +82,7 @@ def _is_safe(
     for event, added in zip(events, segments, strict=True):
         fold.apply(event, look.now_ms)
         # One that is finished may hide others, beyond its end too. What is listed was found only in
-        # its own range, so that a batch of thousands is not looked up anew for each.
+        # its own range, so a batch of thousands is not looked up again for each.
         is_listed = event.state is SegmentState.DELETE_STARTED
         part = range_of(added) if is_listed else bounds
         if without(_within(before, part), ranges_found(fold, look.lineage, part)):
