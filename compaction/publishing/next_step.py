@@ -209,22 +209,26 @@ def _is_beside(group: SwapGroup) -> bool:
     return False
 
 
-def _swap(look: Look, group: SwapGroup) -> Send | Refused:
+def _swap(look: Look, group: SwapGroup) -> Send | Merge | Refused:
     """The second send: replacements in the place of what the row has retired."""
     if (uncovered := _uncovered(look, group)) is not None:
         return uncovered
     batch = swap_batch(look, list(_to_finish(look, group)), group.old)
-    if batch is None:
-        return Refused(
-            code=RefusalCode.NO_ORDER,
-            why=f"in every order of the events of offsets {group.bounds}, look-ups would lose"
-            " offsets for a while",
+    if batch is not None:
+        return Send(
+            purpose=Purpose.SWAP,
+            events=batch,
+            why=f"segments of offsets {group.bounds} are replaced",
         )
-    return Send(
-        purpose=Purpose.SWAP,
-        events=batch,
-        why=f"segments of offsets {group.bounds} are replaced",
+    why = (
+        f"in every order of the events of offsets {group.bounds}, look-ups would lose offsets for a"
+        " while"
     )
+    if len(group.live) > 1:
+        # One replacement of all has an order: what is listed by its start leaves its offsets to it.
+        ids = tuple(segment.segment_id for segment in group.live)
+        return Merge(segment_ids=ids, why=f"{why}, unless they are one segment")
+    return Refused(code=RefusalCode.NO_ORDER, why=why)
 
 
 def _to_finish(look: Look, group: SwapGroup) -> Iterator[BrokerSegment]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.compaction.builders import a_segment, epochs
 from tests.compaction.looks import a_look, a_row, replacement, shown, started, whole
 from tierfold.compaction.publishing.next_step import next_step
+from tierfold.compaction.publishing.steps import Merge
 
 U, V, W = a_segment(0, 3), a_segment(4, 7), a_segment(8, 11)
 
@@ -33,3 +36,17 @@ def test_what_brokers_read_is_not_finished_again_where_that_would_hide_offsets()
     row = a_row([U, a, b, c], [stray], lineage=elected)
     look = a_look(row, whole(U, stray, a, b, c), lineage=elected)
     assert shown(next_step(look), stray, names="S") == ["DELETE_STARTED S"]
+
+
+def test_where_no_order_passes_one_replacement_takes_the_place_of_all() -> None:
+    # A and B share the start of epoch 1, where look-ups find B. Without L, they must find A before
+    # it; once A is finished again, it hides B up to the next event.
+    elected = epochs((0, 0), (1, 7))
+    a = a_segment(4, 7, leader_epochs=epochs((0, 4), (1, 7)))
+    b = a_segment(8, 11, leader_epochs=epochs((1, 7)), skipped_offsets=1)
+    r, late = replacement("R", 0, 3), a_segment(2, 6, segment_id="L" * 21 + "A")
+    row = a_row([r, a, b, a_segment(12, 15, leader_epochs=epochs((1, 12)))], [late])
+    topic = whole(*row.segments, late)
+    step = next_step(a_look(replace(row, lineage=elected), topic, lineage=elected))
+    assert isinstance(step, Merge)
+    assert step.segment_ids == (r.segment_id, a.segment_id, b.segment_id)
