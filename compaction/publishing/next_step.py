@@ -93,14 +93,18 @@ def _refused(look: Look) -> Refused | None:
 def _group_step(look: Look, group: SwapGroup, *, has_hole: bool) -> Step:
     if (lost := _lost(look, group)) is not None:
         return lost
-    if not _is_open(look, group):
+    is_open = _is_open(look, group)
+    if not (is_open or has_hole):
         return Done()
     if (refused := _outside(look, group)) is not None:
         return refused
     if not has_hole and (wait := _awaited(look, group)) is not None:
         return wait
-    if (step := _without_others(look, group)) is not None:
-        return step
+    if not is_open:
+        # Nothing that is finished once more closes the hole: one of them hides another.
+        return _as_one(look, group) if len(group.live) + len(group.beside) > 1 else Done()
+    if _is_beside(group):
+        return _as_one(look, group)
     unknown = [one for one in group.replacements if one.segment_id not in look.view.segments]
     if unknown:
         events = tuple(started_event(look.row.key, one, look.now_ms) for one in unknown)
@@ -171,10 +175,8 @@ def _awaited(look: Look, group: SwapGroup) -> Wait | None:
     return None
 
 
-def _without_others(look: Look, group: SwapGroup) -> Retire | Merge | None:
-    """The step if a replacement shares offsets with another segment that is to stay."""
-    if not _is_beside(group):
-        return None
+def _as_one(look: Look, group: SwapGroup) -> Retire | Merge:
+    """The step if segments of the group that are to stay must not share offsets."""
     live = joined(OffsetRange(one.own_start_offset, one.end_offset) for one in group.live)
     covered = [one for one in group.beside if not without(_in_log(look, one), live)]
     if covered:

@@ -20,6 +20,7 @@ from tests.compaction.looks import (
     whole,
 )
 from tests.compaction.three_uploads import ROW, SWAP, R, U, V, W, late, names
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
     Done,
@@ -249,6 +250,32 @@ class TestHoles:
         step = next_step(a_look(row, topic))
         assert isinstance(step, Send)
         assert last.segment_id == step.events[0].segment_id
+
+
+def overlapping(own_start: int, start: int) -> Segment:
+    """An upload of offsets up to 16 that gives those from `start` on."""
+    own = LeaderEpoch(epoch=0, start_offset=own_start)
+    return a_segment(start, 16, skipped_offsets=start - own_start, leader_epochs=(own,))
+
+
+class TestUploadsThatHideOthers:
+    """A deposed leader's upload, finished late, hides what one that begins before it has beyond."""
+
+    A, LATER = a_segment(0, 13), a_segment(17, 29)
+
+    def test_one_that_live_segments_cover_is_retired(self) -> None:
+        hiding, hidden = late("H", 14, 14), overlapping(13, 14)
+        topic = whole(self.A, self.LATER, hiding, hidden)
+        step = next_step(a_look(a_row([self.A, hidden, self.LATER]), topic))
+        assert isinstance(step, Retire)
+        assert step.segment_ids == (hiding.segment_id,)
+
+    def test_live_ones_become_one(self) -> None:
+        hiding, hidden = late("H", 14, 14), overlapping(13, 15)
+        topic = whole(self.A, self.LATER, hiding, hidden)
+        step = next_step(a_look(a_row([self.A, hiding, hidden, self.LATER]), topic))
+        assert isinstance(step, Merge)
+        assert set(step.segment_ids) == {one.segment_id for one in (self.A, hiding, hidden)}
 
 
 class TestLogStart:
