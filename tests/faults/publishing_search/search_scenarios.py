@@ -145,6 +145,10 @@ SCENARIOS: Final = {
     "two overlaps": Scenario(
         runs="A", offsets=6, uploads=((2, 4), (3, 5)), plans=2, window=Window.NEXT_LOOK
     ),
+    "two overlaps in two epochs": Scenario(
+        runs="AB", one_group="AB", offsets=6, lineage=_TWO_EPOCHS, uploads=((2, 4), (4, 5)),
+        plans=2, window=Window.NEXT_LOOK,
+    ),
     "a given up upload is finished": Scenario(
         runs="A", one_group="A", begun_uploads=((1, 1),), passes_time=True, plans=2,
         window=Window.NEXT_LOOK,
