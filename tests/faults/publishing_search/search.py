@@ -109,7 +109,14 @@ class Search:
 
     def _reading(self, state: State) -> str | None:
         """What consumers miss, of what a broker has read of the topic by now."""
-        missed = self._missed_by(state.applied, state)
+        for view in (state.applied, state.second):
+            wrong = view and self._reading_from(view, state)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _reading_from(self, applied: View, state: State) -> str | None:
+        missed = self._missed_by(applied, state)
         window = self._scenario.window
         if missed is None or OUT_OF_RANGE not in missed:
             return missed

@@ -82,6 +82,20 @@ SCENARIOS: Final = {
     "a cut where an epoch begins": Scenario(
         runs="A", one_group="A", margin=0, segments=((0, 3),), lineage=_TWO_EPOCHS, cuts=(2,)
     ),
+    # Two brokers that have read the topic to different places.
+    "two brokers": Scenario(runs="A", one_group="A", has_second_broker=True),
+    "two brokers and a vacuum": Scenario(
+        runs="AV", one_group="A", margin=0, segments=_WIDE, has_second_broker=True,
+        passes_time=True,
+    ),
+    "two brokers and a log start": Scenario(
+        runs="A", one_group="A", segments=_WIDE, margin=0, log_starts=(1, 2),
+        has_second_broker=True,
+    ),
+    "two brokers and an overlap": Scenario(
+        runs="A", one_group="A", margin=0, segments=_WIDE, offsets=5, uploads=((1, 4),),
+        plans=3, has_second_broker=True, window=Window.NEXT_LOOK,
+    ),
     # DeleteRecords.
     "log start": Scenario(runs="A", one_group="A", log_starts=(1, 2, 3, 4)),
     "log start within a source": Scenario(

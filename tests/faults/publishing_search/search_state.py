@@ -76,6 +76,8 @@ class Scenario:
     plans: int = 1
     """How many rounds and merges each run writes."""
     tombstones: Tombstones = Tombstones.GO
+    has_second_broker: bool = False
+    """Consumers read from another broker as well, which has read less or more of the topic."""
     has_reader: bool = False
     """A consumer reads from the start on, a segment at a time, and may pause."""
     offsets: int = 4
@@ -217,6 +219,9 @@ class State(NamedTuple):
     uploads: tuple[Stored, ...]
     """Those that leaders have not finished."""
     strays: int
+    second: View | None = None
+    """What a second broker has read of the topic, of which others are the leaders."""
+    second_pending: tuple[tuple[Sent, int], ...] = ()
     reader: Reading = Reading(0, ())
     has_raced: bool = False
     """Whether a batch came beside an upload of which its look could know nothing."""
@@ -229,11 +234,13 @@ class State(NamedTuple):
 
     def written(self, events: Iterable[Sent], age: int = 0) -> State:
         """The state after these events came to the topic."""
-        view, pending = self.view, list(self.pending)
-        for event in events:
+        view, came = self.view, tuple((event, age) for event in events)
+        for event, _ in came:
             view = after(view, event, age)
-            pending.append((event, age))
-        return self._replace(view=view, pending=tuple(pending))
+        second_pending = self.second_pending if self.second is None else self.second_pending + came
+        return self._replace(
+            view=view, pending=self.pending + came, second_pending=second_pending
+        )
 
 
 def first_state(scenario: Scenario) -> State:
@@ -269,6 +276,7 @@ def first_state(scenario: Scenario) -> State:
         repeats=scenario.repeats,
         uploads=begun + uploads("W", scenario.uploads),
         strays=scenario.strays,
+        second=view if scenario.has_second_broker else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.compaction.looks import LIMITS, NOW_MS
@@ -18,6 +18,7 @@ from tests.faults.publishing_search.search_state import (
     Step,
 )
 from tests.faults.publishing_search.search_views import (
+    Sent,
     after,
     deleted_next,
     given_to,
@@ -45,6 +46,13 @@ class Surroundings:
             yield (
                 ("the broker applies", (event,)),
                 state._replace(applied=applied, pending=tuple(rest)),
+            )
+        if state.second is not None and state.second_pending:
+            (event, age), *rest = state.second_pending
+            second = after(state.second, event, age)
+            yield (
+                ("the second broker applies", (event,)),
+                state._replace(second=second, second_pending=tuple(rest)),
             )
         yield from self._of_the_broker(state)
         yield from _uploads(state)
@@ -88,7 +96,8 @@ class Surroundings:
 
     def _time(self, state: State) -> Iterator[Next]:
         """Half a grace period passes; a send that is later than that is refused."""
-        if any(age + 1 >= OLD for _, age in state.pending) and Mistake.LAGS not in self.mistakes:
+        unread = (*state.pending, *state.second_pending)
+        if any(age + 1 >= OLD for _, age in unread) and Mistake.LAGS not in self.mistakes:
             return
         late = Mistake.SENDS_LATE in self.mistakes
         aged = [one._replace(age=min(one.age + 1, OLD)) for one in state.on_the_way]
@@ -97,13 +106,19 @@ class Surroundings:
             row=state.row.older(),
             view=older(state.view),
             applied=older(state.applied),
-            pending=tuple((event, min(age + 1, OLD)) for event, age in state.pending),
+            pending=_aged(state.pending),
+            second=state.second and older(state.second),
+            second_pending=_aged(state.second_pending),
             on_the_way=tuple(one for one in aged if one not in refused),
         )
         for message in refused:
             if message.run is not None and passed.runs[message.run].step is Step.SENT:
                 passed = passed.with_run(message.run, step=Step.END)
         yield ("half a grace period passes", ()), passed
+
+
+def _aged(events: Iterable[tuple[Sent, int]]) -> tuple[tuple[Sent, int], ...]:
+    return tuple((event, min(age + 1, OLD)) for event, age in events)
 
 
 def _arrivals(state: State) -> Iterator[Next]:
