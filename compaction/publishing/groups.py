@@ -9,7 +9,7 @@ Rule: PUBLISHING 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -54,6 +54,17 @@ def groups_of(look: Look) -> tuple[SwapGroup, ...]:
         reached = max(reached, bounds.last)
     groups = (_group(run, old) for run in runs)
     return tuple(group for group in groups if group.bounds.last >= look.log_start)
+
+
+def as_one_group(groups: Sequence[SwapGroup]) -> SwapGroup:
+    """Groups of one partition, at least one, as if they shared offsets."""
+    ordered = sorted(groups, key=lambda group: group.bounds)
+    return SwapGroup(
+        bounds=OffsetRange(ordered[0].bounds.first, ordered[-1].bounds.last),
+        live=tuple(segment for group in ordered for segment in group.live),
+        beside=tuple(segment for group in ordered for segment in group.beside),
+        old=tuple(segment for group in ordered for segment in group.old),
+    )
 
 
 def _members(look: Look) -> Iterator[tuple[OffsetRange, _Member]]:

@@ -14,6 +14,7 @@ from tierfold.compaction.brokers.lineage import finished, outside_lineage
 from tierfold.compaction.model.leader_epochs import are_within_lineage
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
+from tierfold.compaction.model.strategies import BY_OFFSET
 
 BATCH_BYTES_MAX: Final = 1_000_000
 """Below it librdkafka does not split a batch."""
@@ -77,6 +78,16 @@ class Look:
     def is_of_log(self, added: SegmentAdded) -> bool:
         """Whether brokers count the segment as part of their log."""
         return are_within_lineage(added.leader_epochs, added.end_offset, self.lineage)
+
+    @property
+    def is_first_by_version(self) -> bool:
+        """Whether tombstones went before anything of the row was published, and versions decide.
+
+        A tombstone may then lie below what it hid, so no part may be published before another.
+        """
+        was_published = any(one.published_at_ms is not None for one in self.row.passes)
+        is_by_version = any(name != BY_OFFSET for name in self.row.strategies)
+        return self.row.has_dropped and is_by_version and not was_published
 
     @cached_property
     def finished(self) -> tuple[BrokerSegment, ...]:

@@ -16,7 +16,7 @@ from tierfold.compaction.brokers.events import Event, SegmentState
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.wording import duration
 from tierfold.compaction.publishing.batches import fitting, swap_batch
-from tierfold.compaction.publishing.groups import SwapGroup, groups_of
+from tierfold.compaction.publishing.groups import SwapGroup, as_one_group, groups_of
 from tierfold.compaction.publishing.holes import holes, repairs
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import OffsetRange, joined, range_of, without
@@ -56,9 +56,11 @@ def next_step(look: Look) -> Step:
 def _first_step(look: Look, open_holes: Sequence[OffsetRange]) -> Step:
     """The step of the first group that has one; groups that close a hole go first.
 
-    What waits or is refused holds back all groups beyond it.
+    What waits or is refused holds back all groups beyond it. What is published for the first time,
+    by versions, is one group (PUBLISHING 5.3).
     """
     started: list[Event] = []
+    together: list[SwapGroup] = []
     for has_hole, group in sorted(
         ((any(map(group.bounds.overlaps, open_holes)), group) for group in groups_of(look)),
         key=lambda found: (not found[0], found[1].bounds),
@@ -66,12 +68,14 @@ def _first_step(look: Look, open_holes: Sequence[OffsetRange]) -> Step:
         step = _group_step(look, group, has_hole=has_hole)
         if isinstance(step, Send) and step.purpose is Purpose.START:
             started += step.events
+        elif look.is_first_by_version and isinstance(step, Send):
+            together.append(group)
         elif not isinstance(step, Done):
             if started:
                 break
             return step
     if not started:
-        return Done()
+        return _swap(look, as_one_group(together)) if together else Done()
     events = fitting(started, look.limits.batch_bytes_max)
     return Send(purpose=Purpose.START, events=events, why=_UNKNOWN)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.compaction.looks import (
 )
 from tests.compaction.three_uploads import ROW, SWAP, R, U, V, W, late, names
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.serving import Pass
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
     Done,
@@ -66,6 +68,26 @@ def test_all_replacements_are_started_before_the_first_swap() -> None:
     step = next_step(a_look(row, [*topic, *step.events]))
     assert isinstance(step, Send)
     assert [event.segment_id for event in step.events] == [first.segment_id, U.segment_id]
+
+
+def test_a_first_publication_by_versions_is_one_batch() -> None:
+    first, second = replacement("1", 0, 9), replacement("2", 20, 29)
+    fields: dict[str, Any] = {"has_dropped": True, "strategies": ("timestamp",)}
+    row = a_row([first, V, second], [U, W], **fields)
+    topic = [*whole(U, V, W), started(first), started(second)]
+    both = ["FINISHED 1", "DELETE_STARTED U", "FINISHED 2", "DELETE_STARTED W"]
+    step = next_step(a_look(row, topic))
+    assert shown(step, first, U, second, W, names="1U2W") == both
+    pending = (started(late("P", 20, 35)), NOW_MS)
+    assert isinstance(next_step(a_look(row, [*topic, pending])), Wait)
+    later = Pass(epoch=1, horizon_ms=None, published_at_ms=1, has_spared=False)
+    for other in (
+        {"has_dropped": False},
+        {"strategies": ("offset",)},
+        {"passes": (later,)},
+    ):
+        step = next_step(a_look(replace(row, **other), topic))
+        assert shown(step, first, U, second, W, names="1U2W") == both[:2]
 
 
 def test_what_can_be_started_is_started_before_a_group_that_waits() -> None:
