@@ -76,9 +76,10 @@ def _members(look: Look) -> Iterator[tuple[OffsetRange, _Member]]:
 
 
 def _beside(look: Look) -> Iterator[BrokerSegment]:
+    """Also what lies wholly below the log start: see `_to_drop`."""
     named = look.row.named_ids
-    for segment in look.finished:
-        if segment.added.segment_id not in named:
+    for segment in look.view.in_state(SegmentState.COPY_FINISHED):
+        if segment.added.segment_id not in named and look.is_of_log(segment.added):
             yield segment
 
 

@@ -151,6 +151,20 @@ def test_an_upload_that_was_given_up_and_hides_offsets_is_dropped_by_the_next_se
     assert shown(step, R, beside, names="RL") == ["FINISHED R", "DELETE_STARTED L"]
 
 
+def test_an_upload_below_the_log_start_that_would_hide_a_replacement_is_retired_first() -> None:
+    beside = late("L", 5, 9)
+    topic = [*whole(U, V, W, beside), started(R)]
+    step = next_step(a_look(ROW, topic, log_start=12))
+    assert isinstance(step, Retire)
+    assert step.segment_ids == (beside.segment_id,)
+    step = next_step(a_look(a_row([R, W], [U, V, beside]), topic, log_start=12))
+    assert shown(step, R, U, beside, V, names="RULV") == [
+        *("FINISHED R", "DELETE_STARTED U", "DELETE_STARTED L", "DELETE_STARTED V")
+    ]
+    below = a_look(a_row([V, W], [U]), [*whole(U, V, W, beside), given(U, LISTED)], log_start=12)
+    assert next_step(below) == Done(), "what hides nothing is left to brokers"
+
+
 def test_an_upload_that_another_one_hides_is_not_finished_once_more() -> None:
     beyond, beside = late("B", 20, 39), late("L", 10, 34)
     row = a_row([R, W, beyond], [U, V, beside])
