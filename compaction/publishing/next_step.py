@@ -181,16 +181,23 @@ def _awaited(look: Look, group: SwapGroup) -> Wait | None:
 
 def _as_one(look: Look, group: SwapGroup) -> Retire | Merge:
     """The step if segments of the group that are to stay must not share offsets."""
+    return _without_covered(look, group) or _merge(group)
+
+
+def _without_covered(look: Look, group: SwapGroup) -> Retire | None:
+    """The step if live segments have all offsets of another one.
+
+    By effective ranges it gives nothing, so nothing needs to be written before it goes. One that
+    its leader had given up and finished after all hides offsets behind it until then.
+    """
     live = joined(OffsetRange(one.own_start_offset, one.end_offset) for one in group.live)
     covered = [one for one in group.beside if not without(_in_log(look, one), live)]
-    if covered:
-        # By effective ranges they give nothing, so nothing needs to be written before they go. One
-        # that its leader had given up and finished after all hides offsets behind it until then.
-        return Retire(
-            segment_ids=tuple(sorted(one.added.segment_id for one in covered)),
-            why="live segments have all their offsets",
-        )
-    return _merge(group)
+    if not covered:
+        return None
+    return Retire(
+        segment_ids=tuple(sorted(one.added.segment_id for one in covered)),
+        why="live segments have all their offsets",
+    )
 
 
 def _merge(group: SwapGroup) -> Merge:
@@ -215,7 +222,7 @@ def _is_beside(group: SwapGroup) -> bool:
     return False
 
 
-def _swap(look: Look, group: SwapGroup) -> Send | Merge | Refused:
+def _swap(look: Look, group: SwapGroup) -> Send | Retire | Merge | Refused:
     """The second send: replacements in the place of what the row has retired."""
     if (uncovered := _uncovered(look, group)) is not None:
         return uncovered
@@ -226,6 +233,9 @@ def _swap(look: Look, group: SwapGroup) -> Send | Merge | Refused:
             events=batch,
             why=f"segments of offsets {group.bounds} are replaced",
         )
+    # An upload beside live ones may hide what they serve once the others are listed.
+    if (retire := _without_covered(look, group)) is not None:
+        return retire
     why = (
         f"in every order of the events of offsets {group.bounds}, look-ups would lose offsets for a"
         " while"

@@ -165,6 +165,18 @@ def test_an_upload_below_the_log_start_that_would_hide_a_replacement_is_retired_
     assert next_step(below) == Done(), "what hides nothing is left to brokers"
 
 
+def test_an_upload_within_a_live_one_is_retired_if_no_order_passes_otherwise() -> None:
+    long, beside, above = late("L", 0, 19), late("B", 5, 9), a_segment(20, 29)
+    replaced = late("O", 10, 19)
+    # L covers all. Look-ups of 10 to 19 find O, and once that is listed B, which ends at 9.
+    topic = whole(long, above, beside, replaced)
+    step = next_step(a_look(a_row([long, above], [replaced]), topic))
+    assert isinstance(step, Retire)
+    assert step.segment_ids == (beside.segment_id,)
+    step = next_step(a_look(a_row([long, above], [replaced, beside]), topic))
+    assert isinstance(step, Send)
+
+
 def test_an_upload_that_another_one_hides_is_not_finished_once_more() -> None:
     beyond, beside = late("B", 20, 39), late("L", 10, 34)
     row = a_row([R, W, beyond], [U, V, beside])
