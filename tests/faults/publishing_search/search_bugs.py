@@ -13,7 +13,7 @@ from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import SegmentState, SegmentUpdated
 from tierfold.compaction.publishing import batches, deletions, groups, holes, next_step
 from tierfold.compaction.publishing.look import Look
-from tierfold.compaction.publishing.steps import Delete, Deletion
+from tierfold.compaction.publishing.steps import Delete, Deletion, Step
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -96,6 +96,16 @@ def hidden_uploads_are_finished_again(patch: pytest.MonkeyPatch) -> None:
 def holes_are_not_repaired(patch: pytest.MonkeyPatch) -> None:
     """A look begins with the groups."""
     patch.setattr(next_step, "repairs", lambda *_: ())
+
+
+def holes_wait_for_uploads(patch: pytest.MonkeyPatch) -> None:
+    """A group that closes a hole waits for uploads at work like any other."""
+    group_step = next_step._group_step
+
+    def waiting(look: Look, group: groups.SwapGroup, **_: bool) -> Step:
+        return group_step(look, group, has_hole=False)
+
+    patch.setattr(next_step, "_group_step", waiting)
 
 
 def retired_ones_are_merged(patch: pytest.MonkeyPatch) -> None:

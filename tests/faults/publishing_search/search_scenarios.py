@@ -167,6 +167,10 @@ SCENARIOS: Final = {
         runs="A", one_group="A", begun_uploads=((1, 1),), passes_time=True, plans=2,
         window=Window.NEXT_LOOK,
     ),
+    "a given up upload beside one at work": Scenario(
+        runs="A", one_group="A", offsets=5, begun_uploads=((1, 1),), are_given_up=True,
+        uploads=((2, 4),), window=Window.NEXT_LOOK,
+    ),
     "a given up upload of the first segment": Scenario(
         runs="A", one_group="A", margin=0, begun_uploads=((0, 0),), passes_time=True, plans=2,
         window=Window.NEXT_LOOK,

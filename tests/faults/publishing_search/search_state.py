@@ -89,6 +89,8 @@ class Scenario:
     """What leaders upload meanwhile; each may stay unfinished for ever."""
     begun_uploads: tuple[Bounds, ...] = ()
     """What leaders began to upload before, and may finish at any time."""
+    are_given_up: bool = False
+    """Whether they were begun that long ago."""
     dead_uploads: tuple[Bounds, ...] = ()
     """What leaders began to upload and never finish."""
     diverged: tuple[Bounds, ...] = ()
@@ -258,7 +260,8 @@ def first_state(scenario: Scenario) -> State:
     dead += begun + uploads("late", scenario.late_starts)
     diverged = tuple(_diverged(one, scenario.diverged_epoch) for one in scenario.diverged)
     for segment in (*live, *diverged, *dead):
-        view = after(view, started_of(segment), 0 if segment in dead else OLD)
+        is_young = segment in dead and not (segment in begun and scenario.are_given_up)
+        view = after(view, started_of(segment), 0 if is_young else OLD)
         if segment not in dead:
             view = after(view, given_to(segment, SegmentState.COPY_FINISHED), OLD)
         if segment in diverged and scenario.is_clock_ahead:

@@ -27,6 +27,8 @@ class Planted(NamedTuple):
     """In the product."""
     mistake: Mistake | None = None
     """In the shell around it."""
+    is_checked: bool = False
+    """Whether only the check of events shows it."""
 
 
 PLANTED: Final = {
@@ -96,6 +98,17 @@ PLANTED: Final = {
     "a hole waits for a merge": Planted(
         "a given up upload is finished", "do not mend it", (search_bugs.uploads_within_are_merged,)
     ),
+    "a hole waits for an upload at work": Planted(
+        "a given up upload beside one at work",
+        "do not mend it",
+        (search_bugs.holes_wait_for_uploads,),
+    ),
+    "a retired segment mends a hole": Planted(
+        "an overlap in two epochs",
+        "its own check forbids repair",
+        (search_bugs.retired_ones_repair,),
+        is_checked=True,
+    ),
     "a retired segment is merged": Planted(
         "one run", "for ever", (search_bugs.retired_ones_are_merged,)
     ),
@@ -146,7 +159,8 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     for bug in planted.bugs:
         bug(monkeypatch)
     mistakes = () if planted.mistake is None else (planted.mistake,)
-    searched = Search(SCENARIOS[planted.scenario], mistakes, is_checked=False).result(STATES_MAX)
+    search = Search(SCENARIOS[planted.scenario], mistakes, is_checked=planted.is_checked)
+    searched = search.result(STATES_MAX)
     assert searched.problem is not None, searched
     assert planted.finds in searched.problem
     assert searched.way
