@@ -1,4 +1,4 @@
-"""400 scenarios of a partition that brokers serve violate nothing, and reach every outcome."""
+"""300 scenarios of a partition that brokers serve violate nothing, and reach every outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.simulation.served_scenario import played_served
 from tests.faults.simulation.simulation_run import NOTHING, Summary, main, summaries
 from tests.faults.simulation.simulation_scheduler import Fault
 
-SEEDS = 400
+SEEDS = 300
 
 
 @pytest.fixture(scope="module")
