@@ -177,6 +177,22 @@ def test_an_upload_within_a_live_one_is_retired_if_no_order_passes_otherwise() -
     assert isinstance(step, Send)
 
 
+def test_an_upload_that_hides_offsets_of_a_live_one_is_dropped() -> None:
+    long, within = late("L", 0, 19), late("B", 5, 9)
+    topic = whole(long, W, within)
+    look = a_look(a_row([long, W]), topic)
+    assert look.view.find(0, 10) is None
+    step = next_step(look)
+    assert isinstance(step, Retire)
+    assert step.segment_ids == (within.segment_id,)
+    row = a_row([long, W], [within])
+    step = next_step(a_look(row, topic))
+    assert isinstance(step, Send)
+    mended = a_look(row, [*topic, *step.events])
+    assert all(mended.view.find(0, offset) for offset in range(30))
+    assert next_step(mended) == Done()
+
+
 def test_an_upload_that_another_one_hides_is_not_finished_once_more() -> None:
     beyond, beside = late("B", 20, 39), late("L", 10, 34)
     row = a_row([R, W, beyond], [U, V, beside])
