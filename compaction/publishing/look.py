@@ -15,6 +15,7 @@ from tierfold.compaction.model.leader_epochs import are_within_lineage
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
 from tierfold.compaction.model.strategies import BY_OFFSET
+from tierfold.compaction.publishing.uploads import uploads_at_work
 
 BATCH_BYTES_MAX: Final = 1_000_000
 """Below it librdkafka does not split a batch."""
@@ -103,6 +104,11 @@ class Look:
     def outside(self) -> tuple[BrokerSegment, ...]:
         """Finished segments of another history: never read, merged, or repaired with."""
         return outside_lineage(finished(self.view, self.log_start), self.lineage)
+
+    @cached_property
+    def uploads_at_work(self) -> tuple[BrokerSegment, ...]:
+        """The uploads of brokers that are not finished, by start offset."""
+        return tuple(uploads_at_work(self.view))
 
     @cached_property
     def live_ids(self) -> frozenset[str]:

@@ -34,7 +34,7 @@ from tierfold.compaction.publishing.steps import (
     Wait,
 )
 from tierfold.compaction.publishing.unnamed import unnamed_step
-from tierfold.compaction.publishing.uploads import is_covered, is_given_up, uploads_at_work
+from tierfold.compaction.publishing.uploads import is_covered, is_given_up
 
 _UNKNOWN: Final = "brokers do not know the replacements yet"
 
@@ -160,7 +160,7 @@ def _outside(look: Look, group: SwapGroup) -> Refused | None:
 def _awaited(look: Look, group: SwapGroup) -> Wait | None:
     """The step if brokers may still finish an upload that begins at or below the group's end."""
     wait_ms = look.limits.upload_wait_ms
-    for upload in uploads_at_work(look.view):
+    for upload in look.uploads_at_work:
         added = upload.added
         is_beyond = added.start_offset > group.bounds.last or added.end_offset < look.log_start
         if is_beyond or added.segment_id in look.retired_ids:

@@ -17,7 +17,8 @@ from tests.compaction.looks import (
     whole,
 )
 from tests.compaction.three_uploads import R, U, V, W, late
-from tierfold.compaction.brokers.broker_view import Reference
+from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView, Reference
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
@@ -106,3 +107,23 @@ def test_a_batch_of_many_sources_looks_each_up_a_few_times(
     monkeypatch.setattr(PartitionFold, "references_in", counted)
     assert len(shown(next_step(look), long, *uploads, names=[*map(str, range(400))])) == 400
     assert sum(looked_up) < 20 * len(uploads)
+
+
+def test_a_look_at_many_groups_sorts_what_brokers_have_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uploads = a_chain(*[10] * 50)
+    new = [replacement(f"{one.start_offset}", one.start_offset, one.end_offset) for one in uploads]
+    look = a_look(a_row(new, uploads), whole(*uploads))
+    asked: list[SegmentState] = []
+    in_state = BrokerView.in_state
+
+    def counted(view: BrokerView, state: SegmentState) -> tuple[BrokerSegment, ...]:
+        asked.append(state)
+        return in_state(view, state)
+
+    monkeypatch.setattr(BrokerView, "in_state", counted)
+    step = next_step(look)
+    assert isinstance(step, Send)
+    assert len(step.events) == len(new)
+    assert len(asked) < 10
