@@ -110,7 +110,7 @@ class Search:
     def _reading(self, state: State) -> str | None:
         """What consumers miss, of what a broker has read of the topic by now."""
         for view in (state.applied, state.second):
-            wrong = view and self._reading_from(view, state)
+            wrong = None if view is None else self._reading_from(view, state)
             if wrong is not None:
                 return wrong
         return None
@@ -126,17 +126,18 @@ class Search:
             return missed
         # The window of PUBLISHING 8. The next look mends it by one send; or, where what covers the
         # hole was retired by a merge meanwhile, by the merge's two sends.
-        row, view = state.row, state.view
+        row, view, why = state.row, state.view, ""
         for _ in range(_LOOKS_MAX):
             missed = self._missed_by(view, state)
             if missed is None:
                 return None
             decision = self._decisions.step((row, view, state.store, state.log_start))
+            why = decision.why
             if isinstance(decision.step, Retire):
                 row = row.changed(row.live, decision.segments)
             for event in decision.events:
                 view = after(view, event, 0)
-        return f"the next looks do not mend it: {missed} ({decision.why})"
+        return f"the next looks do not mend it: {missed} ({why})"
 
     def _read_through(self, state: State) -> str | None:
         """What a consumer that paused has missed once it is at the end."""

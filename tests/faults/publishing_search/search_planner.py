@@ -56,18 +56,18 @@ class Planner:
         newest = {record.key: record for record in records}
         match tombstones:
             case Tombstones.GO:
-                spared: set[str] = set()
+                staying: set[str] = set()
             case Tombstones.STAY_A_PASS:
-                spared = {record.key for record in records if newest[record.key] != record}
+                staying = {record.key for record in records if newest[record.key] != record}
             case Tombstones.STAY:
-                spared = set(newest)
+                staying = set(newest)
         plan = []
         for group in taken:
             kept = [
                 record
                 for record in self._effective(group)
                 if newest[record.key] == record
-                and (record.value is not None or record.key in spared)
+                and (record.value is not None or record.key in staying)
             ]
             cut = [offset for offset in cuts if group[0].start < offset]
             if len(group) > 1 or cut or tuple(kept) != group[0].records:

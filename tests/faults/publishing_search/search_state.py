@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.compaction.builders import epochs
 from tests.compaction.looks import LIMITS
@@ -228,7 +228,7 @@ class State(NamedTuple):
     has_raced: bool = False
     """Whether a batch came beside an upload of which its look could know nothing."""
 
-    def with_run(self, index: int, **changes: object) -> State:
+    def with_run(self, index: int, **changes: Any) -> State:
         """The state with one run changed."""
         runs = list(self.runs)
         runs[index] = runs[index]._replace(**changes)
