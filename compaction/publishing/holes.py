@@ -1,4 +1,4 @@
-"""Offsets that a finished segment has and no look-up finds, and the events that mend them.
+"""Offsets that a segment has and no look-up finds, and the events that mend them.
 
 A new leader's upload that is finished between a look and the arrival of its batch leaves one, and
 so do late sends. Consumers that reach it fail, so it is mended before anything else.
@@ -17,6 +17,7 @@ from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import (
     OffsetRange,
     joined,
+    range_of,
     ranges_found,
     without,
 )
@@ -24,11 +25,19 @@ from tierfold.compaction.publishing.replacements import update_event
 
 
 def holes(look: Look, fold: PartitionFold) -> tuple[OffsetRange, ...]:
-    """The offsets that finished segments of the log have and look-ups do not find, ascending."""
-    had = joined(
-        OffsetRange(max(segment.added.start_offset, look.log_start), segment.added.end_offset)
-        for segment in look.finished
-    )
+    """The offsets that segments have and look-ups do not find, ascending.
+
+    Of finished segments of the log, and of live ones: what brokers deleted, and its copy, cannot
+    wait for an upload beyond it. Uploads that brokers have not finished are still theirs.
+    """
+    ranges = [range_of(segment.added) for segment in look.finished]
+    ranges += [
+        OffsetRange(segment.own_start_offset, segment.end_offset)
+        for segment in look.row.segments
+        if not segment.is_named_by_brokers
+        or look.state_of(segment.segment_id) is not SegmentState.COPY_STARTED
+    ]
+    had = joined(OffsetRange(max(first, look.log_start), last) for first, last in ranges)
     if not had:
         return ()
     bounds = OffsetRange(had[0].first, had[-1].last)

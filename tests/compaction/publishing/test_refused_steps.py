@@ -121,3 +121,15 @@ def test_a_retired_segment_that_nothing_covers() -> None:
     step = next_step(a_look(a_row([V, W], [U]), whole(U, V, W)))
     assert isinstance(step, Refused)
     assert step.code is RefusalCode.UNCOVERED
+
+
+def test_what_brokers_deleted_waits_for_no_upload() -> None:
+    at_work = (started(late("P", 15, 39)), NOW_MS)
+    topic = [*whole(U, V, W), given(W, LISTED), started(R), at_work]
+    step = next_step(a_look(a_row([R, W], [U, V]), topic))
+    assert isinstance(step, Copy), "the replacement before it waits"
+    assert step.segment_id == W.segment_id
+    copy = replacement("C", 20, 29)
+    topic += [started(copy)]
+    step = next_step(a_look(a_row([R, copy], [U, V, W]), topic))
+    assert shown(step, copy, names="C") == ["FINISHED C"]
