@@ -147,24 +147,6 @@ def all_finished(look: Look) -> tuple[BrokerSegment, ...]:
     return look.view.in_state(SegmentState.COPY_FINISHED)
 
 
-def unions_are_merged(patch: pytest.MonkeyPatch) -> None:
-    """A merge takes all records of an upload, also where a replacement has the offsets."""
-    merged = served_verbs.merged
-
-    def with_all(environment: ServedEnvironment, look: Look, ids: Sequence[str]) -> Any:
-        group = merged(environment, look, ids)
-        (content,) = group.contents
-        records = {
-            record.offset: record
-            for source in group.sources
-            for record in environment.tier.contents[source.segment_id].records
-        }
-        new = content._replace(records=tuple(records[offset] for offset in sorted(records)))
-        return replace(group, contents=(new,))
-
-    patch.setattr(served_verbs, "merged", with_all)
-
-
 def gone_before_objects(patch: pytest.MonkeyPatch) -> None:
     """Brokers learn that a segment is gone before its objects are deleted."""
     decided = served_verbs.next_deletion
