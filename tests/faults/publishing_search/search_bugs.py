@@ -88,11 +88,6 @@ def uploads_within_are_merged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(next_step, "_uncovered", lambda *_: None)
 
 
-def hidden_uploads_are_finished_again(patch: pytest.MonkeyPatch) -> None:
-    """All live segments are finished once more, also uploads that another one hides."""
-    patch.setattr(batches, "_is_repeated", lambda *_: False)
-
-
 def holes_are_not_repaired(patch: pytest.MonkeyPatch) -> None:
     """A look begins with the groups."""
     patch.setattr(next_step, "repairs", lambda *_: ())

@@ -43,7 +43,7 @@ PLANTED: Final = {
         "an overlap and a vacuum", "missing", (search_bugs.started_ones_count_as_orphans,)
     ),
     "an id lives again": Planted(
-        "two runs",
+        "a source cut in three",
         "cannot finish",
         (search_bugs.deleted_ones_count_as_live,),
         Mistake.REVIVES,
@@ -114,8 +114,9 @@ PLANTED: Final = {
     ),
     "a segment of another history is merged": Planted(
         "another history that is not given up",
-        "cannot finish",
+        "its own check forbids",
         (search_bugs.other_histories_count,),
+        is_checked=True,
     ),
     "a grace period shorter than a send can be late": Planted(
         "two runs", "objects are missing", (), Mistake.SENDS_LATE
@@ -134,9 +135,6 @@ PLANTED: Final = {
     ),
     "sources below the log start stay": Planted(
         "log start", "cannot finish", (search_bugs.the_log_start_hides_sources,)
-    ),
-    "a hidden upload is finished again": Planted(
-        "two overlaps", "cannot finish", (search_bugs.hidden_uploads_are_finished_again,)
     ),
     "a live segment that brokers deleted goes unnoticed": Planted(
         "a live segment is listed",
