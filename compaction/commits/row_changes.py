@@ -69,9 +69,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, cleaner_offsets=_vector(state.cleaner_offsets, epoch, offset))
         case RetireSegments():
             return _without(state, update)
-        case NoteRetired(segments=segments):
-            noted = _retired(segments, state, update)
-            return replace(state, retired=(*state.retired, *noted))
+        case NoteRetired(segments=new):
+            return replace(state, retired=(*state.retired, *_retired(new, state, update)))
         case AddSegments(segments=segments):
             vector = state.cleaner_offsets
             stamped = (replace(segment, cleaner_offsets=vector) for segment in segments)

@@ -154,6 +154,13 @@ def test_what_shares_offsets_waits_together(offset: int) -> None:
     assert apart.first_uncleanable == start
 
 
+def test_what_begins_where_a_round_ends_waits_for_itself() -> None:
+    view = a_view((U, a_segment(10, 14), W, X), served_by=(CLUSTER,))
+    regions = regions_of(view, LastStable(offset=12), SMALL, NOW_MS)
+    assert isinstance(regions, Regions)
+    assert (regions.first_uncleanable, regions.hold) == (10, None)
+
+
 def test_what_shares_offsets_with_what_is_too_young_is_too_young() -> None:
     young = replace(W, max_timestamp_ms=NOW_MS)
     rules = replace(SMALL, min_compaction_lag_ms=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.compaction.broker_events import GONE, LISTED
-from tests.compaction.builders import a_segment
+from tests.compaction.builders import a_segment, epochs
 from tests.compaction.looks import (
     LIMITS,
     NOW_MS,
@@ -161,6 +161,9 @@ def test_an_upload_below_the_log_start_that_would_hide_a_replacement_is_retired_
     assert shown(step, R, U, beside, V, names="RULV") == [
         *("FINISHED R", "DELETE_STARTED U", "DELETE_STARTED L", "DELETE_STARTED V")
     ]
+    other = replace(beside, leader_epochs=epochs((7, 5)))
+    elsewhere = a_look(ROW, [*whole(U, V, W, other), started(R)], log_start=12)
+    assert names(next_step(elsewhere)) == SWAP, "another history's hides nothing"
     below = a_look(a_row([V, W], [U]), [*whole(U, V, W, beside), given(U, LISTED)], log_start=12)
     assert next_step(below) == Done(), "what hides nothing is left to brokers"
 
