@@ -9,6 +9,7 @@ Rule: PUBLISHING 1 to 4; SWAP.md 1 and 2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
@@ -240,10 +241,9 @@ def _swap(look: Look, group: SwapGroup) -> Send | Retire | Merge | Refused:
         f"in every order of the events of offsets {group.bounds}, look-ups would lose offsets for a"
         " while"
     )
-    if len(group.live) > 1:
+    if len(group.live) + len(group.beside) > 1:
         # One replacement of all has an order: what is listed by its start leaves its offsets to it.
-        ids = tuple(segment.segment_id for segment in group.live)
-        return Merge(segment_ids=ids, why=f"{why}, unless they are one segment")
+        return replace(_merge(group), why=f"{why}, unless they are one segment")
     return Refused(code=RefusalCode.NO_ORDER, why=why)
 
 

@@ -369,3 +369,16 @@ class TestLogStart:
         topic = [*whole(U, V, W), started(R), given(U, LISTED), given(U, GONE)]
         look = a_look(ROW, topic, log_start=15)
         assert names(next_step(look)) == ["FINISHED R", "DELETE_STARTED V"]
+
+
+def test_an_upload_that_cannot_stay_beside_a_live_one_is_merged_with_it() -> None:
+    two_epochs = epochs((0, 0), (2, 20))
+    live = a_segment(0, 29, leader_epochs=two_epochs)
+    nested = late("N", 0, 9)
+    beyond = late("B", 20, 39, leader_epochs=epochs((2, 20)))
+    topic = whole(live, nested, beyond)
+    # `nested` hides `live` in epoch 0; `live`, finished once more, would hide `beyond` in epoch 2.
+    look = a_look(a_row([live], [nested]), topic, lineage=two_epochs)
+    step = next_step(look)
+    assert isinstance(step, Merge)
+    assert step.segment_ids == (live.segment_id, beyond.segment_id)
