@@ -24,7 +24,8 @@ from tierfold.compaction.publishing.steps import Delete, Deletion, Done, Purpose
 def next_deletion(look: Look) -> Deletion:
     """What a vacuum does next, once `next_step` has nothing to send.
 
-    `look.present` must be of a complete listing that was made after the last deletion.
+    `look.present` must be of a complete listing that was made after the last deletion; without one
+    nothing is deleted, and nothing counts as gone.
     """
     listed = list(_listed(look))
     again = [one for one in listed if one.since_ms > look.now_ms]
@@ -32,12 +33,13 @@ def next_deletion(look: Look) -> Deletion:
         why = "their deletion is dated in the future"
         return _send(look, Purpose.LIST_AGAIN, again, SegmentState.DELETE_STARTED, why)
     due = [one for one in listed if look.now_ms - one.since_ms >= look.limits.grace_ms]
-    gone = [one for one in due if one.added.segment_id not in look.present]
+    present = look.present
+    gone = [one for one in due if present is not None and one.added.segment_id not in present]
     if gone:
         why = "their objects are deleted"
         return _send(look, Purpose.GONE, gone, SegmentState.DELETE_FINISHED, why)
     ids = {one.added.segment_id for one in due} | set(_unlisted(look))
-    if deletable := sorted(ids & look.present):
+    if deletable := sorted(ids & (present or frozenset())):
         return Delete(segment_ids=tuple(deletable), why="brokers no longer need them")
     waiting = [one.since_ms + look.limits.grace_ms for one in listed]
     if waiting:

@@ -240,8 +240,8 @@ class _Check:
         look, segment_id = self._look, event.segment_id
         if segment_id not in look.retired_ids:
             return _forbidden(event, EventRule.RETIRED, "the row has not retired it")
-        if segment_id in look.present:
-            return _forbidden(event, EventRule.OBJECTS, "objects of it are in the tier")
+        if look.present is None or segment_id in look.present:
+            return _forbidden(event, EventRule.OBJECTS, "objects of it are, or may be, in the tier")
         if look.now_ms - known.since_ms < look.limits.grace_ms:
             return _forbidden(event, EventRule.GRACE, "its grace period is not over")
         return None

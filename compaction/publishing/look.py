@@ -55,8 +55,8 @@ class Look:
     now_ms: int
     whole: frozenset[str] = field(default=frozenset())
     """Ids of segments of which the listing shows every object."""
-    present: frozenset[str] = field(default=frozenset())
-    """Ids of segments of which the listing shows any object."""
+    present: frozenset[str] | None = None
+    """Ids of segments of which the listing shows any object; None: the tier was not listed."""
 
     def is_upload(self, segment_id: str) -> bool:
         """Whether a broker made the id of the segment."""

@@ -10,6 +10,8 @@ from tests.compaction.broker_events import GONE, LISTED
 from tests.compaction.builders import a_segment, retired
 from tests.compaction.looks import LIMITS, NOW_MS, a_look, a_row, given, replacement, started, whole
 from tierfold.compaction.publishing.deletions import next_deletion
+from tierfold.compaction.publishing.event_check import ForbiddenEvent, checked
+from tierfold.compaction.publishing.replacements import update_event
 from tierfold.compaction.publishing.steps import Delete, Done, Purpose, Send, Wait
 
 U, V = a_segment(0, 9), a_segment(10, 19)
@@ -28,6 +30,13 @@ def test_from_listed_to_gone() -> None:
     assert [event.segment_id for event in step.events] == [U.segment_id]
     look = a_look(ROW, [*SWAPPED, given(U, GONE), given(V, GONE)], present=frozenset())
     assert next_deletion(look) == Done()
+
+
+def test_nothing_is_gone_or_deleted_by_a_look_without_a_listing() -> None:
+    look = a_look(ROW, SWAPPED, present=None)
+    assert not isinstance(next_deletion(look), Send | Delete)
+    gone = (update_event(look.view.segments[U.segment_id], GONE, NOW_MS),)
+    assert isinstance(checked(look, gone), ForbiddenEvent)
 
 
 def test_the_grace_period_begins_with_the_last_listed() -> None:

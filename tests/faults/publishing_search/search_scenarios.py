@@ -182,7 +182,7 @@ SCENARIOS: Final = {
         runs="A", one_group="A", offsets=5, dead_uploads=((3, 4),), passes_time=True
     ),
     # What brokers do against the rules, and other histories.
-    # A group that closes a hole goes first, so the pass that hid a value must not drop its tombstone.
+    # A group that closes a hole goes first, so a pass must not drop the tombstone of what it hid.
     "a live segment is listed": Scenario(
         runs="A", plans=3, strays=1, window=Window.NEXT_RUN, tombstones=Tombstones.STAY_A_PASS
     ),
