@@ -101,6 +101,8 @@ class MetadataCache:
         state = STARTED if isinstance(event, SegmentAdded) else event.state
         if (None if known is None else known.state, state) not in _VALID:
             return False
+        if known is None and not isinstance(event, SegmentAdded):
+            return False  # An update of a segment that the broker does not know.
         if isinstance(event, SegmentAdded):
             self.named.add(segment_id)
             self.segments[segment_id] = known = CachedSegment(event, STARTED, _ranges(event))
@@ -173,9 +175,10 @@ class MetadataCache:
             cache = self._epochs.get(epoch)
             if cache is None:
                 continue
-            ids = {*cache.referenced.values(), *cache.unreferenced}
+            # Of those with the same start, the one that look-ups find comes first.
+            ids = (*cache.referenced.values(), *sorted(cache.unreferenced))
             known = [self.segments[segment_id] for segment_id in ids]
-            for segment in sorted(known, key=lambda one: (one.added.start_offset, one.segment_id)):
+            for segment in sorted(known, key=lambda one: one.added.start_offset):
                 if segment.state is LISTED:
                     return segment
                 if segment.state is FINISHED and segment.added.end_offset >= log_start:
