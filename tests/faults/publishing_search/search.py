@@ -28,7 +28,7 @@ from tests.faults.publishing_search.search_views import View, after
 from tierfold.compaction.publishing.steps import Retire
 
 LIMIT: Final = 20_000
-_LOOKS_MAX: Final = 3
+_LOOKS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from tests.faults.publishing_search.search_state import Scenario, Tombstones, Wi
 _TWO_EPOCHS: Final = ((0, 0), (2, 2))
 _WIDE: Final = ((0, 1), (2, 3))
 
-_THREE_EVENTS: Final = 350
+THREE_EVENTS: Final = 350
 
 SCENARIOS: Final = {
     # Runs that take over from each other, sends that are late or repeated.
@@ -203,23 +203,23 @@ SCENARIOS: Final = {
         runs="AB", one_group="A", late_starts=((1, 2),), passes_time=True
     ),
     "batches of few events": Scenario(
-        runs="AB", one_group="AB", repeats=1, batch_bytes_max=_THREE_EVENTS
+        runs="AB", one_group="AB", repeats=1, batch_bytes_max=THREE_EVENTS
     ),
     "batches of few events, groups one by one": Scenario(
-        runs="AB", repeats=1, batch_bytes_max=_THREE_EVENTS
+        runs="AB", repeats=1, batch_bytes_max=THREE_EVENTS
     ),
     "batches of few events and a log start": Scenario(
-        runs="A", one_group="A", log_starts=(1, 2), batch_bytes_max=_THREE_EVENTS
+        runs="A", one_group="A", log_starts=(1, 2), batch_bytes_max=THREE_EVENTS
     ),
     "batches of few events and an overlap": Scenario(
         runs="A", one_group="A", margin=0, offsets=5, uploads=((0, 4),), plans=3,
-        batch_bytes_max=_THREE_EVENTS, window=Window.NEXT_LOOK,
+        batch_bytes_max=THREE_EVENTS, window=Window.NEXT_LOOK,
     ),
     "batches of few events and cuts": Scenario(
-        runs="A", one_group="A", margin=0, segments=_WIDE, cuts=(1,), batch_bytes_max=_THREE_EVENTS
+        runs="A", one_group="A", margin=0, segments=_WIDE, cuts=(1,), batch_bytes_max=THREE_EVENTS
     ),
     "batches of few events and a vacuum": Scenario(
-        runs="AV", one_group="A", passes_time=True, batch_bytes_max=_THREE_EVENTS
+        runs="AV", one_group="A", passes_time=True, batch_bytes_max=THREE_EVENTS
     ),
     "log start in two epochs": Scenario(
         runs="A", one_group="A", margin=0, segments=_WIDE, lineage=_TWO_EPOCHS,

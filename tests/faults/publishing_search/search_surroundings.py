@@ -158,12 +158,15 @@ def _uploads(state: State) -> Iterator[Next]:
     for upload in state.uploads:
         known = state.view.state_of(upload)
         if known is _STARTED:
-            # One that was given up may be finished all the same.
+            # One that was given up may be finished all the same, and one within other uploads
+            # hides offsets whatever tierfold does.
             since_ms = state.view.broker.segments[upload.segment_id].since_ms
             whole = state._replace(
                 store=state.store | {upload},
                 uploads=tuple(one for one in state.uploads if one is not upload),
-                has_raced=state.has_raced or NOW_MS - since_ms >= LIMITS.upload_wait_ms,
+                has_raced=state.has_raced
+                or NOW_MS - since_ms >= LIMITS.upload_wait_ms
+                or upload.end < tiered_end,
             )
             yield ("a leader finishes", (upload,)), whole.written([given_to(upload, _FINISHED)])
         elif upload.segment_id not in state.view.named and upload.end > tiered_end:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.publishing_search.search import Search
+from tests.faults.publishing_search.search_drawn import drawn_scenario
 from tests.faults.publishing_search.search_readers import what_consumers_miss
 from tests.faults.publishing_search.search_scenarios import SCENARIOS
 from tests.faults.publishing_search.search_segments import Record
@@ -26,6 +27,12 @@ STATES_MAX = 800
 def test_nothing_is_wrong_after_any_step(name: str) -> None:
     searched = Search(SCENARIOS[name]).result(STATES_MAX)
     assert searched.problem is None, f"{name}: {searched}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_wrong_in_scenarios_drawn_at_random(seed: int) -> None:
+    searched = Search(drawn_scenario(seed)).result(200)
+    assert searched.problem is None, searched
 
 
 def test_the_scenarios_together_see_every_kind_of_step() -> None:
