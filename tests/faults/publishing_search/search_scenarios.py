@@ -187,7 +187,8 @@ SCENARIOS: Final = {
         runs="A", plans=3, strays=1, window=Window.NEXT_RUN, tombstones=Tombstones.STAY_A_PASS
     ),
     "live segments are listed": Scenario(
-        runs="A", one_group="A", plans=3, strays=2, cuts=(1,), window=Window.NEXT_RUN
+        runs="A", one_group="A", plans=3, strays=2, cuts=(1,), window=Window.NEXT_RUN,
+        tombstones=Tombstones.STAY_A_PASS,
     ),
     "a segment of another history": Scenario(
         runs="AV", one_group="A", lineage=_TWO_EPOCHS, diverged=((2, 3),), passes_time=True
