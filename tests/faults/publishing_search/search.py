@@ -28,7 +28,7 @@ from tests.faults.publishing_search.search_views import View, after
 from tierfold.compaction.publishing.steps import Retire
 
 LIMIT: Final = 20_000
-_LOOKS_MAX: Final = 4
+_LOOKS_MAX: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Search:
         if window is Window.NONE or not state.has_raced:
             return missed
         # The window of PUBLISHING 8. The next look mends it by one send; or, where what covers the
-        # hole was retired by a merge meanwhile, by the merge's two sends.
+        # hole was retired by a merge meanwhile, by sends of the merge.
         row, view, why = state.row, state.view, ""
         for _ in range(_LOOKS_MAX):
             missed = self._missed_by(view, state)

@@ -212,7 +212,9 @@ def _revived(state: State) -> Next | None:
     over = [one for one in row.live if any(one.start <= it.start <= one.end for it in back)]
     live = (*(one for one in row.live if one not in over), *back)
     row = row_of(row.epoch, (), kept).changed(live, over)
-    return ("B makes live again", tuple(in_order(back))), state._replace(row=row)
+    # A vacuum that looked before goes on meanwhile.
+    store = state.store.difference(back)
+    return ("B makes live again", in_order(back)), state._replace(row=row, store=store)
 
 
 def _ended(state: State, index: int) -> State:

@@ -23,6 +23,9 @@ def drawn_scenario(seed: int) -> Scenario:
     begun = ((rng.randrange(tiered),) * 2,) if rng.random() < 0.2 else ()
     strays = int(rng.random() < 0.1)
     lineage = _lineage(rng, tiered)
+    if uploads and len(lineage) > 1:
+        # Brokers alone can then leave a hole that only a merge mends.
+        begun = ()
     cuts = tuple(sorted(rng.sample(range(1, tiered), rng.choice((0, 0, 1, 2)))))
     log_starts = tuple(sorted(rng.sample(range(1, tiered + 1), rng.choice((0, 0, 1, 2)))))
     if strays:

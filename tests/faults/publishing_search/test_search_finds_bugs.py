@@ -43,10 +43,7 @@ PLANTED: Final = {
         "an overlap and a vacuum", "missing", (search_bugs.started_ones_count_as_orphans,)
     ),
     "an id lives again": Planted(
-        "a source cut in three",
-        "cannot finish",
-        (search_bugs.deleted_ones_count_as_live,),
-        Mistake.REVIVES,
+        "two runs", "objects are missing", (), Mistake.REVIVES
     ),
     "gone is sent before objects are gone": Planted(
         "vacuum", "objects are still there", (search_bugs.gone_is_sent_first,)
