@@ -94,7 +94,8 @@ bench: jdk $(TESTING) ## measure against Kafka's own cleaner (build/bench; docs/
 soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.publishing_search.search_run --states $(STATES)
-	@$(BIN)/python -m tests.faults.publishing_search.search_run --drawn 500 --seed $(SEED) --states 3000
+	@$(BIN)/python -m tests.faults.publishing_search.search_run \
+		--drawn 500 --seed $(SEED) --states 3000
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --served --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
