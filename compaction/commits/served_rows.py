@@ -36,9 +36,11 @@ def retired_of_served_rows_never_return(before: PartitionState, after: Partition
     """On a served row no retired id is ever live again, not even by a restore.
 
     Its deletion is in the metadata of brokers, or will be: they never take such an id back. Of a
-    row that becomes a served one only now, this catalog has sent nothing.
+    row that becomes a served one only now, this catalog has sent nothing; one that is served no
+    longer has no brokers.
     """
-    return with_ids("live again", before.retired_ids & after.live_ids if before.is_served else ())
+    is_served = before.is_served and after.is_served
+    return with_ids("live again", before.retired_ids & after.live_ids if is_served else ())
 
 
 def what_was_dropped_stays_noted(before: PartitionState, after: PartitionState) -> str:

@@ -103,7 +103,7 @@ def test_objects_that_are_missing_are_brought_back_or_given_up(
 
 
 def test_a_catalog_that_was_set_back(kafka: KafkaCluster, kept: Path) -> None:
-    topic = topic_of(kafka, "set-back")
+    topic = topic_of(kafka, "set-back-beside")
     swapped = Swapped(kafka, kept.parent, topic)
     shutil.copytree(swapped.catalog, kept / "older")
     topic.append([(b"key-0", b"new"), (b"key-9", b"value")])
@@ -220,6 +220,6 @@ def test_the_note_of_a_tier_that_moved_is_moved_out(
     notes.write(noted, notes.newest())
     swapped.lose()
     (entry,) = swapped.forget().entries
-    assert f"move the note's folder, {notes.uri()}, out of the tier and keep it" in entry["reason"]
+    assert "Name the brokers and the place that the note names." in entry["reason"]
     shutil.move(tier / FOLDER, kept)
     adopted(swapped)

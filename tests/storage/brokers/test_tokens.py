@@ -93,7 +93,7 @@ def test_status_reads_what_the_user_of_the_token_may(
     assert ran.code == 0, ran
     assert ran.document["cluster"]["metadata_topic_id"] == kafka.metadata.id
     refused = tierfold(*ask)
-    assert (refused.code, "the right Read on topic" in refused.stderr) == (3, True), refused
+    assert (refused.code, "--operation Read" in refused.stderr) == (3, True), refused
     assert SECRET not in f"{ran}{refused}"
 
 
