@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.preconditions import late_sends
-from tierfold.compaction.commits.adoption import PUBLISHING_GRACE_MS
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.wording import duration
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 
 
 def grace_refusal(setup: ClusterSetup, row: PartitionState, grace_ms: int) -> Refusal | None:

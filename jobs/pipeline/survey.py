@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
+from tierfold.compaction.commits.served_view import Serving, served_view
 from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import Rules
@@ -34,6 +35,7 @@ from tierfold.jobs.pipeline.asked_brokers import (
     refusals_of_rights,
     refusals_of_setup,
     rows_since,
+    serving_of,
     with_brokers,
 )
 from tierfold.jobs.pipeline.discovery import viewed
@@ -72,6 +74,7 @@ def survey_of(
     identity = tier_identity(context, binding)
     refusals = refusals_of_setup(context, settings, [one.key for one in known], rules)
     without_rights = refusals_of_rights(context, rules)
+    serving = serving_of(context)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
@@ -81,7 +84,9 @@ def survey_of(
         if partition.key.topic in wrong:
             conflict = refusal_of(wrong[partition.key.topic], partition.key.topic)
             partition = replace(partition, refusal=partition.refusal or conflict)
-        plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
+        of_topic = rules[partition.key.topic]
+        published = serving if of_topic.publish and not partition.is_left_alone else None
+        plan = _surveyed(context, partition, of_topic, first_dirty, published)
         return replace(beside_cluster(context, plan, refusals), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -204,10 +209,17 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
 
 
 def _surveyed(
-    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
+    context: RunContext,
+    known: KnownPartition,
+    rules: Rules,
+    first_dirty: int | None,
+    serving: Serving | None,
 ) -> PartitionPlan:
+    """`serving`: what a run notes that publishes the partition; None: it does not."""
     epoch, retired = (0, ()) if known.state is None else (known.state.epoch, known.state.retired)
     found = _rest(known, rules) or inspected(context, known)
+    if serving is not None and isinstance(found, PartitionView):
+        found = served_view(found, serving)
     if not isinstance(found, PartitionView):
         plan = PartitionPlan(key=known.key, rules=rules, choice=found)
         return replace(plan, epoch=epoch, retired=retired)
