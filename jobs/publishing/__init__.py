@@ -4,7 +4,10 @@
     looks              takes looks: row, listing, metadata topic, offsets, in this order
     verified_objects   reads what brokers are to read, before they are sent it
     service_note       the tier's note of who serves it, before the first send
-    publisher          looks, sends or changes the row, and looks again, until it is done
+    row_steps          changes the row where a look asks for that, not for events
+    joint_publication  looks, sends or changes the row, and looks again, until it is done
+    publisher          publishes the partitions of one run
+    open_swaps         publishes what earlier runs have committed
 
 `compaction.publishing` decides each step; nothing here does (docs/publishing.md).
 """

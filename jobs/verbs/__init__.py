@@ -10,7 +10,6 @@
     history          `history`
     row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
-    restored_copies  the copies that `restore --copy` makes live
     adoption         what `forget` takes over from brokers
     leave_alone      `forget --leave-alone`
     forget           `forget`
