@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.commits.commit import NotePublished, proposed
+from tierfold.compaction.commits.row_changes import is_unpublished
 from tierfold.compaction.model.outcomes import Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
@@ -45,7 +47,6 @@ from tierfold.jobs.publishing.row_steps import (
     StepFailed,
     StepOutcome,
     carried_out,
-    published_proposal,
 )
 from tierfold.jobs.publishing.served_partition import ServedPartition
 from tierfold.jobs.publishing.service_note import note_service
@@ -59,6 +60,8 @@ from tierfold.storage.brokers.event_door import (
     TooLate,
     Unanswered,
 )
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.clock import pause
 
 if TYPE_CHECKING:
     from tierfold.jobs.publishing.publisher import Publisher
@@ -113,7 +116,7 @@ class JointPublication:
                     PublicationState.LEFT, f"publishing stopped: {publisher.stopped_by}"
                 )
                 return
-            publisher.door.await_turn()
+            pause(publisher.door.wait_ms_for(1))  # Before the look, which would grow old.
             rules = {key: one.rules for key, one in self.going.items()}
             self._take(looks_at(self.held, publisher.cluster, rules, publisher.grace_ms))
 
@@ -180,8 +183,18 @@ class JointPublication:
     def _note_published(self, done: Sequence[ServedPartition]) -> None:
         """Note in the rows that their passes are published, and end these partitions."""
         at_ms = self.publisher.context.clock()
-        proposals = [published_proposal(partition.look, at_ms) for partition in done]
-        self.held.commit([proposal for proposal in proposals if proposal is not None])
+        self.held.commit(
+            [
+                proposed(
+                    partition.look.row,
+                    NotePublished(at_ms=at_ms),
+                    commit_id=new_commit_id(),
+                    at_ms=at_ms,
+                )
+                for partition in done
+                if is_unpublished(partition.look.row)
+            ]
+        )
         self.held.settle()
         for partition in done:
             state, why = _of_outcome(self.held.by_key[partition.key].outcome)
