@@ -88,11 +88,9 @@ def with_publication(report: PartitionReport, publication: Publication) -> Parti
     What is committed and only waits for brokers counts as compacted. If a person must act, the
     partition has failed, although its commit stays.
     """
-    state = publication.state
-    outcome = report.outcome
-    if outcome == NOTHING_TO_DO:
-        outcome = _OUTCOMES[state]
-    elif outcome == COMPACTED and state in {PublicationState.FENCED, PublicationState.FAILED}:
+    state, outcome = publication.state, report.outcome
+    is_lost = state in {PublicationState.FENCED, PublicationState.FAILED}
+    if outcome == NOTHING_TO_DO or (outcome == COMPACTED and is_lost):
         outcome = _OUTCOMES[state]
     so_far = _NOT_YET.get(state, "")
     why = f"{so_far}: {publication.why}" if so_far else ""

@@ -106,8 +106,7 @@ class JointPublication:
         return cls(publisher=publisher, held=held, going=going)
 
     def run(self) -> None:
-        """Go on until every partition has ended; raises Stopped, and TierfoldError as `looks_at`.
-        """
+        """Go on until every partition has ended; raises Stopped, and as `looks_at`."""
         publisher = self.publisher
         while self.going:
             check()

@@ -83,18 +83,15 @@ def looks_at(
 def _known(
     context: RunContext, rows: Mapping[PartitionKey, PartitionState]
 ) -> dict[PartitionKey, KnownPartition]:
-    listings = context.tier.listings(rows)
+    listings = context.tier.listings([*rows])
     return {key: _with_listing(row, listings[key]) for key, row in rows.items()}
 
 
 def _with_listing(row: PartitionState, listed: Listing | Exception) -> KnownPartition:
-    failed = isinstance(listed, Exception)
-    return KnownPartition(
-        key=row.key,
-        state=row,
-        refusal=refusal_of(listed, str(row.key)) if isinstance(listed, Exception) else None,
-        listed=() if failed else listed,
-    )
+    if isinstance(listed, Exception):
+        refusal = refusal_of(listed, str(row.key))
+        return KnownPartition(key=row.key, state=row, refusal=refusal, listed=())
+    return KnownPartition(key=row.key, state=row, refusal=None, listed=listed)
 
 
 def _look(
