@@ -54,7 +54,7 @@ class Publication:
     """The row afterwards, as far as it is known."""
 
 
-class Publishing(Protocol):
+class PublishesPartitions(Protocol):
     """Publishes claimed partitions."""
 
     def publish(

@@ -34,7 +34,7 @@ from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.pace import DURATION_PASSED, Pace
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
-from tierfold.jobs.pipeline.publication import Publishing
+from tierfold.jobs.pipeline.publication import PublishesPartitions
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
@@ -60,7 +60,7 @@ class Waves:
     budget: Budget
     started_at_ms: int
     record: Record
-    publishing: Publishing | None = None
+    publishing: PublishesPartitions | None = None
     """Lets brokers know what each wave has committed; None: nothing is published."""
     spent_bytes: int = 0
     runs: dict[PartitionKey, PartitionRun] = field(default_factory=dict)

@@ -61,6 +61,16 @@ def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
         return survey_of(context, settings, known, scope.first_dirty)
 
 
+def survey_again(
+    context: RunContext, settings: Settings, keys: Sequence[PartitionKey], scope: Scope
+) -> list[PartitionPlan]:
+    """Survey partitions once more that this run has surveyed; raises as `survey`."""
+    with context.progress.survey():
+        everywhere, rows = context.tier.partitions(), context.catalog.look(keys)
+        known = known_among(context, everywhere, keys, rows, is_again=True)
+        return survey_of(context, settings, known, scope.first_dirty)
+
+
 def survey_of(
     context: RunContext,
     settings: Settings,
@@ -128,14 +138,16 @@ def known_among(
     everywhere: Sequence[PartitionKey],
     keys: Sequence[PartitionKey],
     rows: RowsRead,
+    *,
+    is_again: bool = False,
 ) -> list[KnownPartition]:
     """Return each of `keys` with its row and listing; `everywhere`: the tier's partitions.
 
     All are listed at once, after the rows were read: an older listing would lack a live segment.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
-    same partition, so both are refused. A partition with an invalid row is refused, too. Raises
-    BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
+    same partition, so both are refused. A partition with an invalid row is refused, too.
+    `is_again`: as of `with_brokers`. Raises BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
     writes and the clocks disagree; and as `with_brokers` if the run has a cluster.
     """
     context.progress.found(len(keys))
@@ -145,7 +157,7 @@ def known_among(
     found = _with_rows(context, everywhere, rows, listings)
     if context.cluster is None:
         return [found[key] for key in keys]
-    seen = with_brokers(context, context.cluster, found)
+    seen = with_brokers(context, context.cluster, found, is_again=is_again)
     while newer := rows_since(context, seen.values()):
         listings = context.tier.listings([state.key for state in newer])
         changed = _with_rows(context, everywhere, RowsRead(states=newer, refused={}), listings)

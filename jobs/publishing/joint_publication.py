@@ -49,7 +49,6 @@ from tierfold.jobs.publishing.row_steps import (
     carried_out,
 )
 from tierfold.jobs.publishing.served_partition import ServedPartition
-from tierfold.jobs.publishing.service_note import note_service
 from tierfold.storage.brokers.event_door import (
     Forbidden,
     LookTime,
@@ -218,12 +217,9 @@ class JointPublication:
                 self._leave(partition.key, PublicationState.FAILED, why)
             else:
                 ready.append((partition, send))
-        if not ready:
-            return
-        if (refusal := note_service(self.publisher.context)) is not None:
-            self.publisher.stopped_by = refusal.sentence
-            return
         check()
+        if not ready or not self.publisher.may_send():
+            return
         outcomes = self.publisher.door.send(
             [
                 OutgoingBatch(look=partition.look, taken=taken, events=send.events)

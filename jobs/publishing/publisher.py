@@ -21,6 +21,7 @@ from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.joint_publication import JointPublication
 from tierfold.jobs.publishing.looks import failed_by
+from tierfold.jobs.publishing.service_note import note_service
 from tierfold.jobs.publishing.verified_objects import VerifiedObjects
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.event_door import EventDoor
@@ -52,7 +53,7 @@ def publisher_of(context: RunContext, settings: Settings) -> Publisher | None:
 
 @dataclass(slots=True, kw_only=True)
 class Publisher:
-    """Publishes for one run; see `pipeline.publication.Publishing`."""
+    """Publishes for one run; see `pipeline.publication.PublishesPartitions`."""
 
     context: RunContext
     cluster: RunCluster
@@ -60,6 +61,8 @@ class Publisher:
     door: EventDoor
     grace_ms: int = PUBLISHING_GRACE_MS
     verified: VerifiedObjects = field(init=False)
+    is_noted: bool = False
+    """Whether the tier's note says who publishes."""
     stopped_by: str = ""
     """Why nothing more is sent in this run, a sentence; empty: nothing forbids it."""
 
@@ -86,6 +89,14 @@ class Publisher:
                     joint.leave_all(PublicationState.FAILED, str(error))
                 ended |= joint.ended
         return ended
+
+    def may_send(self) -> bool:
+        """Whether anything may be sent; before the first send the tier notes who publishes."""
+        if not self.is_noted and not self.stopped_by:
+            refusal = note_service(self.context)
+            self.is_noted = refusal is None
+            self.stopped_by = "" if refusal is None else refusal.sentence
+        return self.is_noted
 
     def refused_setup(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Publication]:
         """What settings of the cluster and of topics forbid, as the newest look has read them."""
