@@ -147,8 +147,9 @@ def known_among(
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
     same partition, so both are refused. A partition with an invalid row is refused, too.
-    `is_again`: as of `with_brokers`. Raises BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
-    writes and the clocks disagree; and as `with_brokers` if the run has a cluster.
+    `is_again`: as of `with_brokers`. Raises BadSettings for a name in `context.holes_are_holes`
+    that no partition has, and if the verb writes and the clocks disagree; and as `with_brokers` if
+    the run has a cluster.
     """
     context.progress.found(len(keys))
     check_hole_patterns(context.holes_are_holes, everywhere)

@@ -12,18 +12,54 @@ from dataclasses import replace
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import PartitionReport, planned_report
+from tierfold.jobs.pipeline.partition_report import (
+    NOTHING_TO_DO,
+    PUBLISHED,
+    PartitionReport,
+    planned_report,
+)
 from tierfold.jobs.pipeline.publication import with_publication
+from tierfold.jobs.pipeline.survey import survey_again
 from tierfold.jobs.publishing.publisher import AT_ONCE, Publisher
 
 
-def with_open_swaps_published(
+def after_open_swaps(
+    publisher: Publisher, plans: Sequence[PartitionPlan], scope: Scope
+) -> tuple[list[PartitionPlan], dict[PartitionKey, PartitionReport]]:
+    """Publish the partitions with an open step and no round of their own.
+
+    Returns the plans to carry out, those of published partitions made again, and the reports of the
+    partitions that were tried; a published one may be among both. Raises as `survey_again`.
+    """
+    reports = _with_open_swaps_published(publisher, plans)
+    done = [key for key, report in reports.items() if report.outcome == PUBLISHED]
+    if not done:
+        return [plan for plan in plans if plan.key not in reports], reports
+    newer = survey_again(publisher.context, publisher.settings, done, scope)
+    again = {plan.key: plan for plan in newer}
+    rest = [plan for plan in plans if plan.key in again or plan.key not in reports]
+    return [again.get(plan.key, plan) for plan in rest], reports
+
+
+def after_earlier(
+    earlier: PartitionReport | None, report: PartitionReport
+) -> PartitionReport:
+    """The report of a partition of which an earlier run's swap was published first, if it was."""
+    if earlier is None:
+        return report
+    if report.outcome == NOTHING_TO_DO:
+        return earlier
+    return replace(report, events_sent=report.events_sent + earlier.events_sent)
+
+
+def _with_open_swaps_published(
     publisher: Publisher, plans: Sequence[PartitionPlan]
 ) -> dict[PartitionKey, PartitionReport]:
-    """Claim and publish the partitions with an open step and no round of their own; report them.
+    """Claim and publish the partitions with an open step; report them.
 
     A signal ends it between two of their groups.
     """
