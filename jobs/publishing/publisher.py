@@ -32,16 +32,11 @@ AT_ONCE: Final = 100
 STAYS: Final = "what brokers were sent stays, and the next run goes on"
 
 
-def publisher_of(context: RunContext, settings: Settings) -> Publisher | None:
-    """Return what publishes for a run; None: publishing is not on, or no brokers are named.
-
-    Call it once a look was taken: raises ValueError before.
-    """
+def publisher_of(context: RunContext, settings: Settings) -> Publisher:
+    """Return what publishes for a run that has looked at its cluster; else raises ValueError."""
     cluster, publishing, look = context.cluster, context.publishing, context.cluster_view
-    if cluster is None or publishing is None or not publishing.is_on:
-        return None
-    if look is None:
-        raise ValueError("no look at the cluster was taken")
+    if cluster is None or publishing is None or look is None:
+        raise ValueError("no brokers are named, or no look at them was taken")
     door = EventDoor(
         cluster.connection,
         look.metadata_topic,
