@@ -16,6 +16,7 @@
     pace               how large the next wave may be, and whether it may begin
     run_loop           claims, executes and commits, wave by wave
     partition_report   the outcome of a partition
+    left_unpublished   which due partitions a run leaves, because it may not publish them
     chunk_reports      the reports of a partition's chunks as one
     run_records        writes the rows of the `runs` table
 """

@@ -38,6 +38,7 @@ ROWS_MAX: Final = 40
 """Maximum rows of a table, so that it fits a screen. The JSON document has all."""
 
 DRY_RUN: Final = "dry run: nothing is changed"
+NOT_PUBLISHED: Final = "nothing is changed: publishing is not on"
 
 NO_PARTITIONS: Final = "No partitions: the tier is empty, or nothing matches the patterns."
 

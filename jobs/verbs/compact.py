@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
+from tierfold.jobs.pipeline.left_unpublished import unless_published, why_left
 from tierfold.jobs.pipeline.partition_report import (
     NOT_BEGUN,
     PLANNED,
     PartitionReport,
     left_report,
-    planned_report,
 )
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
@@ -44,8 +44,11 @@ def compact(
 
     With `--if-held wait`, partitions that live runs hold are planned again once they are free. The
     `runs` table gets a row for each tried chunk, and one for each partition without a tried
-    chunk. Raises BadSettings; an error in one partition is in its report.
+    chunk. Beside brokers to which the run does not publish, nothing is changed or recorded. Raises
+    BadSettings; an error in one partition is in its report.
     """
+    if context.publishing_state is Publishing.OFF:
+        return _unchanged(context, settings, scope)
     started_at_ms = now_ms()
     reports: dict[PartitionKey, PartitionReport] = {}
     left: Scope | None = scope
@@ -63,6 +66,14 @@ def compact(
         left = _freed(context, scope, reports.values(), budget, started_at_ms)
     _record(context, [reports[key] for key in waiting(context, reports.values())], started_at_ms)
     return [*reports.values()]
+
+
+def _unchanged(
+    context: RunContext, settings: Settings, scope: Scope
+) -> list[PartitionReport]:
+    with context.seconds.timed(TimedStage.SURVEY):
+        plans = survey(context, settings, scope)
+    return [unless_published(context, plan) for plan in plans]
 
 
 def _rest_of(budget: Budget, done: Iterable[PartitionReport]) -> Budget:
@@ -102,8 +113,8 @@ def carried_out(
     `--max-duration` counts from `started_at_ms`. Partitions that were not begun are recorded, also
     if an error ends the run.
     """
-    reports = {plan.key: planned_report(plan) for plan in plans}
-    due = in_order_of_work(plans)
+    reports = {plan.key: unless_published(context, plan) for plan in plans}
+    due = in_order_of_work([plan for plan in plans if not why_left(context, plan)])
     try:
         if due:
             # Before the claim: if the engine cannot start, no epoch should be opened.
@@ -145,21 +156,3 @@ def _why_ended(error: BaseException) -> str:
             return f"the engine did not start: {error}"
         case _:
             return "an unexpected error ended the run"
-
-
-def broker_warnings(settings: Settings, reports: Sequence[PartitionReport]) -> tuple[str, ...]:
-    """Return a warning if segments were replaced and brokers may serve the tier."""
-    has_replaced = any(report.objects_written for report in reports)
-    if not has_replaced or isinstance(settings.binding, Detached):
-        return ()
-    if settings.cluster.names_brokers:
-        return (
-            "The brokers under [cluster] were not asked: this release does not publish to them."
-            " They keep serving the segments that they uploaded, which stay in the tier. The newest"
-            " segments were compacted, too, and how the topics are set up was not checked: see"
-            " `tierfold plan`.",
-        )
-    return (
-        "This tier may be served by brokers. They keep serving the segments that they"
-        " uploaded, which stay in the tier. If no broker serves it, set tier.binding=detached.",
-    )
