@@ -11,7 +11,6 @@ from typing import Unpack
 
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.deletion.short_ages import short_ages
-from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
     CompactKeywords,
@@ -58,12 +57,6 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
         publishes=True,
     )
     verb, publishing = (tools.context, tools.settings, tools.scope), tools.context.publishing_state
-    if publishing is Publishing.ON and not is_dry_run:
-        raise BadSettings(
-            "publishing is on, but this release does not publish yet",
-            where="--publish",
-            remedy="Add --dry-run to see what a run would publish.",
-        )
     if is_dry_run:
         reports = plan_verb.plan(*verb, budget, local_max_of(given))
     else:

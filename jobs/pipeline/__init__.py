@@ -15,6 +15,7 @@
     held_partitions    claims, commits, rechecks and releases many partitions
     pace               how large the next wave may be, and whether it may begin
     run_loop           claims, executes and commits, wave by wave
+    publication        how far the publication of a partition got
     partition_report   the outcome of a partition
     left_unpublished   which due partitions a run leaves, because it may not publish them
     chunk_reports      the reports of a partition's chunks as one

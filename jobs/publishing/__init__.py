@@ -6,7 +6,8 @@
     service_note       the tier's note of who serves it, before the first send
     row_steps          changes the row where a look asks for that, not for events
     joint_publication  looks, sends or changes the row, and looks again, until it is done
-    publisher          publishes the partitions of one run
+    publishing_run     what all partitions share that one run publishes
+    publisher          publishes the partitions of one run, some at a time
     open_swaps         publishes what earlier runs have committed
 
 `compaction.publishing` decides each step; nothing here does (docs/publishing.md).

@@ -15,7 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.commits.commit import NotePublished, proposed
@@ -41,6 +41,7 @@ from tierfold.jobs.context.stopping import check
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.looks import Looks, looks_at
+from tierfold.jobs.publishing.publishing_run import PublishingRun
 from tierfold.jobs.publishing.row_steps import (
     Changed,
     NotChanged,
@@ -61,9 +62,6 @@ from tierfold.storage.brokers.event_door import (
 )
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import pause
-
-if TYPE_CHECKING:
-    from tierfold.jobs.publishing.publisher import Publisher
 
 _log: Final = logging.getLogger(__name__)
 
@@ -90,7 +88,7 @@ class _Going:
 class JointPublication:
     """Some partitions on their way."""
 
-    publisher: Publisher
+    shared: PublishingRun
     held: HeldPartitions
     going: dict[PartitionKey, _Going]
     ended: dict[PartitionKey, Publication] = field(default_factory=dict)
@@ -98,25 +96,25 @@ class JointPublication:
 
     @classmethod
     def of(
-        cls, publisher: Publisher, held: HeldPartitions, rules: Mapping[PartitionKey, Rules]
+        cls, shared: PublishingRun, held: HeldPartitions, rules: Mapping[PartitionKey, Rules]
     ) -> JointPublication:
         """Partitions that `held` has claimed, before the first look."""
         going = {key: _Going(rules=its) for key, its in rules.items()}
-        return cls(publisher=publisher, held=held, going=going)
+        return cls(shared=shared, held=held, going=going)
 
     def run(self) -> None:
         """Go on until every partition has ended; raises Stopped, and as `looks_at`."""
-        publisher = self.publisher
+        shared = self.shared
         while self.going:
             check()
-            if publisher.stopped_by:
+            if shared.stopped_by:
                 self.leave_all(
-                    PublicationState.LEFT, f"publishing stopped: {publisher.stopped_by}"
+                    PublicationState.LEFT, f"publishing stopped: {shared.stopped_by}"
                 )
                 return
-            pause(publisher.door.wait_ms_for(1))  # Before the look, which would grow old.
+            pause(shared.door.wait_ms_for(1))  # Before the look, which would grow old.
             rules = {key: one.rules for key, one in self.going.items()}
-            self._take(looks_at(self.held, publisher.cluster, rules, publisher.grace_ms))
+            self._take(looks_at(self.held, shared.cluster, rules, shared.grace_ms))
 
     def leave_all(self, state: PublicationState, why: str) -> None:
         """End all partitions that are on their way."""
@@ -125,7 +123,7 @@ class JointPublication:
 
     def _take(self, looks: Looks) -> None:
         """Take one step with each partition."""
-        refused = self.publisher.refused_setup(looks.seen)
+        refused = self.shared.refused_setup(looks.seen)
         sends: list[tuple[ServedPartition, Send]] = []
         done: list[ServedPartition] = []
         for key, seen in looks.seen.items():
@@ -180,7 +178,7 @@ class JointPublication:
 
     def _note_published(self, done: Sequence[ServedPartition]) -> None:
         """Note in the rows that their passes are published, and end these partitions."""
-        at_ms = self.publisher.context.clock()
+        at_ms = self.shared.context.clock()
         self.held.commit(
             [
                 proposed(
@@ -211,16 +209,16 @@ class JointPublication:
         """Send one batch of each partition, and note what became of it."""
         ready: list[tuple[ServedPartition, Send]] = []
         for partition, send in sends:
-            if why := self.publisher.verified.why_not(partition, send):
+            if why := self.shared.verified.why_not(partition, send):
                 nothing = "Nothing was sent for it, so consumers read what they read before"
                 why = f"{why.rstrip('.')}. {nothing}"
                 self._leave(partition.key, PublicationState.FAILED, why)
             else:
                 ready.append((partition, send))
         check()
-        if not ready or not self.publisher.may_send():
+        if not ready or not self.shared.may_send():
             return
-        outcomes = self.publisher.door.send(
+        outcomes = self.shared.door.send(
             [
                 OutgoingBatch(look=partition.look, taken=taken, events=send.events)
                 for partition, send in ready
@@ -240,7 +238,7 @@ class JointPublication:
             case Forbidden():
                 self._leave(key, PublicationState.FAILED, f"{key}: {outcome.forbidden.why}")
             case RefusedByBrokers():
-                self.publisher.stopped_by = str(outcome.error)
+                self.shared.stopped_by = str(outcome.error)
                 self._leave(key, PublicationState.FAILED, str(outcome.error))
 
     def _leave(self, key: PartitionKey, state: PublicationState, why: str) -> None:

@@ -17,7 +17,6 @@ from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.partition_report import (
-    NOTHING_TO_DO,
     PUBLISHED,
     PartitionReport,
     planned_report,
@@ -32,28 +31,17 @@ def after_open_swaps(
 ) -> tuple[list[PartitionPlan], dict[PartitionKey, PartitionReport]]:
     """Publish the partitions with an open step and no round of their own.
 
-    Returns the plans to carry out, those of published partitions made again, and the reports of the
-    partitions that were tried; a published one may be among both. Raises as `survey_again`.
+    Returns the plans to carry out and the reports of the partitions that were tried. A published
+    one is planned again, and is among both if it is due. Raises as `survey_again`.
     """
     reports = _with_open_swaps_published(publisher, plans)
     done = [key for key, report in reports.items() if report.outcome == PUBLISHED]
     if not done:
         return [plan for plan in plans if plan.key not in reports], reports
-    newer = survey_again(publisher.context, publisher.settings, done, scope)
-    again = {plan.key: plan for plan in newer}
+    newer = survey_again(publisher.run.context, publisher.run.settings, done, scope)
+    again = {plan.key: plan for plan in newer if plan.is_due}
     rest = [plan for plan in plans if plan.key in again or plan.key not in reports]
     return [again.get(plan.key, plan) for plan in rest], reports
-
-
-def after_earlier(
-    earlier: PartitionReport | None, report: PartitionReport
-) -> PartitionReport:
-    """The report of a partition of which an earlier run's swap was published first, if it was."""
-    if earlier is None:
-        return report
-    if report.outcome == NOTHING_TO_DO:
-        return earlier
-    return replace(report, events_sent=report.events_sent + earlier.events_sent)
 
 
 def _with_open_swaps_published(
@@ -67,7 +55,7 @@ def _with_open_swaps_published(
     open_ones = [plan for plan in plans if plan.is_publishing_due and not plan.is_due]
     if not open_ones:
         return reports
-    with deferred(), HeldPartitions(context=publisher.context, verb="compact") as held:
+    with deferred(), HeldPartitions(context=publisher.run.context, verb="compact") as held:
         for first in range(0, len(open_ones), AT_ONCE):
             if is_stopping():
                 break

@@ -1,28 +1,23 @@
-"""Publishes the partitions of one run: what all of them share.
+"""Publishes the partitions that a run has claimed, some at a time.
 
 `joint_publication` has the loop; `compaction.publishing.next_step` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from tierfold.compaction.discovery.broker_refusals import setup_refusals
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import PartitionPlan
-from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
-from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import Stopped, finishing
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.joint_publication import JointPublication
-from tierfold.jobs.publishing.looks import failed_by
-from tierfold.jobs.publishing.service_note import note_service
-from tierfold.jobs.publishing.verified_objects import VerifiedObjects
+from tierfold.jobs.publishing.publishing_run import PublishingRun
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.event_door import EventDoor
 
@@ -43,26 +38,15 @@ def publisher_of(context: RunContext, settings: Settings) -> Publisher:
         message_timeout_ms=publishing.message_timeout_ms,
         events_per_second_max=publishing.max_events_per_second,
     )
-    return Publisher(context=context, cluster=cluster, settings=settings, door=door)
+    run = PublishingRun(context=context, cluster=cluster, settings=settings, door=door)
+    return Publisher(run=run)
 
 
 @dataclass(slots=True, kw_only=True)
 class Publisher:
     """Publishes for one run; see `pipeline.publication.PublishesPartitions`."""
 
-    context: RunContext
-    cluster: RunCluster
-    settings: Settings
-    door: EventDoor
-    grace_ms: int = PUBLISHING_GRACE_MS
-    verified: VerifiedObjects = field(init=False)
-    is_noted: bool = False
-    """Whether the tier's note says who publishes."""
-    stopped_by: str = ""
-    """Why nothing more is sent in this run, a sentence; empty: nothing forbids it."""
-
-    def __post_init__(self) -> None:
-        self.verified = VerifiedObjects(context=self.context)
+    run: PublishingRun
 
     def publish(
         self, held: HeldPartitions, plans: Sequence[PartitionPlan]
@@ -75,7 +59,7 @@ class Publisher:
         with finishing(STAYS):
             for first in range(0, len(plans), AT_ONCE):
                 rules = {plan.key: plan.rules for plan in plans[first : first + AT_ONCE]}
-                joint = JointPublication.of(self, held, rules)
+                joint = JointPublication.of(self.run, held, rules)
                 try:
                     joint.run()
                 except Stopped as stopped:
@@ -83,28 +67,4 @@ class Publisher:
                 except TierfoldError as error:
                     joint.leave_all(PublicationState.FAILED, str(error))
                 ended |= joint.ended
-        return ended
-
-    def may_send(self) -> bool:
-        """Whether anything may be sent; before the first send the tier notes who publishes."""
-        if not self.is_noted and not self.stopped_by:
-            refusal = note_service(self.context)
-            self.is_noted = refusal is None
-            self.stopped_by = "" if refusal is None else refusal.sentence
-        return self.is_noted
-
-    def refused_setup(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Publication]:
-        """What settings of the cluster and of topics forbid, as the newest look has read them."""
-        look = self.context.cluster_view
-        if look is None:
-            return {}
-        keys = list(keys)
-        rules = {key.topic: self.settings.rules_for(key.topic) for key in keys}
-        declared = self.settings.cluster.kafka_version
-        refusals = setup_refusals(look, keys, rules, declared=declared, grace_ms=self.grace_ms)
-        ended = {key: failed_by(refusal) for key, refusal in refusals.items()}
-        if look.setup.lacks_write is not None:
-            why = str(look.setup.lacks_write)
-            denied = Publication(state=PublicationState.FAILED, why=why)
-            ended |= dict.fromkeys((key for key in keys if key not in ended), denied)
         return ended

@@ -26,6 +26,7 @@ from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     OF_BROKERS,
     PLANNED,
+    PUBLISHED,
     REFUSED,
     UNKNOWN,
     PartitionReport,
@@ -51,6 +52,7 @@ from tierfold.jobs.reports.tables import (
 
 _AS_DONE: Final = (
     COMPACTED,
+    PUBLISHED,
     PLANNED,
     LEFT,
     NOTHING_TO_DO,

@@ -5,8 +5,9 @@ Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
@@ -25,6 +26,7 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     left_report,
 )
+from tierfold.jobs.pipeline.publication import PublishesPartitions
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import survey
@@ -61,11 +63,38 @@ def compact(
                 raise
             break  # What is done must be reported; what was waited for stays left.
         rest = _rest_of(budget, reports.values())
-        found = carried_out(context, plans, rest, engine, started_at_ms)
+        run = partial(carried_out, context, rest, engine, started_at_ms)
+        if context.publishing_state is Publishing.ON:
+            found = _published(context, settings, left, plans, run)
+        else:
+            found = run(plans)
         reports |= {report.key: report for report in found}
         left = _freed(context, scope, reports.values(), budget, started_at_ms)
     _record(context, [reports[key] for key in waiting(context, reports.values())], started_at_ms)
     return [*reports.values()]
+
+
+def _published(
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    plans: Sequence[PartitionPlan],
+    run: Callable[[Sequence[PartitionPlan], PublishesPartitions], list[PartitionReport]],
+) -> list[PartitionReport]:
+    """Publish what earlier runs have committed; then compact and publish, wave by wave."""
+    # Imported here: the client is loaded only where brokers are named.
+    from tierfold.jobs.publishing.open_swaps import after_open_swaps
+    from tierfold.jobs.publishing.publisher import publisher_of
+
+    publisher, began_at_ms = publisher_of(context, settings), now_ms()
+    rest, reports = after_open_swaps(publisher, plans, scope)
+    again = {plan.key for plan in rest}
+    _record(context, [reports[key] for key in reports if key not in again], began_at_ms)
+    for report in run(rest, publisher):
+        earlier = reports.get(report.key)
+        events = report.events_sent + (0 if earlier is None else earlier.events_sent)
+        reports[report.key] = replace(report, events_sent=events)
+    return [reports[plan.key] for plan in plans]
 
 
 def _unchanged(
@@ -103,15 +132,16 @@ def _freed(
 
 def carried_out(
     context: RunContext,
-    plans: Sequence[PartitionPlan],
     budget: Budget,
     engine: Engine,
     started_at_ms: int,
+    plans: Sequence[PartitionPlan],
+    publishing: PublishesPartitions | None = None,
 ) -> list[PartitionReport]:
     """Carry out the plans that are due; return one report per plan, in their order.
 
     `--max-duration` counts from `started_at_ms`. Partitions that were not begun are recorded, also
-    if an error ends the run.
+    if an error ends the run. `publishing`: as of `Waves`.
     """
     reports = {plan.key: unless_published(context, plan) for plan in plans}
     due = in_order_of_work([plan for plan in plans if not why_left(context, plan)])
@@ -127,6 +157,7 @@ def carried_out(
                 record=lambda chunks, began_at_ms: keep_record(
                     context, chunks, began_at_ms, "compact"
                 ),
+                publishing=publishing,
             )
             try:
                 waves.run(due)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.compaction.broker_events import FINISHED, LISTED
 from tests.compaction.builders import a_segment
-from tests.compaction.hash_keys import FINGERPRINT, foreign_id
-from tests.compaction.looks import a_look, a_row, given, replacement, started, whole
+from tests.compaction.hash_keys import FINGERPRINT
+from tests.compaction.looks import a_look, a_row, given, own, replacement, started, whole
 from tierfold.compaction.brokers.unnamed_writes import UnnamedWrites, unnamed_writes
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.next_step import next_step
@@ -48,7 +48,7 @@ def test_one_below_the_log_start_has_expired(state: object) -> None:
 
 
 def test_the_mark_of_another_catalog_always_contradicts() -> None:
-    other = replacement("R", 0, 9, segment_id=foreign_id())
+    other = replacement("R", 0, 9, segment_id=own("R", FINGERPRINT + 1))
     for topic in ([started(other)], whole(other)):
         look = a_look(a_row([]), topic, log_start=10)
         assert [one.added.segment_id for one in beside(look).of_others] == [other.segment_id]
