@@ -102,6 +102,9 @@ def words(folder: Path, **keywords: Any) -> list[str]:
     [
         ({}, []),
         ({"topics": ["a", "b*"]}, ["--topic", "a", "--topic", "b*"]),
+        ({"publish": True, "canary": "off"}, ["--publish", "--canary", "off"]),
+        ({"publish": False, "readers_begin_again": False}, ["--no-publish"]),
+        ({"publish": None}, []),
         ({"partitions": [0, "1?"]}, ["--partition", "0", "--partition", "1?"]),
         (
             {"settings": {"a": True, "b": [1, 2], "c": 0.5}},

@@ -9,7 +9,7 @@ from tests.brokers.altered_settings import alter, carry_out
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
 from tests.brokers.topics import Topic
-from tests.jobs.commands import ALWAYS, Ran
+from tests.jobs.commands import ALWAYS, Ran, told
 from tests.jobs.commands import tierfold as command
 
 NO_MARGIN = ("--set", "tail.margin.segments=0")
@@ -49,11 +49,38 @@ def test_a_plan_beside_brokers_leaves_the_newest_segment_alone(
     assert dry.entries == [entry]
 
 
-def test_compact_does_not_yet_publish(kafka: KafkaCluster, tmp_path: Path) -> None:
+def test_where_publishing_is_not_on_compact_changes_nothing(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
     planned = Planned(kafka, tmp_path, topic_of(kafka, "unpublished"))
-    ran = tierfold(kafka, "compact", kafka.tier, *ALWAYS, *planned._scope)
-    ran.refuses("--bootstrap-server", "does not publish", "--dry-run")
+    settings = tmp_path / "tierfold.toml"
+    settings.write_text(f'[cluster]\n"bootstrap.servers" = "{kafka.servers}"\n')
+    by_table = ("--config", str(settings), *NO_MARGIN, "--json")
+    before = {path: path.stat().st_mtime_ns for path in kafka.tier.rglob("*")}
+    for ran in (
+        tierfold(kafka, "compact", kafka.tier, *ALWAYS, *planned._scope, *NO_MARGIN, "--json"),
+        planned.alone("compact", *ALWAYS, *by_table),
+    ):
+        (entry,) = ran.entries
+        assert (ran.code, entry["outcome"], entry["segments_in"]) == (0, "left", 3)
+        assert "publishing to these brokers is not on" in entry["reason"]
+        assert (entry["events_planned"], entry["events_sent"]) == (2 + 2 * 3, 0)
+        assert (ran.document["publishing"], ran.document["run"]) == ("off", None)
+        (said,) = ran.document["warnings"]
+        assert not told(said, "1 partition", "--publish", "publish = true under [cluster]")
+    (entry,) = planned.plan(*NO_MARGIN, "--set", "publish=false").entries
+    assert (entry["outcome"], entry["segments_in"]) == ("left", 3)
+    assert "publish is false in the topic's settings" in entry["reason"]
+    ran = planned.plan(*NO_MARGIN, "--publish")
+    assert (ran.document["publishing"], ran.document["warnings"]) == ("on", [])
+    assert ran.entries[0]["outcome"] == "planned"
+    # What `plan` refuses is refused.
+    alter(kafka, "unpublished", {"retention.bytes": "1000000000"})
+    refused = tierfold(kafka, "compact", kafka.tier, *ALWAYS, *planned._scope, "--json")
+    assert (refused.code, refused.entries[0]["outcome"]) == (3, "refused")
+    assert "[retention_bytes]" in refused.entries[0]["reason"]
     assert not (tmp_path / "catalog").exists()
+    assert {path: path.stat().st_mtime_ns for path in kafka.tier.rglob("*")} == before
 
 
 def test_a_tier_that_was_compacted_before_its_cluster_was_given(
@@ -175,7 +202,7 @@ def test_advice_is_on_the_settings_that_the_cluster_has(
     (alone,) = planned.alone("plan", *ALWAYS, *by_time, "--json").document["warnings"]
     assert "segment.ms = 604800000 (conf/defaults.toml)" in alone
     # On the cluster, segments roll after a minute.
-    (beside,) = planned.plan(*by_time).document["warnings"]
+    (beside,) = planned.plan(*by_time, "--publish").document["warnings"]
     assert "segment.ms" not in beside
     assert "max.compaction.lag.ms = 9223372036854775807 (cluster: Kafka's default)" in beside
 

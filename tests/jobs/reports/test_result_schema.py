@@ -26,6 +26,7 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.compaction.planning.explanation import Region, SegmentAction
 from tierfold.jobs.cli.commands import tierfold as group
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.reports.request_report import Spent
 from tierfold.jobs.reports.result import (
     BY_URGENCY,
@@ -168,6 +169,8 @@ def test_every_field_is_described_once() -> None:
         ("expired_segment", "reason", {*ExpiryReason}),
         ("deleted_object", "kind", {*Kind}),
         ("history_line", "event", {*Event}),
+        ("plan", "publishing", {*Publishing}),
+        ("compact", "publishing", {*Publishing}),
     ],
 )
 def test_the_words_of_a_field_are_those_of_the_code(
