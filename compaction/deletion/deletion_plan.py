@@ -18,6 +18,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from tierfold.compaction.commits.adoption import PUBLISHING_GRACE_MS
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     MoveLogStart,
@@ -64,6 +65,8 @@ class VacuumLimits:
     orphan_age_ms: int = ORPHAN_AGE_MS
     takes_set_apart: bool = False
     """Segments outside the leader epoch lineage are deleted, too (`vacuum --diverged`)."""
+    least_served_ms: int = PUBLISHING_GRACE_MS
+    """The least `grace_ms` of a partition that brokers serve (`served_grace`)."""
 
     def is_past_grace(self, entry: RetiredSegment) -> bool:
         """Whether the deletion of a retired segment may start."""
