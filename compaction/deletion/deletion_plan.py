@@ -18,7 +18,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from tierfold.compaction.commits.adoption import PUBLISHING_GRACE_MS
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     MoveLogStart,
@@ -47,6 +46,7 @@ from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.model.wording import counted
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 
 GRACE_MS: Final = DAY_MS
 """The minimum time for which a retired segment stays, for readers of the earlier row and for

@@ -39,13 +39,6 @@ def test_publishing_needs_brokers(tier: Path, tmp_path: Path, verb: str) -> None
     assert tierfold("status", str(tier), "--config", str(config)).code == 0
 
 
-def test_this_release_does_not_publish_yet(tier: Path) -> None:
-    brokers = ("--bootstrap-server", "localhost:1", "--publish")
-    ran = tierfold("compact", str(tier), *ALWAYS, *LOCAL, *brokers)
-    assert ran.code == 2
-    assert not told(ran.stderr, "this release does not publish yet", "Add --dry-run")
-
-
 def test_another_canary_is_refused(tier: Path) -> None:
     assert tierfold("plan", str(tier), *ALWAYS, "--canary", "some").code == 2
     with pytest.raises(BadSettings, match="'some' is not one of off, borders, all"):
