@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.discovery.view import Refusal
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.tier_identity import notes_of, place_of, served_binding, tier_identity
-from tierfold.storage.tiers.service_notes import Noted, ServiceNotes
+from tierfold.jobs.context.tier_identity import (
+    another_note,
+    notes_of,
+    place_of,
+    served_binding,
+    tier_identity,
+)
+from tierfold.storage.tiers.service_notes import Noted
 
 
 def note_moved(context: RunContext) -> Refusal | None:
@@ -24,14 +28,5 @@ def note_moved(context: RunContext) -> Refusal | None:
     identity = tier_identity(context, binding, deletes=True)
     if present is None or present.service.place == place or identity.refusal(None) is not None:
         return None
-    service = replace(present.service, place=place, noted_at_ms=context.clock())
+    service = present.service.moved(place, context.clock())
     return None if isinstance(notes.write(service, present), Noted) else another_note(notes)
-
-
-def another_note(notes: ServiceNotes) -> Refusal:
-    """The refusal if another run wrote a note since this one read it."""
-    return Refusal(
-        reason=RefusalReason.ANOTHER_CATALOG,
-        detail=f"another run changed the note in {notes.uri()}",
-        remedy="Find out which catalog it is, and run again.",
-    )

@@ -12,6 +12,7 @@
     epoch_ends         asks where leader epochs end
     cluster_setup      asks how a cluster and its topics are set up
     metadata_reader    reads the metadata topic to its end
+    record_reader      reads windows of a topic as a consumer does
 
 `confluent_kafka` is imported here alone, and only once a verb has brokers to ask.
 """
