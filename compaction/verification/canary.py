@@ -158,9 +158,9 @@ class Counted:
     """All agrees, and a record that a run dropped was missing: brokers read this tier."""
 
     records: int
-    """How many records were compared."""
+    """How many records were compared, in each window that read them."""
     dropped: int
-    """How many records of retired segments were missing."""
+    """How many records of retired segments were missing, counted in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

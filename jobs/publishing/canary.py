@@ -75,8 +75,9 @@ from tierfold.storage.segments.written_records import (
 
 CONFIRM_S: Final = 10.0
 """For how long a difference is read again before it counts."""
-SEARCH_PIECES: Final = 64
-"""How many pieces of sources, 8 MiB at most each, are searched for a dropped record."""
+SEARCH_PIECES: Final = 16
+"""How many pieces of sources, 8 MiB at most each, are searched for a dropped record if the windows
+have none."""
 _PAUSE_MS: Final = 500
 
 _Found: TypeAlias = Agreement | Differs | NotServed
@@ -210,23 +211,15 @@ class _Canary:
         return True
 
     def _found(self, part: WindowPart) -> _Found:
-        """What a part shows, once the log start was asked for that may explain it."""
+        """What a part shows; a log start that moved explains what is not served below it."""
         if isinstance(part, GivenRecords):
-            expected = self._expected(part.span)
-            found = compared(self._readable(part.span), part.records, expected)
-            if isinstance(found, Agreement):
-                return found
-            self._ask_log_start()
-            return compared(self._readable(part.span), part.records, expected)
+            return compared(part.span, part.records, self._expected(part.span))
         self._ask_log_start()
         if part.offset < self.log_start:
             return Agreement()
         if isinstance(part, OutOfRange):
             return Differs(offset=part.offset, difference=Difference.OUT_OF_RANGE)
         return NotServed(offset=part.offset, error=part.error)
-
-    def _readable(self, span: OffsetSpan) -> OffsetSpan:
-        return OffsetSpan(start=max(span.start, self.log_start), end=span.end)
 
     def _ask_log_start(self) -> None:
         """Ask the brokers; raises UnreadableObject."""
@@ -283,7 +276,7 @@ class _Canary:
     def _source_pieces(self) -> Iterator[tuple[RecordDigests, RecordDigests]]:
         """Live and source records of the same offsets; of where most was dropped first."""
         shrunk = {one: dropped_bytes(self.row, one) for one in replaced_segments(self.row)}
-        for segment in sorted(filter(shrunk.get, shrunk), key=lambda one: -shrunk[one]):
+        for segment in sorted(shrunk, key=lambda one: -shrunk[one]):
             span = OffsetSpan(
                 start=max(self.log_start, segment.start_offset), end=segment.next_offset
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from tests.brokers.topics import CALL_S
 from tests.jobs.commands import ALWAYS, tierfold
 from tests.storage.brokers.secured import client
 from tierfold.compaction.model.errors import MissingRight
+from tierfold.compaction.model.origins import UPLOADED
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import LocalRange
 from tierfold.compaction.model.units import OffsetSpan
@@ -58,11 +60,15 @@ LATER_MS: Final = 2 * 3_600_000
 class Watched:
     """A topic that was compacted beside its brokers, and one more segment behind that."""
 
-    def __init__(self, kafka: KafkaCluster, folder: Path, name: str) -> None:
+    def __init__(
+        self, kafka: KafkaCluster, folder: Path, name: str, common: Sequence[int] = (0, KEYS - 1)
+    ) -> None:
+        """`common`: which records of each upload have a key that all uploads have."""
         self.kafka, self.catalog = kafka, folder / "catalog"
         self.topic = kafka.create(name)
         for number in range(UPLOADS):
-            self.topic.append(self._records(number))
+            keys = [b"%d" % n if n in common else b"%d-%d" % (number, n) for n in range(KEYS)]
+            self.topic.append([(key, b"%d" % number if number else b"") for key in keys])
         self._abort()
         self.topic.wait_until_tiered()
         words = (*ALWAYS, "--catalog", str(self.catalog), "--topic", name, "--engine", "local")
@@ -74,12 +80,6 @@ class Watched:
         local = LocalRange(end_offset=row.next_offset - 1, until_ms=until_ms)
         self.row = replace(row, local_ranges=(local,), local_retention_ms=1)
 
-    @staticmethod
-    def _records(number: int) -> list[tuple[bytes | None, bytes | None]]:
-        """The first and the last key are overwritten by each upload, the others stay."""
-        keys = [b"first", *(b"%d-%d" % (number, n) for n in range(KEYS - 2)), b"last"]
-        return [(key, b"%d" % number if number else b"") for key in keys]
-
     def _abort(self) -> None:
         """The log ends in a record that no reader of committed records gets, and its marker."""
         producer = Producer(self.kafka.client_settings(transactional_id=self.topic.name))
@@ -90,10 +90,13 @@ class Watched:
         producer.abort_transaction(30)
         self.kafka.wait(lambda: self.topic.offsets()[1] == END, "the marker")
 
-    def swap(self) -> None:
-        before = len(self.topic.read())
+    def send(self) -> None:
         for events in swaps_of(self.row):
             send(self.kafka, events)
+
+    def swap(self) -> None:
+        before = len(self.topic.read())
+        self.send()
         self.kafka.wait(lambda: len(self.topic.read()) < before, "the swap")
 
     def context(self, later_ms: int = 0) -> RunContext:
@@ -113,14 +116,30 @@ class Watched:
         mode: CanaryMode = CanaryMode.BORDERS,
         later_ms: int = 0,
         settings: ClientSettings | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> CanaryResult:
+        """The result; `meanwhile` is called once brokers have given the first records."""
+        calls = iter([meanwhile])
+
+        def before_comparison(_topic: str) -> int:
+            for call in calls:
+                call()
+            return 0
+
+        context = replace(self.context(later_ms), batch_bytes_max=before_comparison)
         with connected(settings or self.settings) as connection:
-            return read_canary(self.context(later_ms), connection, row or self.row, 0, mode)
+            return read_canary(context, connection, row or self.row, 0, mode)
 
 
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canary, "CONFIRM_S", 0.0)
+    def delete(self) -> None:
+        admin = self.kafka.admin()
+        admin.delete_topics([self.topic.name])[self.topic.name].result(CALL_S)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read again."""
+    monkeypatch.setattr(canary, "CONFIRM_S", -1.0)
 
 
 def of_sources(row: PartitionState) -> PartitionState:
@@ -128,32 +147,75 @@ def of_sources(row: PartitionState) -> PartitionState:
     return replace(row, segments=tuple(one.segment for one in row.retired), retired=())
 
 
-def test_a_canary_counts_once_consumers_read_what_was_written(
-    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched = Watched(kafka, tmp_path, "watched")
-    assert len(watched.row.segments) == 1
-    originals = of_sources(watched.row)
+@pytest.mark.usefixtures("at_once")
+def test_what_brokers_gave_is_compared_with_the_row(kafka: KafkaCluster, tmp_path: Path) -> None:
+    watched = Watched(kafka, tmp_path, "unswapped")
+    row = watched.row
+    (live,) = row.segments
     # Brokers have what was uploaded: on their disks, as far as the row knows.
     for mode, records in RECORDS.items():
         still_local = Agreed(records=records, why=NotCounted.STILL_LOCAL)
         assert watched.read(mode=mode) == still_local
         assert watched.read(mode=mode, later_ms=LATER_MS) == Stale(offset=0)
-        assert watched.read(replace(watched.row, retired=()), mode, LATER_MS) == Differs(
-            offset=0, difference=Difference.FOREIGN
-        )
-    watched.swap()
-    found = watched.read(mode=CanaryMode.ALL)
+    agreed = Agreed(records=RECORDS[CanaryMode.ALL], why=NotCounted.NOTHING_DROPPED)
+    foreign = Differs(offset=0, difference=Difference.FOREIGN)
+    alone = replace(row, retired=())
+    elsewhere = tuple(replace(entry, retired_by_run="forgetting") for entry in row.retired)
+    gone = tuple(
+        replace(entry, segment=replace(entry.segment, segment_id=f"{number}" * 22))
+        for number, entry in enumerate(row.retired)
+    )
+    for changed, later_ms, result in (
+        (alone, 0, agreed),  # Of some later round: brokers may have what no object has any longer.
+        (alone, LATER_MS, foreign),
+        (replace(alone, segments=(replace(live, origin=UPLOADED),)), 0, foreign),
+        (replace(row, retired=elsewhere), LATER_MS, agreed),
+        (replace(row, retired=gone), 0, agreed),
+        (of_sources(row), 0, agreed),
+    ):
+        assert watched.read(changed, CanaryMode.ALL, later_ms) == result
+
+
+def test_a_canary_counts_once_consumers_read_what_was_written(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(kafka, tmp_path, "watched")
+    # A broker may take a swap a little later.
+    found = watched.read(mode=CanaryMode.ALL, later_ms=LATER_MS, meanwhile=watched.send)
     monkeypatch.setattr(record_reader, "CHUNK_RECORDS", 1)
     assert found == watched.read(mode=CanaryMode.ALL)
-    # Of the first and the last key the latest, and the aborted record, is gone or not with both.
+    # Of both common keys the latest record is there, and the aborted one is not.
     assert isinstance(found, Counted)
     assert found.dropped == 2 * (UPLOADS - 1) + 1
-    assert found.records == KEYS * UPLOADS + 1 - found.dropped
-    borders = watched.read()
-    assert isinstance(borders, Counted)
+    assert found.records == RECORDS[CanaryMode.ALL] - found.dropped
+    assert isinstance(watched.read(), Counted)
+    monkeypatch.setattr(canary, "CONFIRM_S", 0.6)  # It is read again once.
     for mode in RECORDS:
-        assert watched.read(originals, mode) == Differs(offset=0, difference=Difference.MISSING)
+        assert watched.read(of_sources(watched.row), mode) == Differs(
+            offset=0, difference=Difference.MISSING
+        )
+
+
+def test_a_dropped_record_is_searched_for_outside_the_windows(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(kafka, tmp_path, "searched", common=(70,))
+    watched.swap()
+    # Without the aborted record there is none near the borders.
+    row = replace(watched.row, retired=watched.row.retired[:-1])
+    found = watched.read(row)
+    assert isinstance(found, Counted)
+    assert found.dropped == 1
+    monkeypatch.setattr(canary, "SEARCH_PIECES", 0)
+    found = watched.read(row)
+    assert isinstance(found, Agreed)
+    assert found.why is NotCounted.NOTHING_DROPPED
+    # The objects of a source may be gone.
+    monkeypatch.undo()
+    hidden = [path for path in watched.topic.logs() if path.stem[21:] in row.retired_ids]
+    for path in hidden:
+        path.unlink()
+    assert watched.read(row) == found
 
 
 def offsets_of(watched: Watched, start: int, end: int, most: int | None = None) -> list[int]:
@@ -210,13 +272,13 @@ def test_a_log_start_that_moved_meanwhile_is_no_difference(
     watched = Watched(kafka, tmp_path, "moved-on")
     watched.swap()
     watched.topic.delete_records(2 * KEYS + 5)
-    for mode in RECORDS:
-        found = watched.read(mode=mode)
-        assert isinstance(found, Counted)  # The aborted record.
-        assert found.dropped == 1
+    found = watched.read(mode=CanaryMode.ALL)
+    assert isinstance(found, Counted)
+    assert (found.records, found.dropped) == (KEYS - 5, 1)  # The aborted record was.
+    assert isinstance(watched.read(), Counted)
     watched.topic.delete_records(END)
-    passed = Agreed(records=0, why=NotCounted.LOG_START_PASSED)
     for mode in RECORDS:
+        passed = Agreed(records=0, why=NotCounted.LOG_START_PASSED)
         assert watched.read(mode=mode) == passed
 
 
@@ -258,10 +320,15 @@ def test_a_topic_that_was_deleted_meanwhile_is_not_compared(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
     watched = Watched(kafka, tmp_path, "deleted-meanwhile")
-    context = watched.context()
-    deleted = kafka.admin().delete_topics([watched.topic.name])
-    deleted[watched.topic.name].result(CALL_S)
-    with connected(watched.settings) as connection:
-        found = read_canary(context, connection, watched.row, 0, CanaryMode.BORDERS)
+    (found, later) = (
+        watched.read(mode=CanaryMode.ALL, meanwhile=watched.delete),
+        watched.read(),
+    )
+    for one in (found, later):
+        assert isinstance(one, CannotRead)
+        assert "the topic was deleted" in str(one.error)
+    # One of the same name is another topic.
+    kafka.create(watched.topic.name)
+    found = watched.read()
     assert isinstance(found, CannotRead)
-    assert "the topic was deleted" in str(found.error)
+    assert "the topic has another id now" in str(found.error)
