@@ -14,4 +14,5 @@
     canary_note        the tier's note that a canary counted, or that a person published without one
 
 `compaction.publishing` decides each step; nothing here does (docs/publishing.md).
+    segment_copies     copies segments under new ids, and verifies the copies
 """
