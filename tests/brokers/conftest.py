@@ -11,7 +11,7 @@ from tests.oracle.kafka_lab import KafkaLab
 
 
 @pytest.fixture(scope="session")
-def newest_lab() -> Iterator[KafkaLab]:
+def kafka_tools() -> Iterator[KafkaLab]:
     """A JVM with the classes of the brokers' version; the first call starts it.
 
     It is not the oracle's fixture: the tests that use that one may run in another process.

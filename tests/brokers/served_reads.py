@@ -24,6 +24,7 @@ from tests.oracle.kafka_lab import KafkaLab
 _SHOWN: Final = 5
 """So many differences of a kind are shown."""
 _LINES_MAX: Final = 12
+_LEARNED_WITHIN_S: Final = 5.0
 _ASKED_MAX: Final = 3
 _ASKED_AGAIN_S: Final = 0.2
 
@@ -34,8 +35,11 @@ def assert_served_as(
     """Fail unless brokers serve exactly this, in order, from every sampled start.
 
     Both kinds of consumers read with both isolation levels, from the log start, from `starts` other
-    offsets and from the tail, and ask for the offsets of times.
+    offsets and from the tail, and ask for the offsets of times. Brokers learn of a swap a little
+    later, so first a consumer reads until it gets this from the log start, or `_LEARNED_WITHIN_S`
+    has passed.
     """
+    _wait_until_served(kafka, topic, expected)
     readers = (LibrdkafkaReader(kafka), JavaReader(kafka, lab))
     borders = (*expected.borders, *(int(log.name[:20]) for log in topic.logs()))
     sampled = sampled_starts(expected, borders, starts)
@@ -47,6 +51,16 @@ def assert_served_as(
     what = f"{topic.name} is not served as expected, read from {sampled}"
     more = [f"and {len(found) - _LINES_MAX} more"] if len(found) > _LINES_MAX else []
     assert not found, "\n  ".join([what, *found[:_LINES_MAX], *more])
+
+
+def _wait_until_served(kafka: KafkaCluster, topic: Topic, expected: Expected) -> None:
+    deadline = time.monotonic() + _LEARNED_WITHIN_S
+    isolation = Isolation.READ_UNCOMMITTED
+    wanted = ReadBack(expected.seen_from(expected.log_start, isolation), None)
+    while time.monotonic() < deadline:
+        if LibrdkafkaReader(kafka).read(topic, [expected.log_start], isolation) == [wanted]:
+            break
+        time.sleep(0.1)
 
 
 def sampled_starts(expected: Expected, borders: Sequence[int], count: int) -> list[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import served_reads
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.consumer_reads import (
     Isolation,
@@ -45,12 +46,12 @@ class Untouched:
 
 @pytest.fixture(scope="module")
 def untouched(
-    kafka: KafkaCluster, newest_lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
+    kafka: KafkaCluster, kafka_tools: KafkaLab, tmp_path_factory: pytest.TempPathFactory
 ) -> Untouched:
     """A topic with all kinds of records, as brokers uploaded it."""
     topic = create_filled(kafka, "untouched", FILLING)
     topic.wait_until_tiered()
-    log = UploadedLog(topic.folder(), newest_lab, tmp_path_factory.mktemp("untouched"))
+    log = UploadedLog(topic.folder(), kafka_tools, tmp_path_factory.mktemp("untouched"))
     log.collect()
     expected = log.expected()
     end = expected.borders[-1]
@@ -63,7 +64,7 @@ def untouched(
 
 
 def test_an_untouched_topic_is_served_as_its_own_records(
-    kafka: KafkaCluster, newest_lab: KafkaLab, untouched: Untouched
+    kafka: KafkaCluster, kafka_tools: KafkaLab, untouched: Untouched
 ) -> None:
     expected = untouched.expected
     committed, uncommitted = (
@@ -73,15 +74,18 @@ def test_an_untouched_topic_is_served_as_its_own_records(
     assert {record.value_crc32 is None for record in committed} == {True, False}
     assert any(record.headers for record in committed)
     with scanning(kafka, untouched.topic) as scans:
-        assert_served_as(kafka, newest_lab, untouched.topic, expected, starts=3)
+        assert_served_as(kafka, kafka_tools, untouched.topic, expected, starts=3)
     assert scans.problems() == []
     assert scans.count >= 2 * len(Isolation)
 
 
 def test_what_is_not_served_as_expected_is_named(
-    kafka: KafkaCluster, newest_lab: KafkaLab, untouched: Untouched
+    kafka: KafkaCluster,
+    kafka_tools: KafkaLab,
+    untouched: Untouched,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    readers = LibrdkafkaReader(kafka), JavaReader(kafka, newest_lab)
+    readers = LibrdkafkaReader(kafka), JavaReader(kafka, kafka_tools)
     planted = untouched.expected.records[Isolation.READ_COMMITTED]
     altered = replace(
         untouched.expected,
@@ -95,18 +99,19 @@ def test_what_is_not_served_as_expected_is_named(
         assert f"{planted[7].offset} (b'key-" in line
         (line,) = unequal_times(reader, untouched.topic, altered, [0])
         assert line == f"{reader.name}: for the time 0 it finds [0, 0, 0], expected 1"
+    monkeypatch.setattr(served_reads, "_LEARNED_WITHIN_S", 0.0)
     with pytest.raises(AssertionError, match=r"untouched is not served as expected(?s:.*)more$"):
-        assert_served_as(kafka, newest_lab, untouched.topic, untouched.cleaned, starts=1)
+        assert_served_as(kafka, kafka_tools, untouched.topic, untouched.cleaned, starts=1)
 
 
 def test_a_reader_that_does_not_get_to_the_end_says_why(
-    kafka: KafkaCluster, newest_lab: KafkaLab
+    kafka: KafkaCluster, kafka_tools: KafkaLab
 ) -> None:
     topic = kafka.create("begins-later")
     topic.append([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     topic.wait_until_tiered()
     topic.delete_records(2)
-    for reader in (LibrdkafkaReader(kafka), JavaReader(kafka, newest_lab)):
+    for reader in (LibrdkafkaReader(kafka), JavaReader(kafka, kafka_tools)):
         below, within = reader.read(topic, [0, 2], Isolation.READ_COMMITTED)
         assert below.records == ()
         assert below.stopped is not None
@@ -116,14 +121,14 @@ def test_a_reader_that_does_not_get_to_the_end_says_why(
 
 
 def test_what_is_expected_is_what_the_cleaner_leaves(
-    kafka: KafkaCluster, newest_lab: KafkaLab, tmp_path: Path
+    kafka: KafkaCluster, kafka_tools: KafkaLab, tmp_path: Path
 ) -> None:
     topic = kafka.create("few-records")
     topic.append([(b"a", b"1"), (b"b", b"1"), (b"c", None)])
     topic.append([(b"a", b"2"), (b"d", b"1")])
     topic.append([(b"a", b"3")])
     topic.wait_until_tiered()
-    log = UploadedLog(topic.folder(), newest_lab, tmp_path)
+    log = UploadedLog(topic.folder(), kafka_tools, tmp_path)
     log.collect()
     left = {
         below: [
@@ -142,22 +147,22 @@ def test_what_is_expected_is_what_the_cleaner_leaves(
         log.expected(cleaned_below=4)
 
 
-def test_uploads_that_overlap_are_one_log(newest_lab: KafkaLab, tmp_path: Path) -> None:
+def test_uploads_that_overlap_are_one_log(kafka_tools: KafkaLab, tmp_path: Path) -> None:
     made = tmp_path / "made" / "t-0"
-    newest_lab.make(made, seed=3, records=300, txn=2, segment_bytes="8k", codec="none,lz4")
+    kafka_tools.make(made, seed=3, records=300, txn=2, segment_bytes="8k", codec="none,lz4")
     ends = sorted(int(log.stem) for log in made.glob("*.log"))
     other = tmp_path / "other" / "t-0"
-    bases = [batch["baseOffset"] for batch in newest_lab.batches(made)]
+    bases = [batch["baseOffset"] for batch in kafka_tools.batches(made)]
     moved = [bases[len(bases) // 3], bases[2 * len(bases) // 3]]
-    newest_lab.replicate(made, other, roll_at=[*moved, ends[-1]])
+    kafka_tools.replicate(made, other, roll_at=[*moved, ends[-1]])
     ids = random.Random(1)
     objects = partition_folder(tmp_path / "both", "t-0", ids)
     for start, end in pairwise(ends[:4]):
         upload(made, objects, ids, (start, end))
     for start, end in pairwise([0, *moved, ends[-1]]):
         upload(other, objects, ids, (start, end))
-    alone = UploadedLog(to_remote(made, tmp_path / "alone", 1), newest_lab, tmp_path / "first")
-    both = UploadedLog(objects, newest_lab, tmp_path / "second")
+    alone = UploadedLog(to_remote(made, tmp_path / "alone", 1), kafka_tools, tmp_path / "first")
+    both = UploadedLog(objects, kafka_tools, tmp_path / "second")
     for log in (alone, both):
         log.collect()
     assert both.expected(cleaned_below=ends[-1], passes_ms=(2**41,)).records == (
@@ -166,7 +171,7 @@ def test_uploads_that_overlap_are_one_log(newest_lab: KafkaLab, tmp_path: Path) 
     for path in objects.glob(f"{moved[0]:020d}-*"):
         path.unlink()
     shutil.rmtree(tmp_path / "second")
-    torn = UploadedLog(objects, newest_lab, tmp_path / "second")
+    torn = UploadedLog(objects, kafka_tools, tmp_path / "second")
     torn.collect()
     with pytest.raises(AssertionError, match="does not begin at"):
         torn.expected()

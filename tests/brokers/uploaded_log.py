@@ -29,7 +29,7 @@ _DELTA_AT: Final = 23
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Where a batch stands in a `.log`, and the offset after it."""
+    """The position of a batch in a `.log`, and the offset after it."""
 
     position: int
     base_offset: int
