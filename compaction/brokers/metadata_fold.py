@@ -65,6 +65,18 @@ class MetadataFold:
         for segment_id in segment_ids:
             named.asked.setdefault(segment_id, named.naming_of(segment_id))
 
+    def ask_new(self, key: PartitionKey, segment_ids: Iterable[str]) -> None:
+        """Ask the same of segments that were made since the first record was folded.
+
+        No record can have named one before its id was drawn, so none that is forgotten has. Raises
+        as `ask`.
+        """
+        named = self._named[key] = self._of(key)
+        for segment_id in segment_ids:
+            is_named = segment_id in named.fold.segments
+            naming = Naming.NAMED if is_named else Naming.NEVER_NAMED
+            named.asked.setdefault(segment_id, naming)
+
     def apply(self, records: Iterable[MetadataRecord]) -> None:
         """Fold records; those of one metadata partition in offset order.
 

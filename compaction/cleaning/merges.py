@@ -16,9 +16,13 @@ from tierfold.compaction.model.units import LOG_BYTES_MAX
 
 
 def merge_task(work: Round) -> GroupTask:
-    """The task of a merge's only group; `work.aborted` is of at least its sources' indexes.
+    """The task of a merge's only group, which becomes one segment, however large, or fails.
 
-    Its new segments have at most twice `segment.bytes`.
+    Cut in several, it could leave in each of them what shares offsets with the same upload, and be
+    asked for again. `work.aborted`: of the indexes of its sources, each from its effective start on
+    (`segment_metadata.read_aborted`). What a replacement left of a transaction that an upload over
+    its offsets still lists may lack the marker: readers would leave out what the producer wrote
+    after it.
     """
     joined = tuple(sorted(work.aborted, key=lambda transaction: transaction.last_offset))
     status = TransactionStatus(
@@ -31,5 +35,6 @@ def merge_task(work: Round) -> GroupTask:
         task,
         rules=replace(task.rules, keeps_all=True),
         fpp=None,
-        output_bytes_max=min(2 * work.rules.segment_bytes, LOG_BYTES_MAX),
+        output_bytes_max=LOG_BYTES_MAX,
+        must_be_one=True,
     )

@@ -221,6 +221,8 @@ class GroupTask:
     """The rules' `max_decompressed_message_bytes`."""
     output_bytes_max: int = LOG_BYTES_MAX
     """The most that one new `.log` may have; beyond it, the group becomes several segments."""
+    must_be_one: bool = False
+    """Whether the group fails instead."""
     preceding: Segment | None = None
     """The live segment before the group; None: the log starts with the group."""
     partition_index: int = 0

@@ -27,9 +27,7 @@ from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.compaction.model.wording import duration
-
-PUBLISHING_GRACE_MS: Final = 3_600_000
-"""A send of a run that died arrives no later than this after its last event."""
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 
 ADOPTED_FOR: Final = frozenset(
     {

@@ -6,12 +6,17 @@ since. So they must refuse such an event well before the grace period is over.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.preconditions import late_sends
-from tierfold.compaction.commits.adoption import PUBLISHING_GRACE_MS
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.wording import duration
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
+
+TIMEOUTS_IN_GRACE: Final = 60
+"""How many times `message.timeout.ms` the grace period of a served tier is, at least."""
 
 
 def grace_refusal(setup: ClusterSetup, row: PartitionState, grace_ms: int) -> Refusal | None:

@@ -12,14 +12,14 @@ from typing import Final
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
-from tierfold.compaction.brokers.events import METADATA_TOPIC, SegmentState
+from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.lineage import beside, finished, not_cut_off
+from tierfold.compaction.brokers.unnamed_writes import UnnamedWrites, unnamed_writes
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_lineage import denied_lineage
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
-from tierfold.compaction.model.segment_ids import is_own_id, mark_of
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 _NAMED: Final = 5
@@ -146,68 +146,48 @@ def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refus
     )
 
 
-def unnamed_writes(
-    row: PartitionState | None, brokers: BrokerPartition
-) -> tuple[BrokerSegment, ...]:
-    """What runs wrote and brokers have, although the row does not name it (PUBLISHING 2.5).
-
-    One of our own that was only started is none of them: a run that died sent it.
-    """
+def unnamed_beside(row: PartitionState | None, brokers: BrokerPartition) -> UnnamedWrites:
+    """What runs made and brokers have, although the row does not name it."""
     named = frozenset[str]() if row is None else row.named_ids
-    return tuple(
-        segment
-        for segment in brokers.view.segments.values()
-        if segment.added.segment_id not in named
-        and is_own_id(segment.added.segment_id)
-        and (_is_foreign(segment, brokers) or _is_known(segment, brokers))
-    )
+    return unnamed_writes(brokers.view, named, brokers.log_start, brokers.asked_by)
 
 
 def _other_runs(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
     """Ids in the view that a tierfold made and the row does not name."""
-    unnamed = unnamed_writes(facts.state, brokers)
-    foreign = [segment for segment in unnamed if _is_foreign(segment, brokers)]
-    if foreign:
+    unnamed = unnamed_beside(facts.state, brokers)
+    if foreign := unnamed.of_others:
         return Refusal(
             reason=RefusalReason.ANOTHER_CATALOG,
             detail=f"brokers have {_noted(foreign)}, which a run of another catalog wrote",
             remedy="Two catalogs must not compact one tier: find the other one, and give it with"
             f" --catalog. If it is lost: {_FORGET}",
         )
-    if not unnamed:
+    if not unnamed.finished:
         return None
     return Refusal(
         reason=RefusalReason.CATALOG_SET_BACK,
-        detail=f"brokers have {_noted(unnamed)}, which runs of this catalog wrote and it no longer"
-        " names: it was set back to an earlier state",
+        detail=f"brokers have {_noted(unnamed.finished)}, which runs of this catalog wrote and it"
+        " no longer names: it was set back to an earlier state",
         remedy=f"Bring the newer catalog back. If it is lost: {_FORGET}",
     )
 
 
-def _is_foreign(segment: BrokerSegment, brokers: BrokerPartition) -> bool:
-    """Whether its mark is not that of the catalog that asks."""
-    mark = mark_of(segment.added.segment_id)
-    return mark is not None and mark.fingerprint != brokers.asked_by
-
-
-def _is_known(segment: BrokerSegment, brokers: BrokerPartition) -> bool:
-    """Whether a catalog that is not set back names it.
-
-    One that is deleted below brokers' log start left the row before brokers forget it.
-    """
-    is_started = segment.state is SegmentState.COPY_STARTED
-    is_listed = segment.state is SegmentState.DELETE_STARTED
-    return not is_started and not (is_listed and segment.added.end_offset < brokers.log_start)
-
-
 def _deleted_live(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
-    """Live ids that brokers deleted, and not for their log start (PUBLISHING 1.4)."""
-    live = () if facts.state is None else facts.state.segments
+    """Live ids that brokers deleted, and not for their log start (PUBLISHING 1.4).
+
+    While their objects are there, a run that publishes copies them under new ids.
+    """
+    state = facts.state
+    if state is None:
+        return None
+    known = facts.classified.known if state.is_served else ()
+    to_copy = {listed.segment_id for listed in known if listed.is_complete}
     deleted = [
         segment
-        for segment in live
+        for segment in state.segments
         if segment.end_offset >= brokers.log_start
         and phase_of(segment.segment_id, brokers) in {Phase.LISTED, Phase.GONE}
+        and segment.segment_id not in to_copy
     ]
     if not deleted:
         return None
@@ -293,10 +273,11 @@ def _given_up(facts: PartitionFacts, lost: Sequence[BrokerSegment]) -> str:
 def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
     """A log start that the row has not, with no sign that brokers deleted what lies below it.
 
-    After lost metadata and a restart, brokers' log start is wrong (PUBLISHING 6.5).
+    After lost metadata and a restart, brokers' log start is wrong. A served row noted this very
+    cluster and topic, which was checked by now: it follows (PUBLISHING 6.5).
     """
     state = facts.state
-    if state is None or brokers.log_start <= state.log_start_offset:
+    if state is None or state.is_served or brokers.log_start <= state.log_start_offset:
         return None
     below = [one for one in _named_in(state) if one.end_offset < brokers.log_start]
     phases = {one.segment_id: phase_of(one.segment_id, brokers) for one in below}
@@ -311,7 +292,7 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
     deleted = {Phase.LISTED, Phase.GONE}
     # A dead upload stays started for ever, whatever lies above it: brokers know of it.
     unknown = [one for one in below if phases[one.segment_id] is Phase.NEVER_NAMED]
-    if not unknown or deleted & set(phases.values()) or state.is_served:
+    if not unknown or deleted & set(phases.values()):
         return None
     return Refusal(
         reason=RefusalReason.LOG_START_UNPROVEN,

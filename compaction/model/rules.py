@@ -68,6 +68,8 @@ class Rules:
     setting); only if brokers are asked."""
     upload_wait_ms: int = 3_600_000
     """How old an upload that brokers began must be to be given up (tierfold's own setting)."""
+    publish: bool = True
+    """Whether the topic may be published where publishing is on (tierfold's own setting)."""
     min_rewrite_gain: Fraction = Fraction(0)
     """The share of a clean segment's bytes that a rewrite must save at least (tierfold's own
     setting)."""

@@ -32,8 +32,8 @@ _EVERY_READER: Final = (
 _AGREED: Final = (ConsentKind.DELETED_KEYS, ConsentKind.ADOPTED)
 """What a row adopts is what brokers have, or what another catalog's run was publishing."""
 _REMEDY: Final = (
-    "Choose a time at which such readers can begin again, and agree to it before: the catalog"
-    " records that."
+    "Choose a time at which such readers can begin again, and run with --readers-begin-again: the"
+    " catalog records that."
 )
 
 

@@ -6,7 +6,7 @@
 
 The segments give what the row says that they give: a replacement keeps its offsets, and an upload
 gives those beyond (SEMANTICS 1). A merge is no pass: no record, tombstone or marker goes, and the
-cleaner offset stays.
+cleaner offset stays. It becomes one segment, or fails.
 
 Rule: PUBLISHING 4.2.
 """
@@ -19,7 +19,8 @@ from itertools import pairwise
 from tierfold.compaction.brokers.noted_segment import noted_segment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.model.units import BATCH_HEADER_BYTES
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES, LOG_BYTES_MAX, OFFSET_SPAN_MAX
+from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.plan import Compact, CompactReason
@@ -51,6 +52,45 @@ def merge_plan(view: PartitionView, merge: Merge) -> Compact:
         bytes_in=group.size_bytes,
         bytes_out_estimate=group.size_bytes + BATCH_HEADER_BYTES,
         beside=beside,
+    )
+
+
+def unread_beside(plan: Compact, log_start: int) -> str:
+    """Which uploads of brokers have offsets that the merge lacks, a clause; empty: none has.
+
+    They would be retired, and nothing live would have these offsets. `log_start`: the brokers';
+    what lies below it counts no more.
+    """
+    (group,) = plan.groups
+    for segment in plan.beside:
+        first = max(segment.start_offset, log_start)
+        if first < group.start_offset or segment.end_offset > group.end_offset:
+            return (
+                f"brokers have segment {segment.segment_id} (offsets {first} to"
+                f" {segment.end_offset}), which cannot be read, and {group.start_offset} to"
+                f" {group.end_offset} are all offsets that can be merged"
+            )
+    return ""
+
+
+def why_not_one(plan: Compact) -> str:
+    """Why the sources of a merge cannot become one segment, a clause; empty: they can."""
+    (group,) = plan.groups
+    first, last = group.own_start_offset, group.end_offset
+    if last - first > OFFSET_SPAN_MAX:
+        return (
+            f"offsets {first} to {last} are too many for one segment: an index holds at most"
+            f" {spaced(OFFSET_SPAN_MAX)}"
+        )
+    return too_large(group) if group.size_bytes > LOG_BYTES_MAX else ""
+
+
+def too_large(group: SegmentGroup) -> str:
+    """Why these segments cannot become one, a clause."""
+    return (
+        f"{len(group.segments)} segments of offsets {group.own_start_offset} to {group.end_offset}"
+        f" ({spaced(group.size_bytes)} bytes) are too large to be one: a .log has at most"
+        f" {spaced(LOG_BYTES_MAX)} bytes"
     )
 
 

@@ -8,16 +8,11 @@ Rule: PUBLISHING 5.1.
 
 from __future__ import annotations
 
-from typing import Final
-
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.publishing.look import Look, PublishingLimits
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS, Look, PublishingLimits
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Done, Merge, Refused, Step
-
-_GRACE_MS: Final = 3_600_000
-"""No send arrives later than this: the least grace period of a served tier."""
 
 
 def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
@@ -28,7 +23,7 @@ def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
     row, brokers = view.state, view.brokers
     if row is None or not row.is_served or brokers is None:
         return None
-    if brokers.known_offsets is None or brokers.asked_by is None:
+    if brokers.known_offsets is None:
         return None
     look = Look(
         row=row,
@@ -36,7 +31,7 @@ def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
         naming=brokers.naming,
         offsets=brokers.known_offsets,
         lineage=view.lineage,
-        limits=PublishingLimits(grace_ms=_GRACE_MS, upload_wait_ms=rules.upload_wait_ms),
+        limits=PublishingLimits(grace_ms=PUBLISHING_GRACE_MS, upload_wait_ms=rules.upload_wait_ms),
         fingerprint=brokers.asked_by,
         now_ms=now_ms,
     )

@@ -21,6 +21,7 @@ from tierfold.compaction.planning.holds import dead_uploads
 from tierfold.compaction.planning.outlook import Outlook
 from tierfold.compaction.planning.plan import Choice, Compact, propose
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
+from tierfold.compaction.publishing.event_counts import events_needed
 from tierfold.compaction.publishing.steps import Done, Refused, Step
 
 
@@ -68,6 +69,24 @@ class PartitionPlan:
     def is_publishing_due(self) -> bool:
         """Whether something is to be published, though the partition may be clean."""
         return self.step is not None and not isinstance(self.step, Done | Refused)
+
+    @property
+    def events_planned(self) -> int:
+        """How many events brokers must be sent until they have what the plan leads to.
+
+        0: none were asked, or the partition is refused.
+        """
+        if self.view is None or self.view.brokers is None or isinstance(self.choice, Refusal):
+            return 0
+        is_due, state = isinstance(self.choice, Compact), self.view.state
+        taken = (*self.compact.sources, *self.compact.beside) if is_due else ()
+        replaced = {segment.segment_id for segment in taken}
+        return events_needed(
+            self.view.brokers.view,
+            new=len(self.compact.groups) if is_due else 0,
+            live={segment.segment_id for segment in self.view.segments} - replaced,
+            retired=replaced | (frozenset() if state is None else state.retired_ids),
+        )
 
     @property
     def compact(self) -> Compact:

@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import Final, TypeVar
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.brokers.cluster_configs import Configs, number_in
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdated
 from tierfold.compaction.brokers.partition_fold import PartitionFold
@@ -124,6 +125,15 @@ def sources_max(key: PartitionKey) -> int:
     event_bytes = len(encode(event)) + _RECORD_BYTES_MAX
     replacement = 1
     return (BATCH_BYTES_MAX // 4 - _BATCH_BYTES) // event_bytes - replacement
+
+
+def batch_bytes_max(metadata_configs: Configs) -> int:
+    """The bytes of a record batch that the metadata topic takes: `max.message.bytes`, or less.
+
+    Raises UnreadableObject if brokers answer no number for it.
+    """
+    limit = number_in(metadata_configs, "max.message.bytes")
+    return BATCH_BYTES_MAX if limit is None else min(limit, BATCH_BYTES_MAX)
 
 
 def batch_bytes(values: Iterable[bytes]) -> int:

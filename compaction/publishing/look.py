@@ -20,6 +20,9 @@ from tierfold.compaction.publishing.uploads import uploads_at_work
 BATCH_BYTES_MAX: Final = 1_000_000
 """Below it librdkafka does not split a batch."""
 
+PUBLISHING_GRACE_MS: Final = 3_600_000
+"""The least grace period of a served tier: no send arrives later than this after it was sent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishingLimits:
@@ -50,8 +53,8 @@ class Look:
     lineage: tuple[LeaderEpoch, ...]
     """The log's leader epochs in offset order, as brokers confirmed them."""
     limits: PublishingLimits
-    fingerprint: int
-    """The catalog's, which the ids of what it wrote bear."""
+    fingerprint: int | None
+    """The catalog's, which the ids of what it wrote bear; None: there is no catalog yet."""
     now_ms: int
     whole: frozenset[str] = field(default=frozenset())
     """Ids of segments of which the listing shows every object."""

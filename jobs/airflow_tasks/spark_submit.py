@@ -38,6 +38,9 @@ _OPTIONS: Final = {
 }
 """The option of a keyword, if its name differs."""
 
+_OPPOSITES: Final = {"publish": "--no-publish"}
+"""The option of a keyword that is False, if that differs from leaving it out."""
+
 _DURATIONS: Final = frozenset({"max_duration_ms", "grace_ms", "orphan_age_ms"})
 _NOT_TAKEN: Final = frozenset(
     {"application_args", "track_driver_via_k8s_api", "yarn_track_via_rm_api", "yarn_rm_auth"}
@@ -154,6 +157,8 @@ def _folder(document_folder: str | None, attempt: str) -> Iterator[str]:
 def _option(name: str, value: Any) -> Iterator[str]:  # noqa: ANN401 - as the API's keywords
     option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
     match value:
+        case False if name in _OPPOSITES:
+            yield _OPPOSITES[name]
         case None | False:
             return
         case True:

@@ -11,7 +11,6 @@ from typing import Unpack
 
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.deletion.short_ages import short_ages
-from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
     CompactKeywords,
@@ -28,6 +27,8 @@ from tierfold.jobs.api.opening import (
     local_max_of,
     opened,
 )
+from tierfold.jobs.context.publishing_settings import Publishing
+from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
 from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
@@ -47,30 +48,26 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
     >>> tierfold.compact("s3://bucket/tier", topics=["orders.*"], config="tierfold.toml")
     """
     is_dry_run, budget = given.get("dry_run", False), budget_of(given)
-    if given.get("bootstrap_server") and not is_dry_run:
-        raise BadSettings(
-            "brokers are named, but this release does not publish to them",
-            where="--bootstrap-server",
-            remedy="Add --dry-run to see what a run with them would do, or leave them out: brokers"
-            " then keep serving what they uploaded.",
-        )
     tools = opened(
         tier,
         given,
         has_advice=is_dry_run,
         writing=WritingVerb.COMPACT,
-        asks_brokers=is_dry_run,
+        asks_brokers=True,
+        publishes=True,
     )
-    verb = (tools.context, tools.settings, tools.scope)
+    verb, publishing = (tools.context, tools.settings, tools.scope), tools.context.publishing_state
     if is_dry_run:
-        found = plan_verb.plan(*verb, budget, local_max_of(given))
-        return checked(CompactResult(partitions=tuple(found), **tools.about()), given)
-    reports = compact_verb.compact(*verb, budget, engine_of(given))
+        reports = plan_verb.plan(*verb, budget, local_max_of(given))
+    else:
+        reports = compact_verb.compact(*verb, budget, engine_of(given))
+    is_unchanged = is_dry_run or publishing is Publishing.OFF
     about = tools.about(
-        *compact_verb.broker_warnings(tools.settings, reports),
-        run_id=tools.context.run,
+        *publishing_warnings(tools.context, reports),
+        run_id="" if is_unchanged else tools.context.run,
     )
-    return checked(CompactResult(partitions=tuple(reports), **about), given)
+    found = CompactResult(partitions=tuple(reports), publishing=publishing, **about)
+    return checked(found, given)
 
 
 @takes(VacuumKeywords)

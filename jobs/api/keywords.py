@@ -92,6 +92,25 @@ class ReplayKeywords(ScopeKeywords, ClusterKeywords, total=False):
     """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
 
 
+class PublishKeywords(TypedDict, total=False):
+    """Whether brokers learn of what is compacted."""
+
+    publish: bool | None
+    """Publish to the brokers that are named, or do not. Default: `publish` under `[cluster]`; if
+    that is not set, nothing is changed beside brokers."""
+    canary: Literal["off", "borders", "all"]
+    """What to read of a partition, as a consumer does, once it is published. `borders`, the
+    default: around the borders of replaced segments. `off`: nothing, and you answer for it that
+    these brokers read this tier."""
+    readers_begin_again: bool
+    """Publish also a tier from which tombstones went before: readers that are on their way from the
+    start to the end will begin again. The catalog records it. Default: False."""
+
+
+class PlanKeywords(ReplayKeywords, PublishKeywords, total=False):
+    """The keywords of `plan`."""
+
+
 class EngineKeywords(TypedDict, total=False):
     """What reads and writes segments."""
 
@@ -116,7 +135,7 @@ class WritingKeywords(TypedDict, total=False):
     doing."""
 
 
-class CompactKeywords(ReplayKeywords, EngineKeywords, WritingKeywords, total=False):
+class CompactKeywords(PlanKeywords, EngineKeywords, WritingKeywords, total=False):
     """The keywords of `compact`."""
 
     max_partitions: int | None

@@ -29,6 +29,7 @@ from tierfold.jobs.reports.request_report import Spent, spent_in
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
+from tierfold.jobs.settings.publishing import publishing_of
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.storage.brokers.client_settings import ClientSettings
@@ -109,16 +110,19 @@ def opened(
     has_advice: bool = False,
     writing: WritingVerb | None = None,
     asks_brokers: bool = False,
+    publishes: bool = False,
 ) -> Opened:
     """Resolve the settings, then open the tier; log probable mistakes.
 
     `has_advice`: also those in the settings of the topics in scope. `writing`: a verb that checks
     the clocks before it writes; a dry run only reads. `asks_brokers`: it asks brokers, if any are
-    named. Raises BadSettings if a setting is wrong or there is no tier.
+    named. `publishes`: it may publish to them. Raises BadSettings if a setting is wrong or there is
+    no tier.
     """
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     cluster = _cluster_of(given, settings) if asks_brokers else None
+    publishing = publishing_of(given, settings, cluster) if publishes else None
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     context = run_context(
@@ -133,7 +137,8 @@ def opened(
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
-        cluster=None if cluster is None else RunCluster(cluster, _is_planned(settings, has_advice)),
+        cluster=None if cluster is None else RunCluster(cluster, _is_planned(settings, publishes)),
+        publishing=publishing,
     )
     # With a cluster, the advice is on what the look at it shows.
     remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)

@@ -12,8 +12,9 @@ from typing import Unpack
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.jobs.api.cluster_remarks import setup_warnings
 from tierfold.jobs.api.failures import checked
-from tierfold.jobs.api.keywords import CheckKeywords, ReplayKeywords, takes
+from tierfold.jobs.api.keywords import CheckKeywords, PlanKeywords, ReplayKeywords, takes
 from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
+from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -23,26 +24,30 @@ from tierfold.jobs.verbs import plan as plan_verb
 from tierfold.jobs.verbs import status as status_verb
 
 
-@takes(ReplayKeywords)
-def plan(tier: str | Path, **given: Unpack[ReplayKeywords]) -> PlanResult:
+@takes(PlanKeywords)
+def plan(tier: str | Path, **given: Unpack[PlanKeywords]) -> PlanResult:
     """Return what `compact` would do to each partition, and why.
 
     >>> tierfold.plan("/mnt/tier", settings={"cleanup.policy": "compact"}).bytes_in
     """
-    tools = opened(tier, given, has_advice=True, asks_brokers=True)
-    found = plan_verb.plan(tools.context, tools.settings, tools.scope)
-    return checked(PlanResult(partitions=tuple(found), **tools.about()), given)
+    tools = opened(tier, given, has_advice=True, asks_brokers=True, publishes=True)
+    reports = plan_verb.plan(tools.context, tools.settings, tools.scope)
+    about = tools.about(*publishing_warnings(tools.context, reports))
+    publishing = tools.context.publishing_state
+    return checked(PlanResult(partitions=tuple(reports), publishing=publishing, **about), given)
 
 
-@takes(ReplayKeywords)
-def explain(tier: str | Path, partition: str, **given: Unpack[ReplayKeywords]) -> ExplainResult:
+@takes(PlanKeywords)
+def explain(tier: str | Path, partition: str, **given: Unpack[PlanKeywords]) -> ExplainResult:
     """Return what `compact` would do to each segment of one partition, such as `orders-0`.
 
     >>> tierfold.explain("/mnt/tier", "orders-0", settings={"cleanup.policy": "compact"})
     """
-    tools = opened(tier, given, has_advice=True, asks_brokers=True)
+    tools = opened(tier, given, has_advice=True, asks_brokers=True, publishes=True)
     found = plan_verb.explain(tools.context, tools.settings, tools.scope, partition)
-    return checked(ExplainResult(partitions=(found,), **tools.about()), given)
+    publishing = tools.context.publishing_state
+    about = tools.about(*publishing_warnings(tools.context, [found.report]))
+    return checked(ExplainResult(partitions=(found,), publishing=publishing, **about), given)
 
 
 @takes(ReplayKeywords)

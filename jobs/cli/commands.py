@@ -32,6 +32,7 @@ from tierfold.jobs.cli.options import (
     engine_options,
     if_held_option,
     output_options,
+    publish_options,
     replay_options,
     settings_options,
     tier_options,
@@ -64,6 +65,7 @@ def tierfold() -> None:
 @tierfold.command("plan")
 @tier_options
 @cluster_options
+@publish_options
 @replay_options
 @click.option(
     "--explain",
@@ -92,6 +94,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 @tierfold.command("compact")
 @tier_options
 @cluster_options
+@publish_options
 @replay_options
 @budget_options
 @if_held_option
@@ -100,6 +103,10 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:
     """Compact every eligible partition.
+
+    With brokers, what is compacted is published to them, if publishing is on: publish = true under
+    [cluster], or --publish. If it is not, nothing is changed, and every partition that is due is
+    left, with the reason.
 
     \b
     Examples:

@@ -212,6 +212,33 @@ cluster_options: Final = _together(
 )
 """A cluster whose brokers serve the tier; docs/kafka.md."""
 
+publish_options: Final = _together(
+    click.option(
+        "--publish/--no-publish",
+        "publish",
+        default=None,
+        help="Publish to the brokers that are named, or do not: beside brokers, a run that does not"
+        " publish changes nothing. Default: publish under [cluster].",
+    ),
+    click.option(
+        "--canary",
+        type=click.Choice(["off", "borders", "all"]),
+        default="borders",
+        show_default=True,
+        help="What to read of a partition, as a consumer does, once it is published: around the"
+        " borders of replaced segments, or all of it. off: you answer for it that these brokers"
+        " read this tier.",
+    ),
+    click.option(
+        "--readers-begin-again",
+        is_flag=True,
+        help="Publish also a tier from which tombstones went before. Readers that are on their way"
+        " from the start to the end may keep deleted keys: they will begin again. The catalog"
+        " records it.",
+    ),
+)
+"""Whether brokers learn of what is compacted, and what a person answers for."""
+
 holes_option: Final = click.option(
     "--holes-are-holes",
     "holes_are_holes",

@@ -1,6 +1,7 @@
 """context: the tier, catalog, clock and scope of a run.
 
     run_context      the tier, its catalog, the clock, the run's name
+    publishing_settings  whether a run publishes to its cluster, and how
     run_cluster      the cluster whose brokers a run asks
     beside_tier      the partitions of a tier, as a look at brokers needs them
     cluster_look     one look at a cluster's metadata topic and offsets

@@ -1,6 +1,6 @@
 """What brokers have of partitions: one look at their metadata topic, and their offsets after it.
 
-    metadata topic → replay of all its partitions from 0 → what is missing in the tier, listed again
+    metadata topic → replay of all its partitions → what is missing in the tier, listed again
                    → topics → offsets → leader epochs
 
 The offsets are asked for last, after the replay and every listing: in any other order, what an
@@ -10,6 +10,7 @@ upload or an expiry changes in between looks wrong. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from tierfold.compaction.brokers.broker_view import BrokerView
 from tierfold.compaction.brokers.cluster_facts import (
@@ -22,19 +23,18 @@ from tierfold.compaction.brokers.cluster_facts import (
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.lineage import epochs_to_ask
-from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import local_time_ms
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.beside_tier import BesideTier
+from tierfold.jobs.context.metadata_replay import MetadataReplay
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import EVERYTHING, Scope
 from tierfold.storage.brokers.cluster_setup import cluster_setup, missing_rights, topic_setups
 from tierfold.storage.brokers.connection import Connection
 from tierfold.storage.brokers.epoch_ends import epoch_ends
 from tierfold.storage.brokers.facts import partition_offsets
-from tierfold.storage.brokers.metadata_reader import read_metadata
 
 
 def no_settings(_topic: str) -> bool:
@@ -42,27 +42,43 @@ def no_settings(_topic: str) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRequest:
+    """What one look is to show."""
+
+    beside: BesideTier | None = None
+    """The partitions of a tier; None: all that the cluster has in scope."""
+    scope: Scope = EVERYTHING
+    needs_settings: Callable[[str], bool] = no_settings
+    """The topics of which a missing DescribeConfigs is an error, too, if one is raised."""
+
+
 def cluster_view(
     connection: Connection,
     progress: RunProgress,
-    beside: BesideTier | None = None,
-    scope: Scope = EVERYTHING,
-    needs_settings: Callable[[str], bool] = no_settings,
-) -> ClusterView:
-    """Look at the partitions of a tier; None: at all that the cluster has in scope.
+    request: LookRequest,
+    replay: MetadataReplay | None = None,
+) -> tuple[ClusterView, MetadataReplay]:
+    """Look at partitions; return what the look showed, and the replay, to go on with later.
 
-    `needs_settings`: the topics of which a missing DescribeConfigs is an error, too, if one is
-    raised. Raises as `Scope.chosen`; BadSettings if the cluster has no metadata topic that its
-    brokers read, CorruptLog if that lost records, UnreadableObject if no broker answers or a right
-    is missing.
+    `replay`: of an earlier look at the same partitions; None: from offset 0. Raises as
+    `Scope.chosen`; BadSettings if the cluster has no metadata topic that its brokers read,
+    CorruptLog if that lost records, UnreadableObject if no broker answers or a right is missing.
     """
-    listed = {} if beside is None else beside.listed
-    setup = _setup(connection, {key.topic for key in listed}, needs_settings)
-    fold = MetadataFold(setup.metadata_topic.partitions, None if beside is None else listed)
-    for key, segment_ids in listed.items():
-        fold.ask(key, segment_ids)
-    records = _replayed(connection, progress, setup, fold)
-    keys = scope.chosen(fold.partitions())
+    beside = request.beside
+    listed = None if beside is None else beside.listed
+    topics_listed = {key.topic for key in listed or {}}
+    setup = _setup(connection, topics_listed, request.needs_settings)
+    if replay is None:
+        replay = MetadataReplay(setup.metadata_topic.partitions, listed)
+        for key, segment_ids in (listed or {}).items():
+            replay.fold.ask(key, segment_ids)
+    elif beside is not None:
+        for key, segment_ids in beside.listed.items():
+            replay.ask(key, segment_ids, beside.asked_by)
+    replay.go_on(connection, progress)
+    fold = replay.fold
+    keys = request.scope.chosen(fold.partitions() if listed is None else listed)
     views = {key: fold.view(key) for key in keys}
     if beside is not None:
         beside.list_again(views)
@@ -70,11 +86,11 @@ def cluster_view(
     offsets = _offsets(connection, keys, topics)
     # Beside no tier there is nothing to compare.
     answers = {} if beside is None else _epoch_answers(connection, views, offsets)
-    return ClusterView(
+    view = ClusterView(
         cluster_id=connection.cluster_id,
         setup=setup,
         topics=topics,
-        records=records,
+        records=replay.records,
         partitions={
             key: BrokerPartition(
                 view=views[key],
@@ -87,20 +103,7 @@ def cluster_view(
             for key in keys
         },
     )
-
-
-def _replayed(
-    connection: Connection, progress: RunProgress, setup: ClusterSetup, fold: MetadataFold
-) -> int:
-    """Fold the whole metadata topic; return the number of its records."""
-    records = 0
-    # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
-    first_offsets = dict.fromkeys(range(setup.metadata_topic.partitions), 0)
-    with progress.replay() as replayed:
-        for chunk in read_metadata(connection, first_offsets, replayed):
-            fold.apply(chunk)
-            records += len(chunk)
-    return records
+    return view, replay
 
 
 def _setup(

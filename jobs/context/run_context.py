@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.commits.holders import IfHeld
-from tierfold.compaction.model.bindings import TierBinding
+from tierfold.compaction.model.bindings import Detached, TierBinding, binding_of
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.key_files import with_keys_of_environment
+from tierfold.jobs.context.publishing_settings import Publishing, PublishingSettings
 from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_progress import RunProgress
@@ -96,6 +97,8 @@ class RunContext:
     """What a verb that writes checks before it does; None: the verb only reads."""
     cluster: RunCluster | None = field(default=None, compare=False)
     """The cluster whose brokers the verb asks; None: none is named."""
+    publishing: PublishingSettings | None = None
+    """Whether the verb publishes to the cluster, and how; None: this verb never does."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
 
@@ -103,6 +106,15 @@ class RunContext:
     def has_moved(self) -> bool:
         """Whether the user says that the tier stands elsewhere than the catalog notes."""
         return self.declared is TierBinding.MOVED
+
+    @property
+    def publishing_state(self) -> Publishing:
+        """What brokers learn of the run."""
+        if self.cluster is not None:
+            is_on = self.publishing is not None and self.publishing.is_on
+            return Publishing.ON if is_on else Publishing.OFF
+        is_detached = isinstance(binding_of(self.declared), Detached)
+        return Publishing.NO_BROKERS if is_detached else Publishing.NOT_NAMED
 
     @property
     def cluster_view(self) -> ClusterView | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tierfold.compaction.discovery.identity import service_refusal, settings_refusal
 from tierfold.compaction.discovery.served import served_refusal
-from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy, binding_of
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.tier_service import TierPlace, TierService
@@ -54,6 +54,15 @@ def place_of(context: RunContext) -> str:
 def notes_of(context: RunContext) -> ServiceNotes:
     """Return the notes of who serves the tier."""
     return ServiceNotes(context.tier.store, context.layout_options.key_prefix)
+
+
+def another_note(notes: ServiceNotes) -> Refusal:
+    """The refusal if another run wrote a note since this one read it."""
+    return Refusal(
+        reason=RefusalReason.ANOTHER_CATALOG,
+        detail=f"another run changed the note in {notes.uri()}",
+        remedy="Find out which catalog it is, and run again.",
+    )
 
 
 def served_binding(context: RunContext) -> ServedBy | None:

@@ -10,11 +10,14 @@
     claiming           claims the partitions, begins the rounds
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     merging            rewrites the group of a merge
+    segment_copies     copies of segments, under new ids
     check_and_commit   checks the rewritten segments and commits them
     held_partitions    claims, commits, rechecks and releases many partitions
     pace               how large the next wave may be, and whether it may begin
     run_loop           claims, executes and commits, wave by wave
+    publication        how far the publication of a partition got
     partition_report   the outcome of a partition
+    left_unpublished   which due partitions a run leaves, because it may not publish them
     chunk_reports      the reports of a partition's chunks as one
     run_records        writes the rows of the `runs` table
 """

@@ -18,10 +18,11 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.preconditions import topic_notes
 from tierfold.compaction.brokers.topic_retention import retentions
+from tierfold.compaction.commits.served_view import Serving
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup_refusals
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
-from tierfold.compaction.discovery.refused_by_brokers import unnamed_writes
+from tierfold.compaction.discovery.refused_by_brokers import unnamed_beside
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.bindings import Binding
 from tierfold.compaction.model.rules import Rules
@@ -39,9 +40,16 @@ from tierfold.storage.tiers.remote_tier import Listing
 
 
 def with_brokers(
-    context: RunContext, cluster: RunCluster, known: Mapping[PartitionKey, KnownPartition]
+    context: RunContext,
+    cluster: RunCluster,
+    known: Mapping[PartitionKey, KnownPartition],
+    *,
+    is_again: bool = False,
 ) -> dict[PartitionKey, KnownPartition]:
-    """Return the partitions with what brokers have of them; raises as `cluster_view`."""
+    """Return the partitions with what brokers have of them; raises as `cluster_view`.
+
+    `is_again`: an earlier look of this run has shown all of them; only what is new is read.
+    """
     asked_by = context.catalog.fingerprint() if context.catalog.exists() else None
     listed: dict[PartitionKey, Listing | Exception] = {}
 
@@ -53,7 +61,8 @@ def with_brokers(
 
     ids = {key: _ids(one) for key, one in known.items()}
     beside = BesideTier(listed=ids, asked_by=asked_by, list_again=list_again)
-    look = cluster.look(context.progress, beside)
+    look_at = cluster.look_again if is_again else cluster.look
+    look = look_at(context.progress, beside)
     return {
         key: _seen(one, look.partitions[key], look.cluster_id, listed.get(key))
         for key, one in known.items()
@@ -73,10 +82,12 @@ def rows_since(
         for one in seen
         if one.refusal is None
         and one.brokers is not None
-        and unnamed_writes(one.state, one.brokers)
+        and unnamed_beside(one.state, one.brokers).contradict
     }
     states = context.catalog.look(strange).states if strange else ()
-    return tuple(state for state in states if not unnamed_writes(state, strange[state.key]))
+    return tuple(
+        state for state in states if not unnamed_beside(state, strange[state.key]).contradict
+    )
 
 
 def _seen(
@@ -102,6 +113,19 @@ def _seen(
 def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     """Return who serves the tier, as the run knows it: the cluster that it asked, if any."""
     return served_binding(context) or settings.binding
+
+
+def serving_of(context: RunContext) -> Serving | None:
+    """Return what the run notes in rows that it claims; None: it publishes nothing."""
+    binding, publishing = served_binding(context), context.publishing
+    if binding is None or publishing is None or not publishing.is_on:
+        return None
+    return Serving(
+        binding=binding,
+        at_ms=context.now_ms,
+        run=context.run,
+        readers_begin_again=publishing.readers_begin_again,
+    )
 
 
 def refusals_of_rights(context: RunContext, rules: Mapping[str, Rules]) -> dict[str, Refusal]:

@@ -6,6 +6,7 @@ any round is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -14,20 +15,32 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.merges import merge_task
 from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.planning.merges import too_large
 from tierfold.jobs.engines.rows import sentence_of
 from tierfold.jobs.engines.scan import summed
 from tierfold.jobs.pipeline.round_execution import RoundResult
+from tierfold.storage.segments.group_output import TooLarge
 from tierfold.storage.segments.group_rewrite import rewrite_group
+from tierfold.storage.segments.log_windows import unasked
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 _NOTHING_SUPERSEDED: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
 
 
-def merged(tier: RemoteTier, work: Round) -> RoundResult:
-    """Rewrite the group of a claimed merge; an error becomes the result's failure."""
+def merged(
+    tier: RemoteTier, work: Round, proceed: Callable[[], None] = unasked
+) -> RoundResult:
+    """Rewrite the group of a claimed merge; an error becomes the result's failure.
+
+    `proceed` is called before each window, and may raise what is no Exception.
+    """
     result = RoundResult(round=work)
     try:
-        receipt = rewrite_group(tier, merge_task(work), lambda _: _NOTHING_SUPERSEDED)
+        receipt = rewrite_group(
+            tier, merge_task(work), lambda _: _NOTHING_SUPERSEDED, proceed=proceed
+        )
+    except TooLarge:
+        return replace(result, failure=f"{work.key}: {too_large(work.groups[0])}")
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return replace(result, failure=sentence_of(error, str(work.key)))
     counts = receipt.counts

@@ -37,6 +37,8 @@ SOUND: Final = "sound"
 PLANNED: Final = "planned"
 """A dry run: the partition would be compacted."""
 COMPACTED: Final = "compacted"
+PUBLISHED: Final = "published"
+"""What was compacted before, brokers have by now."""
 RESTORED: Final = "restored"
 """An earlier state is live again."""
 FORGOTTEN: Final = "forgotten"
@@ -62,6 +64,9 @@ NOT_BEGUN: Final = frozenset({LEFT, NOTHING_TO_DO, REFUSED})
 
 _REASON_SHOWN: Final = frozenset({CompactReason.MUST_CLEAN, CompactReason.HORIZON_PASSED})
 """The reasons that a report shows: rounds that the dirty ratio alone would not start."""
+
+OF_BROKERS: Final = ("events_planned", "events_sent", "publishing")
+"""The fields that a document has only beside brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,13 @@ class PartitionReport:
     """The other run that has the partition, or was faster; None: there is none."""
     outlook: Outlook | None = None
     """What the plan means for brokers; None: none were asked, or nothing is planned."""
+    events_planned: int = 0
+    """How many events brokers must be sent until they have what is planned, also of earlier runs;
+    0: none were asked."""
+    events_sent: int = 0
+    """How many events the run sent to brokers."""
+    publishing: str = ""
+    """What publishing did or waits for, a clause; empty: it did nothing."""
     notes: tuple[str, ...] = ()
     refusals: tuple[RefusalPart, ...] = ()
     """Why it is refused, each reason by itself; none: it is not."""
@@ -122,6 +134,8 @@ class PartitionReport:
         entry = asdict(self)
         key = entry.pop("key")
         del entry["superseded"], entry["held_by"]
+        for name in OF_BROKERS:
+            del entry[name]
         if self.outlook is None:
             del entry["outlook"]
         if self.held_by is not None and self.held_by.run:
@@ -185,6 +199,7 @@ def planned_report(partition: PartitionPlan) -> PartitionReport:
         superseded=None if is_refused else _superseded(partition, partition.retired),
         ratio=partition.ratio,
         spared_bytes=partition.spared_bytes,
+        events_planned=partition.events_planned,
         should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
     )
 

@@ -14,12 +14,14 @@ from tierfold.compaction.planning.chunks import rest_of_plan
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.pipeline.chunk_reports import whole_report
 from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
     PartitionReport,
     failure_report,
     left_report,
     planned_report,
     result_report,
 )
+from tierfold.jobs.pipeline.publication import Publication, with_publication
 from tierfold.jobs.pipeline.round_execution import RoundResult
 
 
@@ -47,6 +49,8 @@ class PartitionRun:
     """When the wave of its last chunk began."""
     unanswered: RoundResult | None = None
     """The result of its last chunk, as long as the outcome of the commit is unknown."""
+    publication: Publication | None = None
+    """What became of its publication; None: it was not tried."""
 
     @property
     def key(self) -> PartitionKey:
@@ -61,8 +65,19 @@ class PartitionRun:
         return self.chunk
 
     @property
+    def is_to_publish(self) -> bool:
+        """Whether the run has committed to it what it commits, and brokers are yet to learn it."""
+        is_ended = not self.is_open and self.unanswered is None and self.publication is None
+        return is_ended and any(chunk.outcome == COMPACTED for chunk in self.chunks)
+
+    @property
     def report(self) -> PartitionReport:
         """The partition's outcome."""
+        report = self._of_chunks
+        return report if self.publication is None else with_publication(report, self.publication)
+
+    @property
+    def _of_chunks(self) -> PartitionReport:
         if self.chunks:
             report = whole_report(self.chunks, left=self.left)
         else:
@@ -82,6 +97,10 @@ class PartitionRun:
     def leaving(self, why: str) -> PartitionRun:
         """Return the run, ended before its next chunk."""
         return replace(self, left=why, is_open=False)
+
+    def publishing(self, publication: Publication) -> PartitionRun:
+        """Return the run with what became of its publication."""
+        return replace(self, publication=publication, state=publication.row or self.state)
 
     def left_to(self, holder: Holder) -> PartitionRun:
         """Return the run, ended because another run has the partition."""

@@ -4,7 +4,9 @@ A wave is one pass over the data for the chunks of some partitions, and one comm
 It is small at first, then about as large as half a minute of work, so that a run that is stopped or
 killed loses little. A partition is claimed with its first chunk; the same commit releases those
 that earlier waves have finished. The next chunk is planned from the row that the previous commit
-wrote. A partition that fails leaves the loop. So does a partition whose commit got no answer; its
+wrote. What a wave has committed of partitions that are done is then published to the brokers that
+serve them, so a night that is cut off has published all but its last wave. A partition that fails
+leaves the loop. So does a partition whose commit got no answer; its
 row is read back after all other work. Then one commit releases all claims that are left.
 """
 
@@ -32,6 +34,7 @@ from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.pace import DURATION_PASSED, Pace
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.pipeline.partition_run import PartitionRun
+from tierfold.jobs.pipeline.publication import PublishesPartitions
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms
@@ -57,6 +60,8 @@ class Waves:
     budget: Budget
     started_at_ms: int
     record: Record
+    publishing: PublishesPartitions | None = None
+    """Lets brokers know what each wave has committed; None: nothing is published."""
     spent_bytes: int = 0
     runs: dict[PartitionKey, PartitionRun] = field(default_factory=dict)
     """How far each partition got, in the order of their work."""
@@ -89,6 +94,7 @@ class Waves:
         with deferred(), finishing("the claims are released"), self.held:
             try:
                 self._waves(chosen)
+                self._publish()  # What the budget ended before its last chunk.
             except Stopped as stopped:
                 self._leave_open(f"stopped by {stopped.by}")
             except BaseException:
@@ -119,6 +125,7 @@ class Waves:
                 finishing(f"{DROPS.format(counted(len(wave.chunks), 'partition'))}; {STAYS}"),
             ):
                 self._pass(wave.chunks, free)
+                self._publish()
             progress.ended(sum(not self.runs[chunk.key].is_open for chunk in wave.chunks))
 
     def _next(self, pending: Sequence[PartitionPlan], free: int | None) -> Wave:
@@ -157,6 +164,14 @@ class Waves:
         finally:
             # A signal may arrive when half of the rounds are committed.
             self._record([key for key in tried if self.runs[key].unanswered is None])
+
+    def _publish(self) -> None:
+        """Publish what is committed of partitions that the run is done with."""
+        to_publish = [run.plan for run in self.runs.values() if run.is_to_publish]
+        if self.publishing is None or not to_publish:
+            return
+        publications = self.publishing.publish(self.held, to_publish)
+        self._update(self.runs[key].publishing(one) for key, one in publications.items())
 
     def _read_back(self, keys: Sequence[PartitionKey]) -> None:
         """Read the rows a few times to resolve the commits that got no answer."""

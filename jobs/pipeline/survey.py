@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
+from tierfold.compaction.commits.served_view import Serving, served_view
 from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import Rules
@@ -34,6 +35,7 @@ from tierfold.jobs.pipeline.asked_brokers import (
     refusals_of_rights,
     refusals_of_setup,
     rows_since,
+    serving_of,
     with_brokers,
 )
 from tierfold.jobs.pipeline.discovery import viewed
@@ -59,6 +61,16 @@ def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
         return survey_of(context, settings, known, scope.first_dirty)
 
 
+def survey_again(
+    context: RunContext, settings: Settings, keys: Sequence[PartitionKey], scope: Scope
+) -> list[PartitionPlan]:
+    """Survey partitions once more that this run has surveyed; raises as `survey`."""
+    with context.progress.survey():
+        everywhere, rows = context.tier.partitions(), context.catalog.look(keys)
+        known = known_among(context, everywhere, keys, rows, is_again=True)
+        return survey_of(context, settings, known, scope.first_dirty)
+
+
 def survey_of(
     context: RunContext,
     settings: Settings,
@@ -72,6 +84,7 @@ def survey_of(
     identity = tier_identity(context, binding)
     refusals = refusals_of_setup(context, settings, [one.key for one in known], rules)
     without_rights = refusals_of_rights(context, rules)
+    serving = serving_of(context)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
@@ -81,7 +94,9 @@ def survey_of(
         if partition.key.topic in wrong:
             conflict = refusal_of(wrong[partition.key.topic], partition.key.topic)
             partition = replace(partition, refusal=partition.refusal or conflict)
-        plan = _surveyed(context, partition, rules[partition.key.topic], first_dirty)
+        of_topic = rules[partition.key.topic]
+        published = serving if of_topic.publish and not partition.is_left_alone else None
+        plan = _surveyed(context, partition, of_topic, first_dirty, published)
         return replace(beside_cluster(context, plan, refusals), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -123,15 +138,18 @@ def known_among(
     everywhere: Sequence[PartitionKey],
     keys: Sequence[PartitionKey],
     rows: RowsRead,
+    *,
+    is_again: bool = False,
 ) -> list[KnownPartition]:
     """Return each of `keys` with its row and listing; `everywhere`: the tier's partitions.
 
     All are listed at once, after the rows were read: an older listing would lack a live segment.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
-    same partition, so both are refused. A partition with an invalid row is refused, too. Raises
-    BadSettings for a name in `context.holes_are_holes` that no partition has, and if the verb
-    writes and the clocks disagree; and as `with_brokers` if the run has a cluster.
+    same partition, so both are refused. A partition with an invalid row is refused, too.
+    `is_again`: as of `with_brokers`. Raises BadSettings for a name in `context.holes_are_holes`
+    that no partition has, and if the verb writes and the clocks disagree; and as `with_brokers` if
+    the run has a cluster.
     """
     context.progress.found(len(keys))
     check_hole_patterns(context.holes_are_holes, everywhere)
@@ -140,7 +158,7 @@ def known_among(
     found = _with_rows(context, everywhere, rows, listings)
     if context.cluster is None:
         return [found[key] for key in keys]
-    seen = with_brokers(context, context.cluster, found)
+    seen = with_brokers(context, context.cluster, found, is_again=is_again)
     while newer := rows_since(context, seen.values()):
         listings = context.tier.listings([state.key for state in newer])
         changed = _with_rows(context, everywhere, RowsRead(states=newer, refused={}), listings)
@@ -204,10 +222,17 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
 
 
 def _surveyed(
-    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
+    context: RunContext,
+    known: KnownPartition,
+    rules: Rules,
+    first_dirty: int | None,
+    serving: Serving | None,
 ) -> PartitionPlan:
+    """`serving`: what a run notes that publishes the partition; None: it does not."""
     epoch, retired = (0, ()) if known.state is None else (known.state.epoch, known.state.retired)
     found = _rest(known, rules) or inspected(context, known)
+    if serving is not None and isinstance(found, PartitionView):
+        found = served_view(found, serving)
     if not isinstance(found, PartitionView):
         plan = PartitionPlan(key=known.key, rules=rules, choice=found)
         return replace(plan, epoch=epoch, retired=retired)

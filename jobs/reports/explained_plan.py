@@ -7,7 +7,7 @@ case if the segment is rewritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from tierfold.compaction.planning.explanation import (
     folded,
 )
 from tierfold.compaction.planning.regions import Regions
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
 from tierfold.jobs.reports.result import Result, fields, named_segment
@@ -50,12 +51,13 @@ _DRAWN: Final = {
 """Letter and colour."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExplainResult(Result[Explained]):
     """What `compact` would do to each segment of one partition, and why."""
 
-    __slots__ = ()
-
     verb = "plan"
+    publishing: Publishing = Publishing.NOT_NAMED
+    """What brokers learn of the run."""
 
     def entry(self, partition: Explained) -> dict[str, Any]:
         """See `Result`."""
@@ -64,7 +66,10 @@ class ExplainResult(Result[Explained]):
     def details(self) -> dict[str, Any]:
         """See `Result`."""
         reports = [partition.report for partition in self.partitions]
-        return {"max_compaction_delay_secs": max_compaction_delay_secs(reports)}
+        return {
+            "max_compaction_delay_secs": max_compaction_delay_secs(reports),
+            "publishing": self.publishing.value,
+        }
 
     def print_tables(self, console: Console) -> None:
         """See `Result`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.deletion.superseded import joined
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.skipping.probe_counts import NO_PROBES
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -22,7 +24,9 @@ from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     LOST_RACE,
     NOTHING_TO_DO,
+    OF_BROKERS,
     PLANNED,
+    PUBLISHED,
     REFUSED,
     UNKNOWN,
     PartitionReport,
@@ -31,10 +35,11 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.reports.holders_report import print_holders, shown_reason
 from tierfold.jobs.reports.refusals_report import print_refusals, see_below
-from tierfold.jobs.reports.result import Result
+from tierfold.jobs.reports.result import Result, fields
 from tierfold.jobs.reports.tables import (
     DRY_RUN,
     NO_PARTITIONS,
+    NOT_PUBLISHED,
     URGENCY,
     Column,
     of_markers,
@@ -47,6 +52,7 @@ from tierfold.jobs.reports.tables import (
 
 _AS_DONE: Final = (
     COMPACTED,
+    PUBLISHED,
     PLANNED,
     LEFT,
     NOTHING_TO_DO,
@@ -65,20 +71,25 @@ LATE_MAX: Final = 5
 """Maximum number of partitions with a late active segment in a message; the JSON has all."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanResult(Result[PartitionReport]):
     """What `compact` would do to each partition."""
 
-    __slots__ = ()
-
     verb = "plan"
+    publishing: Publishing = Publishing.NOT_NAMED
+    """What brokers learn of the run."""
 
     def entry(self, partition: PartitionReport) -> dict[str, Any]:
         """See `Result`."""
-        return partition.as_json()
+        beside = OF_BROKERS if self.publishing in {Publishing.ON, Publishing.OFF} else ()
+        return partition.as_json() | fields(partition, *beside)
 
     def details(self) -> dict[str, Any]:
         """See `Result`."""
-        return {"max_compaction_delay_secs": max_compaction_delay_secs(self.partitions)}
+        return {
+            "max_compaction_delay_secs": max_compaction_delay_secs(self.partitions),
+            "publishing": self.publishing.value,
+        }
 
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
@@ -98,8 +109,13 @@ class CompactResult(PlanResult):
 
     def print_tables(self, console: Console) -> None:
         """See `Result`."""
-        title = f"run {self.run_id}" if self.run_id else DRY_RUN
+        title = f"run {self.run_id}" if self.run_id else self._unchanged
         print_reports(console, self.partitions, title, self.started_at_ms)
+
+    @property
+    def _unchanged(self) -> str:
+        is_planned = any(one.outcome == PLANNED for one in self.partitions)
+        return NOT_PUBLISHED if self.publishing is Publishing.OFF and not is_planned else DRY_RUN
 
 
 def print_reports(
@@ -120,6 +136,7 @@ def print_reports(
     _print_totals(console, reports)
     print_holders(console, reports)
     _print_superseded(console, reports)
+    _print_events(console, reports)
     _print_outlooks(console, reports, now_ms)
     _print_late(console, reports)
 
@@ -204,6 +221,17 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     print_parts_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
 
 
+def _print_events(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print how many events were sent, and how many more are open; nothing without any."""
+    sent = sum(report.events_sent for report in reports)
+    if sent:
+        console.print(f"{counted(sent, 'event')} to brokers.")
+    unsent = sum(report.events_planned for report in reports if report.outlook is None)
+    if unsent and not sent:
+        opened = counted(unsent, "event")
+        console.print(f"Of earlier runs, {opened} to brokers are open.", style="dim")
+
+
 def _print_outlooks(
     console: Console, reports: Sequence[PartitionReport], now_ms: int
 ) -> None:
@@ -211,7 +239,7 @@ def _print_outlooks(
     outlooks = [report.outlook for report in reports if report.outlook is not None]
     if not outlooks:
         return
-    records = sum(outlook.metadata_records for outlook in outlooks)
+    records = sum(one.events_planned for one in reports if one.outlook is not None)
     known_ms = [one.local_until_ms for one in outlooks if one.local_until_ms is not None]
     last_ms = max(known_ms, default=None)
     sees = ""
@@ -223,7 +251,7 @@ def _print_outlooks(
         unknown = counted(len(outlooks) - len(known_ms), "partition")
         sees = "; ".join(filter(None, (sees, f"of {unknown} it is not known when")))
     console.print(
-        f"Once published: {counted(records, 'record')} for the brokers' metadata topic; {sees}.",
+        f"To be published: {counted(records, 'event')} to brokers; {sees}.",
         style="dim",
     )
 

@@ -21,6 +21,7 @@ from tierfold.jobs.pipeline.partition_report import (
     LOST_RACE,
     NOTHING_TO_DO,
     PLANNED,
+    PUBLISHED,
     REFUSED,
     UNKNOWN,
     VACUUMED,
@@ -38,6 +39,7 @@ ROWS_MAX: Final = 40
 """Maximum rows of a table, so that it fits a screen. The JSON document has all."""
 
 DRY_RUN: Final = "dry run: nothing is changed"
+NOT_PUBLISHED: Final = "nothing is changed: publishing is not on"
 
 NO_PARTITIONS: Final = "No partitions: the tier is empty, or nothing matches the patterns."
 
@@ -48,6 +50,7 @@ STYLES: Final = {
     FENCED: "yellow",
     LOST_RACE: "yellow",
     COMPACTED: "green",
+    PUBLISHED: "green",
     VACUUMED: "green",
     PLANNED: "cyan",
     LEFT: "blue",

@@ -5,6 +5,7 @@
     store_table       options of the object store in the user's file
     given_layout      a tier's layout, as the user describes it
     cluster_table     the cluster, as the user names it
+    publishing        whether a run publishes to the cluster, and how
     rsm_config        reads the broker's properties of Aiven's plugin
     rsm_place         where these properties say that brokers write to
     layers            reads defaults, the user's file, `--set`; knows names that only brokers use

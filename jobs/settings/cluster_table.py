@@ -1,9 +1,9 @@
 """The cluster as the user names it: options, the table `[cluster]`, a client's properties file.
 
 The table takes the names of a client's settings (`storage/brokers/client_names.py`), apart from
-secrets, and two of its own: `command.config`, the path of a properties file, and `kafka.version`,
-the version that brokers have. That file is Kafka's own `--command-config`: Java properties, with a
-client's secrets.
+secrets, and three of its own: `command.config`, the path of a properties file, `kafka.version`, the
+version that brokers have, and `publish`, whether runs publish to them. That file is Kafka's own
+`--command-config`: Java properties, with a client's secrets.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion, kafka_version
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.settings.kinds import TRUE_OR_FALSE
 from tierfold.storage.brokers.client_names import SECRETS, SERVERS, TAKEN, VARIABLES
 from tierfold.storage.brokers.client_settings import (
     NOTHING,
@@ -27,6 +28,7 @@ from tierfold.storage.brokers.client_settings import (
 
 COMMAND_CONFIG: Final = "command.config"
 KAFKA_VERSION: Final = "kafka.version"
+PUBLISH: Final = "publish"
 _BYTES_MAX: Final = 1 << 20
 
 
@@ -38,6 +40,8 @@ class GivenCluster:
     command_config: Path | None = None
     kafka_version: KafkaVersion | None = None
     """The version that the user says brokers have; None: only their settings say it."""
+    publishes: bool = False
+    """Whether runs publish to these brokers, unless they are given an option."""
 
     @property
     def names_brokers(self) -> bool:
@@ -53,6 +57,7 @@ def cluster_of_table(table: Mapping[str, object], where: str) -> GivenCluster:
     texts = {name: _text(name, value, where) for name, value in table.items()}
     command_config = texts.pop(COMMAND_CONFIG, None)
     declared = texts.pop(KAFKA_VERSION, None)
+    publishes = texts.pop(PUBLISH, "false")
     for name in texts:
         if TAKEN.get(name) in SECRETS:
             raise _secret(name, where)
@@ -60,6 +65,7 @@ def cluster_of_table(table: Mapping[str, object], where: str) -> GivenCluster:
         source=source_of(texts, where),
         command_config=None if command_config is None else Path(command_config),
         kafka_version=None if declared is None else _version(declared, where),
+        publishes=_publishes(publishes, where),
     )
 
 
@@ -127,6 +133,15 @@ def _version(text: str, where: str) -> KafkaVersion:
             f"{KAFKA_VERSION} is no version of Kafka",
             where=where,
             remedy='Write it as Kafka does: "4.4.0" or "4.4". Leave it out if brokers differ.',
+        ) from None
+
+
+def _publishes(text: str, where: str) -> bool:
+    try:
+        return TRUE_OR_FALSE.parse(text)  # type: ignore[no-any-return]
+    except ValueError:
+        raise BadSettings(
+            f"{PUBLISH} is neither true nor false", where=where, remedy="Write publish = true."
         ) from None
 
 

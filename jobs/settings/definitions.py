@@ -14,6 +14,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tierfold.compaction.deletion.served_grace import TIMEOUTS_IN_GRACE
 from tierfold.compaction.model.bindings import TierBinding
 from tierfold.compaction.model.rules import LONG_MAX, RECORD_BYTES_MAX, CompactionStrategy
 from tierfold.jobs.settings.kinds import (
@@ -21,6 +23,7 @@ from tierfold.jobs.settings.kinds import (
     HEADER_NAME,
     POLICY_LIST,
     RATIO,
+    TRUE_OR_FALSE,
     SettingKind,
     limit,
     one_of,
@@ -30,6 +33,11 @@ from tierfold.jobs.settings.kinds import (
 INT_MAX: Final = 2**31 - 1
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
+
+MESSAGE_TIMEOUT_MIN_MS: Final = 1000
+"""Below, a look would be too old before its events are sent."""
+MESSAGE_TIMEOUT_MAX_MS: Final = GRACE_MS // TIMEOUTS_IN_GRACE
+"""Above, the default grace period would not bound a late send."""
 
 KAFKA: Final = "Kafka"
 KAFKA_4_4: Final = "Kafka 4.4"
@@ -45,7 +53,8 @@ class Setting:
     kind: SettingKind
     doc: str
     broker_names: tuple[str, ...]
-    """A broker's names for it, whose values apply to all topics; the first given takes effect."""
+    """A broker's names for it, whose values apply to all topics; the first given takes effect. No
+    name: only topics have it."""
     is_for_topics: bool = True
     """A topic may have its own value; False: the broker has one value for all topics."""
     source: str = KAFKA
@@ -244,6 +253,34 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="If brokers are asked: an upload that they began and have not finished holds a round "
         "back for this long, and until other segments cover its offsets. A file has it under "
         "[cluster].",
+    ),
+    Setting(
+        name="publish",
+        kind=TRUE_OR_FALSE,
+        broker_names=(),
+        source=TIERFOLD,
+        doc="false: nothing of the topic is published, although publishing is on for the cluster, "
+        "and beside brokers the topic is not compacted. true turns nothing on: that is publish "
+        "under [cluster], or --publish.",
+    ),
+    Setting(
+        name="message.timeout.ms",
+        kind=whole_number(MESSAGE_TIMEOUT_MIN_MS, MESSAGE_TIMEOUT_MAX_MS, "milliseconds"),
+        broker_names=("message.timeout.ms",),
+        is_for_topics=False,
+        source=TIERFOLD,
+        doc="How long a look at brokers is valid, and how long events wait for their answer. Sixty "
+        "times as long is the least grace period of a tier that they serve. A file has it under "
+        "[cluster].",
+    ),
+    Setting(
+        name="publish.max.events.per.second",
+        kind=whole_number(1, INT_MAX, "events per second"),
+        broker_names=("publish.max.events.per.second",),
+        is_for_topics=False,
+        source=TIERFOLD,
+        doc="How many events a run sends to the brokers' metadata topic at most. If not set, there "
+        "is no limit. A file has it under [cluster].",
     ),
     Setting(
         name="min.rewrite.gain",

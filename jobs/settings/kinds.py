@@ -72,6 +72,12 @@ def one_of(names: type[StrEnum], empty: StrEnum | None = None) -> SettingKind:
     )
 
 
+def _is_true(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(text)
+    return text == "true"
+
+
 def _ratio(text: str) -> Fraction:
     """Parse short texts only: a huge exponent would take much memory."""
     if _DECIMAL.fullmatch(text) is None or not 0 <= Fraction(text) <= 1:
@@ -101,6 +107,7 @@ def _header_name(text: str) -> str:
     return text
 
 
+TRUE_OR_FALSE: Final = SettingKind(allowed="true or false", unit="boolean", parse=_is_true)
 RATIO: Final = SettingKind(allowed="a decimal number from 0 to 1", unit="ratio", parse=_ratio)
 """An exact fraction: no decision depends on a float."""
 

@@ -28,14 +28,14 @@ from tierfold.compaction.model.redaction import HIDDEN, setting_name
 from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster, cluster_of_table
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout, layout_of_table
-from tierfold.jobs.settings.kinds import POLICY_LIST
+from tierfold.jobs.settings.kinds import POLICY_LIST, TRUE_OR_FALSE
 from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 DEFAULTS_FILE: Final = "conf/defaults.toml"
 COMMAND_LINE: Final = "--set"
 
-OF_CLUSTER: Final = ("upload.wait.ms",)
+OF_CLUSTER: Final = ("upload.wait.ms", "message.timeout.ms", "publish.max.events.per.second")
 """Settings of tierfold's own that are written under `[cluster]`."""
 
 _WILDCARDS: Final = frozenset("*?[")
@@ -254,10 +254,11 @@ def _broker_value(name: str, value: object, where: str) -> SettingValue:
     if name not in BY_TOPIC_NAME:
         raise _unknown_in_table(name, value, BY_BROKER_NAME, where)
     names = " or ".join(BY_TOPIC_NAME[name].setting.broker_names)
+    instead = f"Write {names} here, or put" if names else "Put"
     raise BadSettings(
         f"{name} is a topic's setting",
         where=where,
-        remedy=f'Write {names} here, or put {name} under [topics."*"].',
+        remedy=f'{instead} {name} under [topics."*"].',
     )
 
 
@@ -323,7 +324,10 @@ def _value(spelling: Spelling, value: object, where: str) -> object:
     if isinstance(value, list) and spelling.kind is POLICY_LIST:
         if all(isinstance(name, str) for name in value):
             return parsed(spelling, ",".join(value), where)
-    elif isinstance(value, str | int) and not isinstance(value, bool):
+    elif isinstance(value, bool):
+        if spelling.kind is TRUE_OR_FALSE:
+            return value
+    elif isinstance(value, str | int):
         return parsed(spelling, str(value), where)
     raise _not_allowed(spelling, _TYPES.get(type(value), "a date or a time"), where)
 

@@ -56,7 +56,8 @@ JSON_INTEGER_MAX: Final = 2**53 - 1
 
 _POLICY: Final = "cleanup_policy"
 _BINDING: Final = "tier_binding"
-"""A fact of the run, and no rule of a topic."""
+_OF_RUN: Final = frozenset({_BINDING, "message_timeout_ms", "publish_max_events_per_second"})
+"""Facts of the run, and no rules of a topic."""
 _EXACT: Final = Context(prec=250)
 """More digits than a ratio's text can have, including its exponent."""
 
@@ -127,8 +128,16 @@ class Settings:
     @property
     def declared(self) -> TierBinding | None:
         """The value of `tier.binding`; None: not set."""
-        given = self.broker.get(_BINDING)
-        return None if given is None else TierBinding(given.value)
+        value = self.of_run(_BINDING)
+        return None if value is None else TierBinding(value)
+
+    def of_run(self, field: str) -> Any:  # noqa: ANN401 - each setting has its own type
+        """Return the value of a setting that is the same for all topics, by its field.
+
+        None: not set, and there is no default.
+        """
+        given = self.broker.get(field, self.defaults.get(field))
+        return None if given is None else given.value
 
     def of_cluster(
         self, topics: Mapping[str, Configs], brokers: Mapping[int, Configs]
@@ -218,7 +227,7 @@ def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rules(layer: Layer) -> Rules:
-    values = {field: setting.value for field, setting in layer.items() if field != _BINDING}
+    values = {field: setting.value for field, setting in layer.items() if field not in _OF_RUN}
     return Rules(**values)
 
 
@@ -253,6 +262,8 @@ def _text(value: object) -> str:
     match value:
         case None:
             return "none"
+        case bool():
+            return str(value).lower()
         case frozenset():
             return ",".join(sorted(value))
         case Fraction():

@@ -10,14 +10,12 @@
     history          `history`
     row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
-    restored_copies  the copies that `restore --copy` makes live
     adoption         what `forget` takes over from brokers
     leave_alone      `forget --leave-alone`
     forget           `forget`
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition
     vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
-    moved_note       the tier's note, if the tier moved: `vacuum`
     catalog_cleanup  deletes what the catalog no longer needs, after `vacuum`
     waiting          waits for live runs that hold partitions
     dump             `dump`; a segment as two tables

@@ -31,12 +31,11 @@ from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import Consent, ConsentKind, ServingCluster
 from tierfold.compaction.model.tier_service import TierService
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.tier_identity import notes_of, place_of
+from tierfold.jobs.context.tier_identity import another_note, notes_of, place_of
 from tierfold.jobs.pipeline.discovery import candidates_of, facts_of, view_of_draft
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
 from tierfold.jobs.pipeline.survey import known_by_name
-from tierfold.jobs.verbs.moved_note import another_note
 from tierfold.jobs.verbs.row_change import changed_row, noted_binding
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.tiers.remote_tier import Listing

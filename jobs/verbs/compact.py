@@ -5,26 +5,28 @@ Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
+from tierfold.jobs.pipeline.left_unpublished import unless_published, why_left
 from tierfold.jobs.pipeline.partition_report import (
     NOT_BEGUN,
     PLANNED,
     PartitionReport,
     left_report,
-    planned_report,
 )
+from tierfold.jobs.pipeline.publication import PublishesPartitions
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import survey
@@ -44,8 +46,11 @@ def compact(
 
     With `--if-held wait`, partitions that live runs hold are planned again once they are free. The
     `runs` table gets a row for each tried chunk, and one for each partition without a tried
-    chunk. Raises BadSettings; an error in one partition is in its report.
+    chunk. Beside brokers to which the run does not publish, nothing is changed or recorded. Raises
+    BadSettings; an error in one partition is in its report.
     """
+    if context.publishing_state is Publishing.OFF:
+        return _unchanged(context, settings, scope)
     started_at_ms = now_ms()
     reports: dict[PartitionKey, PartitionReport] = {}
     left: Scope | None = scope
@@ -58,11 +63,46 @@ def compact(
                 raise
             break  # What is done must be reported; what was waited for stays left.
         rest = _rest_of(budget, reports.values())
-        found = carried_out(context, plans, rest, engine, started_at_ms)
+        run = partial(carried_out, context, rest, engine, started_at_ms)
+        if context.publishing_state is Publishing.ON:
+            found = _published(context, settings, left, plans, run)
+        else:
+            found = run(plans)
         reports |= {report.key: report for report in found}
         left = _freed(context, scope, reports.values(), budget, started_at_ms)
     _record(context, [reports[key] for key in waiting(context, reports.values())], started_at_ms)
     return [*reports.values()]
+
+
+def _published(
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    plans: Sequence[PartitionPlan],
+    run: Callable[[Sequence[PartitionPlan], PublishesPartitions], list[PartitionReport]],
+) -> list[PartitionReport]:
+    """Publish what earlier runs have committed; then compact and publish, wave by wave."""
+    # Imported here: the client is loaded only where brokers are named.
+    from tierfold.jobs.publishing.open_swaps import after_open_swaps
+    from tierfold.jobs.publishing.publisher import publisher_of
+
+    publisher, began_at_ms = publisher_of(context, settings), now_ms()
+    rest, reports = after_open_swaps(publisher, plans, scope)
+    again = {plan.key for plan in rest}
+    _record(context, [reports[key] for key in reports if key not in again], began_at_ms)
+    for report in run(rest, publisher):
+        earlier = reports.get(report.key)
+        events = report.events_sent + (0 if earlier is None else earlier.events_sent)
+        reports[report.key] = replace(report, events_sent=events)
+    return [reports[plan.key] for plan in plans]
+
+
+def _unchanged(
+    context: RunContext, settings: Settings, scope: Scope
+) -> list[PartitionReport]:
+    with context.seconds.timed(TimedStage.SURVEY):
+        plans = survey(context, settings, scope)
+    return [unless_published(context, plan) for plan in plans]
 
 
 def _rest_of(budget: Budget, done: Iterable[PartitionReport]) -> Budget:
@@ -92,18 +132,19 @@ def _freed(
 
 def carried_out(
     context: RunContext,
-    plans: Sequence[PartitionPlan],
     budget: Budget,
     engine: Engine,
     started_at_ms: int,
+    plans: Sequence[PartitionPlan],
+    publishing: PublishesPartitions | None = None,
 ) -> list[PartitionReport]:
     """Carry out the plans that are due; return one report per plan, in their order.
 
     `--max-duration` counts from `started_at_ms`. Partitions that were not begun are recorded, also
-    if an error ends the run.
+    if an error ends the run. `publishing`: as of `Waves`.
     """
-    reports = {plan.key: planned_report(plan) for plan in plans}
-    due = in_order_of_work(plans)
+    reports = {plan.key: unless_published(context, plan) for plan in plans}
+    due = in_order_of_work([plan for plan in plans if not why_left(context, plan)])
     try:
         if due:
             # Before the claim: if the engine cannot start, no epoch should be opened.
@@ -116,6 +157,7 @@ def carried_out(
                 record=lambda chunks, began_at_ms: keep_record(
                     context, chunks, began_at_ms, "compact"
                 ),
+                publishing=publishing,
             )
             try:
                 waves.run(due)
@@ -145,21 +187,3 @@ def _why_ended(error: BaseException) -> str:
             return f"the engine did not start: {error}"
         case _:
             return "an unexpected error ended the run"
-
-
-def broker_warnings(settings: Settings, reports: Sequence[PartitionReport]) -> tuple[str, ...]:
-    """Return a warning if segments were replaced and brokers may serve the tier."""
-    has_replaced = any(report.objects_written for report in reports)
-    if not has_replaced or isinstance(settings.binding, Detached):
-        return ()
-    if settings.cluster.names_brokers:
-        return (
-            "The brokers under [cluster] were not asked: this release does not publish to them."
-            " They keep serving the segments that they uploaded, which stay in the tier. The newest"
-            " segments were compacted, too, and how the topics are set up was not checked: see"
-            " `tierfold plan`.",
-        )
-    return (
-        "This tier may be served by brokers. They keep serving the segments that they"
-        " uploaded, which stay in the tier. If no broker serves it, set tier.binding=detached.",
-    )

@@ -12,7 +12,9 @@ from tierfold.compaction.planning.regions import Regions, last_stable_of, region
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
+from tierfold.jobs.pipeline.left_unpublished import unless_taken_out
 from tierfold.jobs.pipeline.partition_report import (
+    PLANNED,
     PartitionReport,
     Reporting,
     left_report,
@@ -50,8 +52,8 @@ def plan(
     the run would read more than `local_max_bytes`; an error in one partition is in its report.
     """
     surveyed = survey(context, settings, scope)
-    reports = {partition.key: planned_report(partition) for partition in surveyed}
-    due = in_order_of_work(surveyed)
+    reports = {one.key: unless_taken_out(context, one) for one in surveyed}
+    due = in_order_of_work([one for one in surveyed if reports[one.key].outcome == PLANNED])
     if due:
         if local_max_bytes is not None:
             check_local_max(input_bytes(due, budget), local_max_bytes)

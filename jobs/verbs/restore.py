@@ -48,9 +48,9 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
+from tierfold.jobs.pipeline.segment_copies import SegmentCopies, copied_segments, lack_of_space
 from tierfold.jobs.pipeline.survey import inspected, known_by_name, with_identity
 from tierfold.jobs.verbs.history import claim_sentence, past_of
-from tierfold.jobs.verbs.restored_copies import RestoredCopies, lack_of_space, restored_copies
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, noted_binding, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -147,14 +147,16 @@ def _carried_out(context: RunContext, found: Restored) -> Restored:
     if corruptions:
         report = replace(refused(row.key, _corrupt(corruptions)), bytes_read=bytes_read)
         return replace(found, report=report)
-    copies = RestoredCopies()
+    copies = SegmentCopies()
 
     def propose(claimed: PartitionState) -> CommitProposal | Refusal:
         nonlocal copies
         if found.is_copy:
             try:
                 with context.seconds.timed(TimedStage.REWRITE):
-                    copies = restored_copies(context, claimed.key, restore_plan.back)
+                    copies = copied_segments(
+                        context, claimed.key, restore_plan.back, is_restored=True
+                    )
             except TierfoldError as error:
                 return refusal_of(error, str(claimed.key))
         at_ms = context.clock()
@@ -245,9 +247,19 @@ def _refused_by_tier(
         listed = context.tier.listing(found.key)
         if corruptions := corrupted_parts(restore_plan.segments, listed, kind="segment"):
             return _corrupt(corruptions)
-        return lack_of_space(context, restore_plan.back, listed) if found.is_copy else None
+        why = lack_of_space(context, restore_plan.back, listed) if found.is_copy else ""
+        return _without_space(why) if why else None
     except TierfoldError as error:
         return refusal_of(error, str(found.key))
+
+
+def _without_space(why: str) -> Refusal:
+    return Refusal(
+        reason=RefusalReason.NOT_RESTORABLE,
+        detail=why,
+        remedy="Free space, or choose a later state. Where no broker serves the tier, restore"
+        " without --copy: that takes no space.",
+    )
 
 
 def _at_time(entries: Iterator[Entry], time_ms: int, history: str) -> Entry:

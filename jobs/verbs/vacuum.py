@@ -54,8 +54,8 @@ from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.partition_report import LEFT, NOT_BEGUN, VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS
+from tierfold.jobs.publishing.service_note import note_moved
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.moved_note import note_moved
 from tierfold.jobs.verbs.vacuum_outcome import (
     GOES_ON,
     NOTHING_DELETED,

@@ -1,4 +1,4 @@
-"""brokers: what a Kafka cluster answers; nothing is sent to it but questions.
+"""brokers: what a Kafka cluster answers, and the one door by which events are sent to it.
 
     login_modules      reads `sasl.jaas.config`, in which Java's clients have users and passwords
     client_names       says which names of a client's settings are taken, refused or ignored
@@ -12,6 +12,9 @@
     epoch_ends         asks where leader epochs end
     cluster_setup      asks how a cluster and its topics are set up
     metadata_reader    reads the metadata topic to its end
+    event_door         sends events to the metadata topic; nothing else can write to it
+    event_pace         says how long events wait, so that not too many are sent a second
+    send_refusals      says why brokers do not take events
 
 `confluent_kafka` is imported here alone, and only once a verb has brokers to ask.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from logging import Logger
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -61,7 +62,7 @@ class Connection:
         self._reported = ReportedFailures()
         self._is_connected = False
         try:
-            self.admin = AdminClient(self._options({}), logger=self._reported.logger)
+            self.admin = AdminClient(self.options({}), logger=self.logger)
         except KafkaException as error:
             raise _refused_settings(error) from None
         answer = self.answer(self.admin.describe_cluster(request_timeout=self.timeout_s))
@@ -85,9 +86,15 @@ class Connection:
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
         """A consumer of this cluster; what it reports counts as the connection's."""
-        return Consumer(self._options(options), logger=self._reported.logger)
+        return Consumer(self.options(options), logger=self.logger)
 
-    def _options(self, more: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def logger(self) -> Logger:
+        """Takes what a client of `options` reports, which counts as the connection's."""
+        return self._reported.logger
+
+    def options(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a client of this cluster in librdkafka's names; `more` prevail."""
         return {
             "bootstrap.servers": ",".join(self.settings.servers),
             "client.id": "tierfold",

@@ -81,7 +81,10 @@ def read_metadata(
 
 
 def _ends(connection: Connection, first_offsets: Mapping[int, int]) -> dict[int, int]:
-    """By metadata partition its end; raises CorruptLog if it does not begin at 0, or is cut."""
+    """By metadata partition with something to read its end.
+
+    Raises CorruptLog if one does not begin at 0, or is cut.
+    """
     found = partition_offsets(connection, ((METADATA_TOPIC, number) for number in first_offsets))
     ends = {}
     for (_, number), offsets in found.items():
@@ -95,7 +98,8 @@ def _ends(connection: Connection, first_offsets: Mapping[int, int]) -> dict[int,
                 number,
                 f"ends at offset {offsets.high_watermark}, but was read to {first_offsets[number]}",
             )
-        ends[number] = offsets.high_watermark
+        if offsets.high_watermark > first_offsets[number]:
+            ends[number] = offsets.high_watermark
     return ends
 
 

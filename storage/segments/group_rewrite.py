@@ -142,6 +142,8 @@ def rewrite_group(
 ) -> GroupReceipt:
     """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it.
 
+    Raises TooLarge if `task.must_be_one` and one segment cannot hold it; then nothing is left.
+
     `outlines`: of scanned segments, by id; without one, all batches are read. The new segment gets
     a key index in `key_indexes`. `proceed` is called before each window, and may raise.
     """
@@ -156,6 +158,8 @@ def rewrite_group(
     try:
         return _rewritten(tier, task, _Sources(bits, outlines, proceed), key_indexes)
     except TooLarge:
+        if task.must_be_one:
+            raise
         replay = ProducerReplay(producers_before(tier, task))
         whole = _Sources(bits, NO_OUTLINES, proceed)
         return _rewritten(tier, task, whole, key_indexes, replay)

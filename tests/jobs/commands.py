@@ -117,7 +117,12 @@ def clocks_at(machine_ms: int, store_ms: int | None = None) -> Iterator[None]:
         return machine_ms * 1_000_000 + now_ns - began_ns[0]
 
     store_ahead_ms = 0 if store_ms is None else store_ms - machine_ms
-    machine = SimpleNamespace(time_ns=time_ns, monotonic=time.monotonic, sleep=time.sleep)
+    machine = SimpleNamespace(
+        time_ns=time_ns,
+        monotonic=time.monotonic,
+        clock_gettime=time.clock_gettime,
+        sleep=time.sleep,
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "time", machine)
         patch.setattr(opening, "store_now_ms", lambda *_: clock.now_ms() + store_ahead_ms)

@@ -1,7 +1,9 @@
-"""Checks for code that is not allowed: open markers, clocks, RNGs, mocks and skipped tests."""
+"""Checks for code that is not allowed: open markers, clocks, RNGs, producers, mocks, skipped tests.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import Final
@@ -25,6 +27,10 @@ CLOCKS: Final = frozenset(
     }
 )
 RNG_MODULES: Final = frozenset({"random", "secrets", "uuid"})
+DOOR: Final = "storage/brokers/event_door.py"
+PRODUCERS: Final = re.compile(
+    r"confluent_kafka\.\*|(?:[\w.]*\.)?(?:\w*Producer|produce|produce_batch)"
+)
 SKIPS: Final = frozenset({"skip", "skipif", "importorskip", "xfail"})
 
 
@@ -64,6 +70,26 @@ def rng(source: Source) -> list[str]:
         if source.folder != "storage"
         and (name.partition(".")[0] in RNG_MODULES or name.startswith("numpy.random"))
     ]
+
+
+def producers(source: Source) -> list[str]:
+    """Names of clients that write to topics, and of their methods, outside of the one door."""
+    return [
+        f"{source.path}:{line}: {name}; only {DOOR} may write to a topic"
+        for name, line in writing(source)
+        if source.path != DOOR
+    ]
+
+
+def writing(source: Source) -> list[tuple[str, int]]:
+    """What names a producer or what gives it records, with its line; a text can name it, too."""
+    texts = [
+        (node.value, node.lineno)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    used = imported(source) + attributes(source) + texts
+    return [(name, line) for name, line in used if PRODUCERS.fullmatch(name)]
 
 
 def unseeded(source: Source) -> list[str]:

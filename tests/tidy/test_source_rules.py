@@ -38,6 +38,7 @@ def name_of(value: object) -> str | None:
     [
         (forbidden_code.clocks, PRODUCT),
         (forbidden_code.rng, PRODUCT),
+        (forbidden_code.producers, [*PRODUCT, "scripts"]),
         (forbidden_code.mocks, PRODUCT + TESTS),
         (forbidden_code.unseeded, TESTS),
         (forbidden_code.skipped, TESTS),
@@ -55,6 +56,12 @@ def name_of(value: object) -> str | None:
 )
 def test_each_file_keeps_the_rule(check: Check, folders: Iterable[str]) -> None:
     assert [violation for source in sources(*folders) for violation in check(source)] == []
+
+
+def test_the_door_gives_records_to_a_producer_in_one_place() -> None:
+    (door,) = (one for one in sources("storage") if one.path == forbidden_code.DOOR)
+    names = [name for name, _ in forbidden_code.writing(door)]
+    assert sorted(names) == ["confluent_kafka.Producer", "producer.produce_batch"]
 
 
 def test_each_test_file_says_what_it_proves() -> None:
@@ -102,6 +109,18 @@ RNGS = (
     "import secrets",
     "from numpy.random import default_rng",
 )
+PRODUCERS = (
+    "from confluent_kafka import Producer",
+    "from confluent_kafka import Producer as Consumer",
+    "from confluent_kafka import SerializingProducer",
+    "from confluent_kafka.aio import AIOProducer",
+    "from confluent_kafka import *",
+    "import confluent_kafka\nconfluent_kafka.Producer({})",
+    "getattr(confluent_kafka, 'Producer')",
+    "client.produce('topic')",
+    "door._producer.produce_batch('topic', [])",
+    "give = client.produce",
+)
 DRAWS = (
     "random.random()",
     "random.shuffle(x)",
@@ -147,6 +166,7 @@ PURE = (
     [
         *((forbidden_code.clocks, "storage/catalog/catalog.py", text) for text in CLOCKS),
         *((forbidden_code.rng, "jobs/made_up.py", text) for text in RNGS),
+        *((forbidden_code.producers, "storage/brokers/made_up.py", text) for text in PRODUCERS),
         *((forbidden_code.unseeded, MADE_UP, text) for text in DRAWS),
         *((forbidden_code.skipped, MADE_UP, f"pytest.{form}('why')") for form in SKIPS),
         *((forbidden_code.mocks, MADE_UP, text) for text in MOCKS),
@@ -178,6 +198,8 @@ def test_a_planted_violation_is_found(check: Check, path: str, text: str) -> Non
         *((forbidden_code.clocks, forbidden_code.CLOCK_OWNER, text) for text in CLOCKS),
         (forbidden_code.clocks, MADE_UP, "import time\nstart = time.monotonic()"),
         *((forbidden_code.rng, "storage/made_up.py", text) for text in RNGS),
+        *((forbidden_code.producers, forbidden_code.DOOR, text) for text in PRODUCERS),
+        (forbidden_code.producers, MADE_UP, "from confluent_kafka import Consumer\nproduced(x)"),
         (forbidden_code.unseeded, MADE_UP, "random.Random(7)"),
         (forbidden_code.unseeded, MADE_UP, "np.random.default_rng(seed=7)"),
         (forbidden_code.unseeded, MADE_UP, "rng.random()"),

@@ -143,6 +143,18 @@ def test_what_was_forgotten_before_the_question_is_not_denied() -> None:
         assert fold.naming(KEY) == {X: Naming.NAMED}
 
 
+def test_what_was_made_since_was_not_named_before() -> None:
+    fold = MetadataFold(1)
+    fold.apply(records(*UPLOAD, updated("b", LISTED)))
+    fold.ask_new(KEY, [A, X])
+    assert fold.naming(KEY) == {A: Naming.NAMED, X: Naming.NEVER_NAMED}
+    fold.apply(records(added("x", 10, 19), begin=fold.next_offset(0)))
+    fold.ask_new(KEY, [X])
+    assert fold.naming(KEY)[X] is Naming.NAMED
+    with pytest.raises(KeyError):
+        MetadataFold(1, [OTHER_KEY]).ask_new(KEY, [A])
+
+
 def test_a_second_question_keeps_the_first_answer() -> None:
     fold = MetadataFold(1)
     fold.ask(KEY, [A, X])

@@ -18,8 +18,12 @@ from tests.compaction.looks import (
 )
 from tests.compaction.three_uploads import R, U, V, W, late
 from tierfold.compaction.brokers.broker_view import BrokerSegment, BrokerView, Reference
+from tierfold.compaction.brokers.cluster_configs import ConfigSource, ConfigValue
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.partition_fold import PartitionFold
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.publishing.batches import batch_bytes_max
+from tierfold.compaction.publishing.look import BATCH_BYTES_MAX
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
     Done,
@@ -127,3 +131,14 @@ def test_a_look_at_many_groups_sorts_what_brokers_have_a_few_times(
     assert isinstance(step, Send)
     assert len(step.events) == len(new)
     assert len(asked) < 10
+
+
+def test_a_topic_may_take_less_than_librdkafka_sends_whole() -> None:
+    def limit(text: str) -> int:
+        return batch_bytes_max({"max.message.bytes": ConfigValue(text, ConfigSource.TOPIC)})
+
+    assert limit("300000") == 300_000
+    assert limit("1048588") == BATCH_BYTES_MAX
+    assert batch_bytes_max({}) == BATCH_BYTES_MAX
+    with pytest.raises(UnreadableObject, match=r"for max\.message\.bytes"):
+        limit("1 MB")

@@ -203,9 +203,9 @@ def test_a_note_that_many_partitions_share_is_said_once() -> None:
 )
 def test_a_time_that_has_passed_is_not_said_to_come(until_ms: int | None, says: str) -> None:
     outlook = Outlook(metadata_records=4, local_until_ms=until_ms)
-    planned = PartitionReport(key=KEY, outcome=PLANNED, outlook=outlook)
+    planned = PartitionReport(key=KEY, outcome=PLANNED, outlook=outlook, events_planned=5)
     text = screen(PlanResult(tier="/tier", partitions=(planned,), started_at_ms=1000), 160)
-    assert f"Once published: 4 records for the brokers' metadata topic; {says}" in text
+    assert f"To be published: 5 events to brokers; {says}" in text
 
 
 def test_a_partition_that_a_live_run_holds_is_refused_with_a_code() -> None:

@@ -36,7 +36,8 @@ def test_defaults_are_kafkas_without_a_policy() -> None:
 
 
 def test_every_setting_is_a_field_of_the_rules_and_every_field_has_a_setting() -> None:
-    assert {setting.field for setting in SETTINGS} == {*Rules.__slots__, "tier_binding"}
+    of_run = {"tier_binding", "message_timeout_ms", "publish_max_events_per_second"}
+    assert {setting.field for setting in SETTINGS} == {*Rules.__slots__, *of_run}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)

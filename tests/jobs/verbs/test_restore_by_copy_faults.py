@@ -28,8 +28,8 @@ from tests.jobs.tiers import copied, files_below, latest_updates
 from tests.storage.call_scripts import Killed, Rule, at, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tests.storage.scripted_store import CORRUPTIONS
+from tierfold.jobs.pipeline import segment_copies
 from tierfold.jobs.verbs import restore as restore_verb
-from tierfold.jobs.verbs import restored_copies
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_store import LocalStore
 
@@ -41,7 +41,7 @@ tier = copied(compacted_once)
 @pytest.fixture(autouse=True)
 def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread makes all calls, so that each has the same number in every run."""
-    monkeypatch.setattr(restored_copies, "COPIERS", 1)
+    monkeypatch.setattr(segment_copies, "COPIERS", 1)
     monkeypatch.setattr(restore_verb, "CHECKERS", 1)
 
 

@@ -16,7 +16,7 @@ from tierfold.compaction.model.bindings import TierBinding
 from tierfold.compaction.model.tier_service import TierService
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import notes_of, place_of
-from tierfold.jobs.verbs.moved_note import note_moved
+from tierfold.jobs.publishing.service_note import note_moved
 from tierfold.storage.tiers.service_notes import Noted
 
 

@@ -1,7 +1,8 @@
-"""The copies that `restore --copy` makes live instead of retired segments. Without Spark.
+"""Copies of segments, which become live in the place of the segments themselves. Without Spark.
 
-They are made while the partition is claimed, under ids that say that a restore made them. A run
-that dies meanwhile leaves orphans, which `vacuum` deletes.
+`restore --copy` makes them of retired segments, a run that publishes of live ones that brokers
+deleted. They are made while the partition is claimed. A run that dies meanwhile leaves orphans,
+which `vacuum` deletes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Final
 
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.discovery.listing import ListedSegment, corrupted_parts
-from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segment_ids import SegmentMark
 from tierfold.compaction.model.segments import PartitionKey, Segment
@@ -30,7 +30,7 @@ COPIERS: Final = min(8, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredCopies:
+class SegmentCopies:
     """The copies, in the order of their sources."""
 
     segments: tuple[Segment, ...] = ()
@@ -42,40 +42,36 @@ class RestoredCopies:
 
 def lack_of_space(
     context: RunContext, sources: Iterable[Segment], listed: Iterable[ListedSegment]
-) -> Refusal | None:
-    """The refusal to copy the segments if the store has no space for it; else None.
+) -> str:
+    """Why the store has no space for the segments once more, a clause; empty: it has.
 
-    A disk that copies have filled could take no more uploads.
+    A disk that is filled could take no more uploads. Raises UnreadableObject.
     """
     ids = {source.segment_id for source in sources}
     needed = sum(one.size_bytes for one in listed if one.segment_id in ids)
     free = context.tier.free_bytes()
     if free is None or needed <= free:
-        return None
-    return Refusal(
-        reason=RefusalReason.NOT_RESTORABLE,
-        detail=f"the copies take {spaced(needed)} bytes, and the tier has {spaced(free)} free",
-        remedy="Free space, or choose a later state. Where no broker serves the tier, restore"
-        " without --copy: that takes no space.",
-    )
+        return ""
+    return f"the copies take {spaced(needed)} bytes, and the tier has {spaced(free)} free"
 
 
-def restored_copies(
-    context: RunContext, key: PartitionKey, sources: Sequence[Segment]
-) -> RestoredCopies:
+def copied_segments(
+    context: RunContext, key: PartitionKey, sources: Sequence[Segment], *, is_restored: bool
+) -> SegmentCopies:
     """Copy the segments, and verify the copies.
 
-    Raises UnreadableObject and CorruptLog, Stopped between two segments.
+    `is_restored`: whether a restore makes them, which their ids then say. Raises UnreadableObject
+    and CorruptLog, Stopped between two segments.
     """
     listed = context.tier.listing(key)
     if corruptions := corrupted_parts(sources, listed, kind="segment"):
         raise CorruptLog(
             corruptions[0],
             where=context.tier_uri,
-            remedy="Copy its objects back from a backup, or choose another state.",
+            remedy="Copy its objects back from a backup.",
         )
     by_id = {segment.segment_id: segment for segment in listed}
-    mark = SegmentMark(context.catalog.fingerprint(), is_restored=True)
+    mark = SegmentMark(context.catalog.fingerprint(), is_restored=is_restored)
 
     def copied(source: Segment) -> CopiedSegment:
         copy = source.copied(new_segment_id(mark), context.run)
@@ -91,7 +87,7 @@ def restored_copies(
             done.append(found)
             step.advance(source.size_bytes)
             check()
-    return RestoredCopies(
+    return SegmentCopies(
         segments=tuple(one.segment for one in done),
         objects=sum(one.objects for one in done),
         stored_bytes=sum(one.stored_bytes for one in done),

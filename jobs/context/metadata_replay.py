@@ -1,0 +1,48 @@
+"""The replay of brokers' metadata that a run keeps: from offset 0 once, then onwards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tierfold.compaction.brokers.metadata_fold import MetadataFold
+from tierfold.compaction.model.segment_ids import Maker, maker_of
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.run_progress import RunProgress
+from tierfold.storage.brokers.connection import Connection
+from tierfold.storage.brokers.metadata_reader import read_metadata
+
+
+class MetadataReplay:
+    """What brokers have of partitions, as far as their metadata topic was read."""
+
+    def __init__(
+        self, partition_count: int, listed: Mapping[PartitionKey, Collection[str]] | None
+    ) -> None:
+        """`partition_count`: of the metadata topic. `listed`: as of `BesideTier`; None: of all."""
+        self.fold = MetadataFold(partition_count, listed)
+        self.records = 0
+        """How many were read."""
+        self._numbers = range(partition_count)
+        self._has_begun = False
+
+    def ask(
+        self, key: PartitionKey, segment_ids: Iterable[str], fingerprint: int | None
+    ) -> None:
+        """Ask if the topic ever names these segments.
+
+        A segment of this catalog that no earlier look has shown was made since the replay began:
+        what was read before cannot name it. `fingerprint`: the catalog's.
+        """
+        ids = set(segment_ids)
+        new = {one for one in ids if maker_of(one, fingerprint) is Maker.THIS_CATALOG}
+        self.fold.ask(key, ids - new)
+        self.fold.ask_new(key, new)
+
+    def go_on(self, connection: Connection, progress: RunProgress) -> None:
+        """Fold the records that were not read yet; raises as `read_metadata`."""
+        # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
+        first_offsets = {number: self.fold.next_offset(number) for number in self._numbers}
+        with progress.replay() as replayed:
+            for chunk in read_metadata(connection, first_offsets, replayed):
+                self.fold.apply(chunk)
+                self.records += len(chunk)

@@ -1,0 +1,14 @@
+"""publishing: lets the brokers that serve a partition know what its row says, look by look.
+
+    served_partition   a claimed partition, and one look at it
+    looks              takes looks: row, listing, metadata topic, offsets, in this order
+    verified_objects   reads what brokers are to read, before they are sent it
+    service_note       the tier's note of who serves it, before the first send
+    row_steps          changes the row where a look asks for that, not for events
+    joint_publication  looks, sends or changes the row, and looks again, until it is done
+    publishing_run     what all partitions share that one run publishes
+    publisher          publishes the partitions of one run, some at a time
+    open_swaps         publishes what earlier runs have committed
+
+`compaction.publishing` decides each step; nothing here does (docs/publishing.md).
+"""

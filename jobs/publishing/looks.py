@@ -1,0 +1,131 @@
+"""Takes looks at claimed partitions: row, listing, metadata topic, offsets, in this order.
+
+In any other order an upload or an expiry in between looks like a contradiction (PUBLISHING 1.5).
+Each look goes through discovery, as planning does: identity of cluster, catalog and tier, lineage,
+log start, and segments that nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.publishing.look import Look, PublishingLimits
+from tierfold.jobs.context.run_cluster import RunCluster
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.tier_identity import run_binding, tier_identity
+from tierfold.jobs.pipeline.asked_brokers import with_brokers
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
+from tierfold.jobs.pipeline.publication import Publication, PublicationState
+from tierfold.jobs.pipeline.survey import READERS, with_identity
+from tierfold.jobs.publishing.served_partition import ServedPartition
+from tierfold.storage.brokers.event_door import LookTime
+from tierfold.storage.clock import boot_s, now_ms
+from tierfold.storage.tiers.remote_tier import Listing
+
+Seen: TypeAlias = ServedPartition | Publication
+"""A look at a partition; or how its publication ended, because nothing may be sent for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """Looks at some partitions, taken together."""
+
+    taken: LookTime
+    """When the first row was read."""
+    seen: Mapping[PartitionKey, Seen]
+
+
+def looks_at(
+    held: HeldPartitions,
+    cluster: RunCluster,
+    rules: Mapping[PartitionKey, Rules],
+    grace_ms: int,
+) -> Looks:
+    """Take one look at each partition of `rules`, all of them claimed.
+
+    `grace_ms`: how long segments stay that are listed for deletion. Raises as `with_brokers`.
+    """
+    context = held.context
+    taken = LookTime(at_ms=now_ms(), at_boot_s=boot_s())
+    seen: dict[PartitionKey, Seen] = {}
+    unread = held.recheck(rules)
+    rows: dict[PartitionKey, PartitionState] = {}
+    for key in rules:
+        now = held.by_key[key]
+        if key in unread:
+            seen[key] = Publication(state=PublicationState.FAILED, why=str(unread[key]))
+        elif not isinstance(now.outcome, Committed):
+            why = "another run took the partition over"
+            seen[key] = Publication(state=PublicationState.FENCED, why=why)
+        else:
+            rows[key] = now.row
+    known = with_brokers(context, cluster, _known(context, rows), is_again=True)
+    identity = tier_identity(context, run_binding(context), deletes=True)
+
+    def look_at(one: KnownPartition) -> Seen:
+        return _look(context, with_identity(one, identity), rules[one.key], grace_ms)
+
+    with ThreadPoolExecutor(READERS) as pool:
+        seen |= dict(zip(known, pool.map(look_at, known.values()), strict=True))
+    return Looks(taken=taken, seen=seen)
+
+
+def _known(
+    context: RunContext, rows: Mapping[PartitionKey, PartitionState]
+) -> dict[PartitionKey, KnownPartition]:
+    listings = context.tier.listings([*rows])
+    return {key: _with_listing(row, listings[key]) for key, row in rows.items()}
+
+
+def _with_listing(row: PartitionState, listed: Listing | Exception) -> KnownPartition:
+    if isinstance(listed, Exception):
+        refusal = refusal_of(listed, str(row.key))
+        return KnownPartition(key=row.key, state=row, refusal=refusal, listed=())
+    return KnownPartition(key=row.key, state=row, refusal=None, listed=listed)
+
+
+def _look(
+    context: RunContext, known: KnownPartition, rules: Rules, grace_ms: int
+) -> Seen:
+    """The look; a refusal of discovery ends the publication."""
+    if known.is_left_alone:
+        return Publication(state=PublicationState.FAILED, why=left_alone(known))
+    brokers, row = known.brokers, known.state
+    try:
+        view = known.refusal or viewed(context, known.key, row, known.listed, brokers)
+    except TierfoldError as error:
+        view = refusal_of(error, str(known.key))
+    if isinstance(view, Refusal):
+        return failed_by(view)
+    if row is None or brokers is None or brokers.known_offsets is None:
+        raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")
+    look = Look(
+        row=row,
+        view=brokers.view,
+        naming=brokers.naming,
+        offsets=brokers.known_offsets,
+        lineage=view.lineage,
+        limits=PublishingLimits(grace_ms=grace_ms, upload_wait_ms=rules.upload_wait_ms),
+        fingerprint=context.catalog.fingerprint(),
+        now_ms=context.clock(),
+        whole=frozenset(one.segment_id for one in known.listed if one.is_complete),
+        present=frozenset(one.segment_id for one in known.listed),
+    )
+    return ServedPartition(known=known, look=look, rules=rules)
+
+
+def failed_by(refusal: Refusal) -> Publication:
+    """The publication that a refusal ends."""
+    return Publication(
+        state=PublicationState.FAILED, why=refusal.sentence, refusals=refusal.parts
+    )

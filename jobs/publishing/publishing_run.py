@@ -1,0 +1,62 @@
+"""What all partitions share that one run publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tierfold.compaction.discovery.broker_refusals import setup_refusals
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
+from tierfold.jobs.context.run_cluster import RunCluster
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.pipeline.publication import Publication, PublicationState
+from tierfold.jobs.publishing.looks import failed_by
+from tierfold.jobs.publishing.service_note import note_service
+from tierfold.jobs.publishing.verified_objects import VerifiedObjects
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.brokers.event_door import EventDoor
+
+
+@dataclass(slots=True, kw_only=True)
+class PublishingRun:
+    """The run, its cluster and the one door to it."""
+
+    context: RunContext
+    cluster: RunCluster
+    settings: Settings
+    door: EventDoor
+    grace_ms: int = PUBLISHING_GRACE_MS
+    """How long segments stay that are listed for deletion."""
+    verified: VerifiedObjects = field(init=False)
+    is_noted: bool = False
+    """Whether the tier's note says who publishes."""
+    stopped_by: str = ""
+    """Why nothing more is sent in this run, a sentence; empty: nothing forbids it."""
+
+    def __post_init__(self) -> None:
+        self.verified = VerifiedObjects(context=self.context)
+
+    def may_send(self) -> bool:
+        """Whether anything may be sent; before the first send the tier notes who publishes."""
+        if not self.is_noted and not self.stopped_by:
+            refusal = note_service(self.context)
+            self.is_noted = refusal is None
+            self.stopped_by = "" if refusal is None else refusal.sentence
+        return self.is_noted and not self.stopped_by
+
+    def refused_setup(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Publication]:
+        """What settings of the cluster and of topics forbid, as the newest look has read them."""
+        look = self.context.cluster_view
+        if look is None:
+            return {}
+        keys = list(keys)
+        rules = {key.topic: self.settings.rules_for(key.topic) for key in keys}
+        declared = self.settings.cluster.kafka_version
+        refusals = setup_refusals(look, keys, rules, declared=declared, grace_ms=self.grace_ms)
+        ended = {key: failed_by(refusal) for key, refusal in refusals.items()}
+        if look.setup.lacks_write is not None:
+            why = str(look.setup.lacks_write)
+            denied = Publication(state=PublicationState.FAILED, why=why)
+            ended |= dict.fromkeys((key for key in keys if key not in ended), denied)
+        return ended

@@ -1,0 +1,62 @@
+"""What a claim notes in the row of a partition that is published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.compaction.builders import CLUSTER, KEY, a_chain, a_state, a_view
+from tierfold.compaction.commits.invariants import violations
+from tierfold.compaction.commits.row_changes import claimed
+from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS
+from tierfold.compaction.commits.served_view import Serving, served_view
+from tierfold.compaction.discovery.view import PartitionView, Refusal, state_with_new
+from tierfold.compaction.model.bindings import ServedBy
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import Consent, ConsentKind
+
+SERVING = Serving(binding=ServedBy(CLUSTER), at_ms=7, run="mine", readers_begin_again=False)
+ROW = a_state(a_chain(10))
+SERVED = replace(ROW, served_by=(CLUSTER,))
+
+
+def row_of(row: PartitionState | None, serving: Serving = SERVING) -> PartitionState:
+    """The row that the claim writes; its invariants hold."""
+    view = served_view(replace(a_view(a_chain(10)), state=row), serving)
+    assert isinstance(view, PartitionView)
+    after = claimed(state_with_new(view), run="mine", commit_id="c", at_ms=7)
+    if row is not None:
+        assert violations(row, after, SERVED_INVARIANTS) == {}
+    return after
+
+
+def test_the_claim_notes_the_cluster_once() -> None:
+    assert row_of(None).served_by == (CLUSTER,)
+    assert row_of(None).key == KEY
+    assert row_of(ROW).served_by == (CLUSTER,)
+    assert row_of(SERVED).served_by == (CLUSTER,)
+    assert row_of(SERVED).consents == ()
+
+
+def test_a_place_to_which_the_tier_moved_is_noted_with_the_consent() -> None:
+    there = replace(CLUSTER, place="/mnt/other/")
+    moved = replace(SERVING, binding=ServedBy(there, is_moved=True))
+    after = row_of(SERVED, moved)
+    assert after.served_by == (there,)
+    assert after.consents == (Consent(kind=ConsentKind.MOVED, given_at_ms=7, run="mine"),)
+    assert row_of(SERVED, replace(moved, binding=ServedBy(there))).served_by == (CLUSTER,)
+
+
+def test_that_readers_begin_again_is_noted_where_tombstones_went() -> None:
+    agreed = replace(SERVING, readers_begin_again=True)
+    assert row_of(replace(SERVED, has_dropped=False), agreed).consents == ()
+    after = row_of(replace(SERVED, has_dropped=True), agreed)
+    assert after.consents == (Consent(kind=ConsentKind.DELETED_KEYS, given_at_ms=7, run="mine"),)
+    assert row_of(after, replace(agreed, at_ms=8)).consents == after.consents
+
+
+def test_a_row_that_a_person_gave_up_is_not_served_again() -> None:
+    given_up = Consent(kind=ConsentKind.DETACHED, given_at_ms=1, run="r")
+    abandoned = replace(SERVED, consents=(given_up,))
+    refusal = served_view(replace(a_view(a_chain(10)), state=abandoned), SERVING)
+    assert isinstance(refusal, Refusal)
+    assert "publish = false" in refusal.remedy
