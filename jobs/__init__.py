@@ -5,7 +5,6 @@
     spark      the Spark session and its Python workers
     engines    who runs the stages: Spark, or this process
     pipeline   from the survey of partitions to the commit
-    publishing lets brokers know what the catalog says
     sources    `kafka-segments` and the catalog as DataFrames
     publishing lets brokers know what the catalog says
     verbs      one module per verb
