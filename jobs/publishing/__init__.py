@@ -11,6 +11,7 @@
     open_swaps         publishes what earlier runs have committed
     canary             reads a partition as a consumer does, and compares it with the tier
     canary_errors      what a canary that found something means, and what to do
+    tier_proof         whether the tier is the one that brokers read, as canaries have shown
     canary_note        the tier's note that a canary counted, or that a person published without one
 
 `compaction.publishing` decides each step; nothing here does (docs/publishing.md).
