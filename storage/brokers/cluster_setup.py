@@ -98,7 +98,8 @@ def _allowed(
     )
     answer = connection.answer(asked[topic])
     if isinstance(answer, KafkaError):
-        raise connection.refusal(answer, Right(operation="Describe", resource=Resource.TOPIC, name=topic))
+        right = Right(operation="Describe", resource=Resource.TOPIC, name=topic)
+        raise connection.refusal(answer, right)
     allowed: Collection[AclOperation] | None = answer.authorized_operations
     return allowed
 
