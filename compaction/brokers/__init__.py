@@ -16,5 +16,6 @@
     missing_rights        rights that are missing, with the commands that grant them
     preconditions         what must hold on a cluster before a tier is compacted for it
     cluster_view          one look at a cluster: its brokers' views, and their offsets
+    unnamed_writes        what runs made that brokers have and the row does not name
     beside_catalog        how what brokers have differs from what a catalog has
 """

@@ -26,8 +26,7 @@ _GIVEN_UP: Final = Refusal(
     reason=RefusalReason.SERVED,
     detail="a person said that the cluster which the catalog names for it is no more"
     " (tier.binding=abandoned), and the catalog notes no other one in its place",
-    remedy="Publish it from a new catalog: name one with --catalog, and take over what brokers have"
-    " with `tierfold forget`. To leave it as it is, set publish = false for the topic.",
+    remedy="Set publish = false for the topic: nothing of it is published from this catalog.",
 )
 
 

@@ -10,6 +10,7 @@
     batches        in which order the events of a batch leave no offset without a segment
     holes          offsets that no look-up finds, and what mends them
     next_step      the decision
+    read_back      whether brokers took a batch as expected
     event_counts   how many events are missing until brokers have what a row says
     event_check    what every event must keep to, whatever decided to send it
     deletions      the third send: which objects may go, and what brokers then learn

@@ -68,7 +68,7 @@ def canary_windows(
         (segment.start_offset, segment.next_offset) for segment in replaced_segments(row)
     )
     firsts = (begin, *(border - OFFSETS_BEFORE for border in borders), end - WINDOW_RECORDS)
-    starts = sorted({max(first, begin) for first in firsts if first < end})
+    starts = sorted({max(first, begin) for first in firsts})
     return tuple(_window(start, end) for start in starts)
 
 
@@ -102,13 +102,12 @@ def sources_of(row: PartitionState) -> tuple[RetiredSegment, ...]:
 
     The others may be of another history, so a record that only they have was never dropped.
     """
-    written = [segment for segment in row.named_segments if not segment.is_named_by_brokers]
     return tuple(
         entry
         for entry in row.whole_retired
         if any(
             entry.retired_by_run == segment.written_by_run and _overlap(entry.segment, segment)
-            for segment in written
+            for segment in row.named_segments
         )
     )
 

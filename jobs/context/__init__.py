@@ -2,6 +2,7 @@
 
     run_context      the tier, its catalog, the clock, the run's name
     publishing_settings  whether a run publishes to its cluster, and how
+    metadata_replay  the replay of brokers' metadata that a run keeps
     run_cluster      the cluster whose brokers a run asks
     beside_tier      the partitions of a tier, as a look at brokers needs them
     cluster_look     one look at a cluster's metadata topic and offsets

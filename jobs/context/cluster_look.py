@@ -69,13 +69,7 @@ def cluster_view(
     listed = None if beside is None else beside.listed
     topics_listed = {key.topic for key in listed or {}}
     setup = _setup(connection, topics_listed, request.needs_settings)
-    if replay is None:
-        replay = MetadataReplay(setup.metadata_topic.partitions, listed)
-        for key, segment_ids in (listed or {}).items():
-            replay.fold.ask(key, segment_ids)
-    elif beside is not None:
-        for key, segment_ids in beside.listed.items():
-            replay.ask(key, segment_ids, beside.asked_by)
+    replay = _asked(replay, setup, beside)
     replay.go_on(connection, progress)
     fold = replay.fold
     keys = request.scope.chosen(fold.partitions() if listed is None else listed)
@@ -104,6 +98,21 @@ def cluster_view(
         },
     )
     return view, replay
+
+
+def _asked(
+    replay: MetadataReplay | None, setup: ClusterSetup, beside: BesideTier | None
+) -> MetadataReplay:
+    """The replay, or a new one, once it was asked about the segments of the tier."""
+    listed = None if beside is None else beside.listed
+    if replay is None:
+        replay = MetadataReplay(setup.metadata_topic.partitions, listed)
+        for key, segment_ids in (listed or {}).items():
+            replay.fold.ask(key, segment_ids)
+    elif beside is not None:
+        for key, segment_ids in beside.listed.items():
+            replay.ask(key, segment_ids, beside.asked_by)
+    return replay
 
 
 def _setup(

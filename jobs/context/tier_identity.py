@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tierfold.compaction.commits.served_view import Serving
 from tierfold.compaction.discovery.identity import service_refusal, settings_refusal
 from tierfold.compaction.discovery.served import served_refusal
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
@@ -71,6 +72,19 @@ def served_binding(context: RunContext) -> ServedBy | None:
     if look is None:
         return None
     return ServedBy(look.serving(place_of(context)), is_moved=context.has_moved)
+
+
+def serving_of(context: RunContext) -> Serving | None:
+    """Return what the run notes in rows that it claims; None: it publishes nothing."""
+    binding, publishing = served_binding(context), context.publishing
+    if binding is None or publishing is None or not publishing.is_on:
+        return None
+    return Serving(
+        binding=binding,
+        at_ms=context.now_ms,
+        run=context.run,
+        readers_begin_again=publishing.readers_begin_again,
+    )
 
 
 def run_binding(context: RunContext) -> Binding:

@@ -18,7 +18,6 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.preconditions import topic_notes
 from tierfold.compaction.brokers.topic_retention import retentions
-from tierfold.compaction.commits.served_view import Serving
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup_refusals
 from tierfold.compaction.discovery.identity import OfCluster, of_cluster
@@ -113,19 +112,6 @@ def _seen(
 def binding_of_run(context: RunContext, settings: Settings) -> Binding:
     """Return who serves the tier, as the run knows it: the cluster that it asked, if any."""
     return served_binding(context) or settings.binding
-
-
-def serving_of(context: RunContext) -> Serving | None:
-    """Return what the run notes in rows that it claims; None: it publishes nothing."""
-    binding, publishing = served_binding(context), context.publishing
-    if binding is None or publishing is None or not publishing.is_on:
-        return None
-    return Serving(
-        binding=binding,
-        at_ms=context.now_ms,
-        run=context.run,
-        readers_begin_again=publishing.readers_begin_again,
-    )
 
 
 def refusals_of_rights(context: RunContext, rules: Mapping[str, Rules]) -> dict[str, Refusal]:

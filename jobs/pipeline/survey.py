@@ -28,14 +28,13 @@ from tierfold.compaction.planning.partition_plan import (
 from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
-from tierfold.jobs.context.tier_identity import TierIdentity, tier_identity
+from tierfold.jobs.context.tier_identity import TierIdentity, serving_of, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import (
     beside_cluster,
     binding_of_run,
     refusals_of_rights,
     refusals_of_setup,
     rows_since,
-    serving_of,
     with_brokers,
 )
 from tierfold.jobs.pipeline.discovery import viewed

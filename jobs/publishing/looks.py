@@ -1,8 +1,8 @@
 """Takes looks at claimed partitions: row, listing, metadata topic, offsets, in this order.
 
-In any other order an upload or an expiry in between looks like a contradiction (PUBLISHING 1.5).
-Each look goes through discovery, as planning does: identity of cluster, catalog and tier, lineage,
-log start, and segments that nobody knows.
+In any other order an upload or an expiry in between looks wrong (PUBLISHING 1.5). Each look goes
+through discovery, as planning does: identity of cluster, catalog and tier, lineage, log start, and
+segments that neither row nor brokers explain.
 """
 
 from __future__ import annotations

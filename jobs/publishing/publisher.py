@@ -105,7 +105,7 @@ class Publisher:
     ) -> dict[PartitionKey, Publication]:
         """Read the canary of each partition that was swapped; those that failed.
 
-        Consumers may be harmed by the next swap, too, so nothing more is sent after one.
+        After one nothing more is sent: the next swap may do the same to its consumers.
         """
         failed: dict[PartitionKey, Publication] = {}
         for key, publication in ended.items():

@@ -46,7 +46,7 @@ class TierProof:
     cluster: RunCluster
     mode: CanaryMode
     is_proven: bool = False
-    """Whether a canary has counted, or a person's consent stands in for it, as the tier notes."""
+    """Whether a canary has counted, or a person agreed to go on without, as the tier notes."""
     awaited: str = ""
     """Why nothing else is published yet, a clause; empty: no published partition can still count.
     """

@@ -57,9 +57,8 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
     # What is fetched beyond a window's end is thrown away.
-    "queued.min.messages": _MESSAGES,
+    "queued.min.messages": 10 * _MESSAGES,
     "queued.max.messages.kbytes": 8 * 1024,
-    "fetch.message.max.bytes": 256 * 1024,
     "fetch.queue.backoff.ms": 5,
 }
 _IGNORED: Final = frozenset(

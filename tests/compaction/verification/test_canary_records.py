@@ -178,6 +178,28 @@ def test_each_part_of_a_record_is_compared(other: Content) -> None:
     )
 
 
+def test_a_dropped_record_that_is_still_read_is_stale_once_no_disk_has_it() -> None:
+    given, sources = digests_of({3: A}), (NO_RECORDS, digests_of({3: A, 5: A}), NO_RECORDS)
+    for gone_before, stale_offset in ((3, None), (4, 3)):
+        local = LocalCopies(gone_before=gone_before)
+        expected = Expected(live=NO_RECORDS, sources=sources, local=local)
+        assert compared(SPAN, given, expected) == Agreement(
+            records=1, missing_dropped=1, read_dropped=1, stale_offset=stale_offset
+        )
+
+
+def test_agreements_add_up_and_the_first_stale_offset_stays() -> None:
+    one = Agreement(records=1, missing_dropped=2, read_dropped=3, stale_offset=4)
+    other = Agreement(records=10, missing_dropped=20, read_dropped=30, stale_offset=40)
+    both = Agreement(records=11, missing_dropped=22, read_dropped=33, stale_offset=4)
+    assert one.with_more(other) == both
+    assert one.with_more(replace(other, stale_offset=None)) == both
+    without = replace(one, stale_offset=None)
+    assert without.with_more(other) == replace(both, stale_offset=40)
+    # The first offset is one, too.
+    assert replace(one, stale_offset=0).with_more(other).stale_offset == 0
+
+
 def test_a_record_of_another_history_is_neither_foreign_nor_dropped() -> None:
     expected = Expected(
         live=digests_of({1: A}), others=(digests_of({3: A}),), local=LocalCopies(gone_before=9)

@@ -198,7 +198,7 @@ def test_a_note_that_many_partitions_share_is_said_once() -> None:
     [
         (500, "consumers see it at once, as no broker has local copies of it."),
         (1001, "consumers see all of it after 1970-01-01T00:00:01.001Z, as local copies go."),
-        (None, "of 1 partition it is not known when."),
+        (None, "of 1 partition it is not known when consumers see it."),
     ],
 )
 def test_a_time_that_has_passed_is_not_said_to_come(until_ms: int | None, says: str) -> None:
