@@ -6,6 +6,7 @@
     engines    who runs the stages: Spark, or this process
     pipeline   from the survey of partitions to the commit
     sources    `kafka-segments` and the catalog as DataFrames
+    publishing lets brokers know what the catalog says
     verbs      one module per verb
     reports    results of verbs: documents, tables and pictures
     api        the verbs as functions: `import tierfold`

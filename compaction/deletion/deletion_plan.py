@@ -46,6 +46,7 @@ from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.model.wording import counted
+from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 
 GRACE_MS: Final = DAY_MS
 """The minimum time for which a retired segment stays, for readers of the earlier row and for
@@ -64,6 +65,8 @@ class VacuumLimits:
     orphan_age_ms: int = ORPHAN_AGE_MS
     takes_set_apart: bool = False
     """Segments outside the leader epoch lineage are deleted, too (`vacuum --diverged`)."""
+    least_served_ms: int = PUBLISHING_GRACE_MS
+    """The least `grace_ms` of a partition that brokers serve (`served_grace`)."""
 
     def is_past_grace(self, entry: RetiredSegment) -> bool:
         """Whether the deletion of a retired segment may start."""

@@ -120,7 +120,10 @@ class Done:
     """Brokers have what the row says."""
 
 
-Step: TypeAlias = Send | Wait | Merge | Copy | Retire | Refused | Done
+OpenStep: TypeAlias = Send | Wait | Merge | Copy | Retire | Refused
+"""Brokers do not have all that the row says."""
+
+Step: TypeAlias = OpenStep | Done
 """What `next_step` decides."""
 
 Deletion: TypeAlias = Send | Delete | Wait | Done

@@ -6,10 +6,12 @@ if the tier or the catalog cannot be read. An error in one partition is in the r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from tierfold.compaction.commits.clocks import WritingVerb
+from tierfold.compaction.deletion.served_grace import least_grace_ms
 from tierfold.compaction.deletion.short_ages import short_ages
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
@@ -78,7 +80,10 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     """
     is_dry_run = given.get("dry_run", False)
     tools = opened(tier, given, writing=WritingVerb.VACUUM, asks_brokers=True)
-    limits = limits_of(given, tools.context.now_ms)
+    limits = replace(
+        limits_of(given, tools.context.now_ms),
+        least_served_ms=least_grace_ms(tools.settings.of_run("message_timeout_ms")),
+    )
     verb = (tools.context, tools.settings, tools.scope, limits)
     if is_dry_run:
         found = inspect(*verb)

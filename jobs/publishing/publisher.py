@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tierfold.compaction.deletion.served_grace import least_grace_ms
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -38,7 +39,13 @@ def publisher_of(context: RunContext, settings: Settings) -> Publisher:
         message_timeout_ms=publishing.message_timeout_ms,
         events_per_second_max=publishing.max_events_per_second,
     )
-    run = PublishingRun(context=context, cluster=cluster, settings=settings, door=door)
+    run = PublishingRun(
+        context=context,
+        cluster=cluster,
+        settings=settings,
+        door=door,
+        grace_ms=least_grace_ms(publishing.message_timeout_ms),
+    )
     return Publisher(run=run)
 
 

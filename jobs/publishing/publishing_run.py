@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from tierfold.compaction.discovery.broker_refusals import setup_refusals
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
@@ -26,7 +25,7 @@ class PublishingRun:
     cluster: RunCluster
     settings: Settings
     door: EventDoor
-    grace_ms: int = PUBLISHING_GRACE_MS
+    grace_ms: int
     """How long segments stay that are listed for deletion."""
     verified: VerifiedObjects = field(init=False)
     is_noted: bool = False

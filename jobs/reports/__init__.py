@@ -12,6 +12,7 @@
     history_report   the result of `history`
     change_report    the results of `restore` and `forget`
     refusals_report  why partitions are refused, each reason once
+    publishing_lines  what brokers were sent, or are to be sent
     holders_report   the runs that had partitions of this one, in one sentence each
     request_report   the requests of a run to a bucket, and their price
 

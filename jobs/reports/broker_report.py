@@ -18,6 +18,7 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.publishing.steps import Done, OpenStep, Send, Step
 from tierfold.jobs.reports.refusals_report import in_short
 from tierfold.jobs.reports.result import fields
 from tierfold.jobs.reports.tables import ROWS_MAX, Column, offsets, print_omitted, print_rows
@@ -42,8 +43,10 @@ def cluster_entry(cluster: ClusterView) -> dict[str, Any]:
     }
 
 
-def broker_entry(brokers: BrokerPartition, beside: BesideCatalog | None) -> dict[str, Any]:
-    """Return what a document says of one partition's brokers."""
+def broker_entry(
+    brokers: BrokerPartition, beside: BesideCatalog | None, step: Step | None = None
+) -> dict[str, Any]:
+    """Return what a document says of one partition's brokers; `step`: what publishing does next."""
     view, referenced = brokers.view, brokers.view.referenced_ids
     return {
         "offsets": None if brokers.known_offsets is None else asdict(brokers.known_offsets),
@@ -62,15 +65,21 @@ def broker_entry(brokers: BrokerPartition, beside: BesideCatalog | None) -> dict
             for reason in view.read_only
         ],
         "beside_catalog": None if beside is None else asdict(beside),
+        "open_step": None if step is None or isinstance(step, Done) else _open_step(step),
     }
+
+
+def _open_step(step: OpenStep) -> dict[str, Any]:
+    """The step of publishing that is not done, with its reason."""
+    purpose = step.purpose.value if isinstance(step, Send) else None
+    return {"step": type(step).__name__.lower(), "purpose": purpose, "reason": step.why}
 
 
 def print_brokers(
     console: Console, cluster: ClusterView, statuses: Sequence[PartitionStatus]
 ) -> None:
     """Print what brokers have of the partitions."""
-    asked = [(status.key, status.brokers, status.beside) for status in statuses]
-    rows = [(key, brokers, beside) for key, brokers, beside in asked if brokers is not None]
+    rows = [(status, status.brokers) for status in statuses if status.brokers is not None]
     title = f"brokers of cluster {cluster.cluster_id}"
     print_rows(console, title, _COLUMNS, rows)
     _print_sentences(console, rows)
@@ -78,7 +87,7 @@ def print_brokers(
     console.print(f"{read} of the brokers' metadata topic replayed; nothing was sent.", style="dim")
 
 
-_Row = tuple[PartitionKey, BrokerPartition, BesideCatalog | None]
+_Row = tuple[PartitionStatus, BrokerPartition]
 _STATES: Final = (
     SegmentState.COPY_STARTED,
     SegmentState.COPY_FINISHED,
@@ -90,10 +99,10 @@ _STATES: Final = (
 def _print_sentences(console: Console, rows: Sequence[_Row]) -> None:
     """Print what remarks refer to, each sentence once; unfolded, so that commands can be pasted."""
     said: dict[str, list[PartitionKey]] = defaultdict(list)
-    for key, brokers, _ in rows:
+    for status, brokers in rows:
         for sentence in (*map(str, brokers.view.read_only), brokers.why_unknown):
             if sentence:
-                said[sentence].append(key)
+                said[sentence].append(status.key)
     for sentence, keys in [*said.items()][:ROWS_MAX]:
         line = printable(f"{in_short(keys, len(rows))}: {sentence}")
         console.print(Text(line, style="red"), soft_wrap=True)
@@ -146,12 +155,15 @@ def _of_offsets(brokers: BrokerPartition, name: str) -> str:
     return "" if brokers.why_unknown else spaced(getattr(brokers.offsets, name))
 
 
-def _remarks(brokers: BrokerPartition, beside: BesideCatalog | None) -> Text:
-    return Text(printable("; ".join(_said(brokers, beside))))
+def _remarks(status: PartitionStatus, brokers: BrokerPartition) -> Text:
+    return Text(printable("; ".join(_said(status, brokers))))
 
 
-def _said(brokers: BrokerPartition, beside: BesideCatalog | None) -> Iterator[str]:
-    view = brokers.view
+def _said(status: PartitionStatus, brokers: BrokerPartition) -> Iterator[str]:
+    view, beside, step = brokers.view, status.beside, status.step
+    if step is not None and not isinstance(step, Done):
+        entry = _open_step(step)
+        yield f"open: {entry['purpose'] or entry['step']}, as {entry['reason']}"
     if view.read_only or brokers.why_unknown:
         yield "see below"
     if view.last_offset is None:
@@ -173,11 +185,11 @@ def _said(brokers: BrokerPartition, beside: BesideCatalog | None) -> Iterator[st
 
 
 _COLUMNS: Final[Sequence[Column[_Row]]] = (
-    ("partition", "left", lambda row: str(row[0])),
+    ("partition", "left", lambda row: str(row[0].key)),
     ("segments", "right", lambda row: spaced(len(_finished(row[1].view)))),
     ("bytes", "right", lambda row: _bytes(_finished(row[1].view))),
     ("offsets", "right", lambda row: _ranges(row[1])),
     ("log start", "right", lambda row: _of_offsets(row[1], "log_start")),
     ("high watermark", "right", lambda row: _of_offsets(row[1], "high_watermark")),
-    ("remarks", "left", lambda row: _remarks(row[1], row[2])),
+    ("remarks", "left", lambda row: _remarks(*row)),
 )

@@ -16,7 +16,6 @@ from tierfold.compaction.deletion.superseded import joined
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.skipping.probe_counts import NO_PROBES
 from tierfold.jobs.context.publishing_settings import Publishing
-from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -34,6 +33,7 @@ from tierfold.jobs.pipeline.partition_report import (
     superseded_sentence,
 )
 from tierfold.jobs.reports.holders_report import print_holders, shown_reason
+from tierfold.jobs.reports.publishing_lines import print_publishing
 from tierfold.jobs.reports.refusals_report import print_refusals, see_below
 from tierfold.jobs.reports.result import Result, fields
 from tierfold.jobs.reports.tables import (
@@ -136,8 +136,7 @@ def print_reports(
     _print_totals(console, reports)
     print_holders(console, reports)
     _print_superseded(console, reports)
-    _print_events(console, reports)
-    _print_outlooks(console, reports, now_ms)
+    print_publishing(console, reports, now_ms)
     _print_late(console, reports)
 
 
@@ -219,41 +218,6 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f" {'was' if read_once == 1 else 'were'} read once; {decimal(bytes_read)} read in all."
         )
     print_parts_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
-
-
-def _print_events(console: Console, reports: Sequence[PartitionReport]) -> None:
-    """Print how many events were sent, and how many more are open; nothing without any."""
-    sent = sum(report.events_sent for report in reports)
-    if sent:
-        console.print(f"{counted(sent, 'event')} to brokers.")
-    unsent = sum(report.events_planned for report in reports if report.outlook is None)
-    if unsent and not sent:
-        opened = counted(unsent, "event")
-        console.print(f"Of earlier runs, {opened} to brokers are open.", style="dim")
-
-
-def _print_outlooks(
-    console: Console, reports: Sequence[PartitionReport], now_ms: int
-) -> None:
-    """Print what the plans mean for brokers, in one line; nothing if none were asked."""
-    outlooks = [report.outlook for report in reports if report.outlook is not None]
-    if not outlooks:
-        return
-    records = sum(one.events_planned for one in reports if one.outlook is not None)
-    known_ms = [one.local_until_ms for one in outlooks if one.local_until_ms is not None]
-    last_ms = max(known_ms, default=None)
-    sees = ""
-    if last_ms is not None and last_ms > now_ms:
-        sees = f"consumers see all of it after {timestamp_text(last_ms)}, as local copies go"
-    elif last_ms is not None:
-        sees = "consumers see it at once, as no broker has local copies of it"
-    if len(known_ms) < len(outlooks):
-        unknown = counted(len(outlooks) - len(known_ms), "partition")
-        sees = "; ".join(filter(None, (sees, f"of {unknown} it is not known when")))
-    console.print(
-        f"To be published: {counted(records, 'event')} to brokers; {sees}.",
-        style="dim",
-    )
 
 
 def print_parts_verified(console: Console, verified: VerifiedParts) -> None:

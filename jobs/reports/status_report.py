@@ -61,7 +61,7 @@ class StatusResult(Result[PartitionStatus]):
 def _entry(status: PartitionStatus) -> dict[str, Any]:
     entry = _own_entry(status)
     if status.brokers is not None:
-        entry["brokers"] = broker_entry(status.brokers, status.beside)
+        entry["brokers"] = broker_entry(status.brokers, status.beside, status.step)
     return entry
 
 

@@ -15,7 +15,9 @@ from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
+from tierfold.compaction.planning.open_step import step_of
 from tierfold.compaction.planning.regions import regions_of
+from tierfold.compaction.publishing.steps import Step
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.run_progress import RunProgress
@@ -47,6 +49,8 @@ class PartitionStatus:
     """What brokers have of it; None: none were asked."""
     beside: BesideCatalog | None = None
     """How that differs; None: no brokers were asked, or there is no listing."""
+    step: Step | None = None
+    """What publishing does next; None: no broker serves the row, or none was asked."""
 
     @property
     def outcome(self) -> str:
@@ -140,7 +144,10 @@ def _status(
     if isinstance(read, Refusal):
         found = PartitionStatus(key=key, row=known.state, refusal=read)
     else:
-        found = PartitionStatus(key=key, row=known.state, view=read[0], ratio=read[1])
+        step = step_of(read[0], rules, context.now_ms)
+        found = PartitionStatus(
+            key=key, row=known.state, view=read[0], ratio=read[1], step=step
+        )
     logs = (context.tier.uri(address_of(key, one), Part.LOG) for one in found.segments)
     return replace(found, logs=tuple(logs))
 

@@ -138,7 +138,9 @@ def _grace_refusal(
     context: RunContext, row: PartitionState, times: VacuumLimits
 ) -> Refusal | None:
     look = context.cluster_view
-    return None if look is None else grace_refusal(look.setup, row, times.grace_ms)
+    if look is None:
+        return None
+    return grace_refusal(look.setup, row, times.grace_ms, times.least_served_ms)
 
 
 def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -> PartitionVacuum:

@@ -15,6 +15,7 @@
     event_door         sends events to the metadata topic; nothing else can write to it
     event_pace         says how long events wait, so that not too many are sent a second
     send_refusals      says why brokers do not take events
+    record_reader      reads windows of a topic as a consumer does
 
 `confluent_kafka` is imported here alone, and only once a verb has brokers to ask.
 """

@@ -17,6 +17,7 @@
     group_output         the new segments of a group, several if one would be too large
     producer_replay      the producers' state at any offset
     segment_writer       writes a new segment and the files beside it
+    written_records      digests of the records that a segment has within a span
     segment_copy         copies a segment under a new id, and verifies the copy
     broker_upload        a segment as a broker uploads it
     log_windows          a log in windows of whole batches, read in ranges

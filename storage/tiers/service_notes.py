@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segment_ids import FINGERPRINT_BITS
-from tierfold.compaction.model.tier_service import TierService, fingerprint_text
+from tierfold.compaction.model.tier_service import CanaryProof, TierService, fingerprint_text
 from tierfold.storage.tiers.object_store import ObjectStore
 
 FOLDER: Final = "_tierfold_served_by"
@@ -28,6 +28,7 @@ NOTE_BYTES_MAX: Final = 16_384
 """A note has some 300 bytes, and a path at most 4,096."""
 
 _VERSION: Final = 1
+_FIELDS: Final = 8
 _NAME: Final = re.compile(r"([0-9]{8})\.json")
 _FINGERPRINT: Final = re.compile(rf"[0-9a-f]{{{FINGERPRINT_BITS // 4}}}")
 
@@ -114,6 +115,9 @@ def _bytes_of(service: TierService) -> bytes:
         "catalog": fingerprint_text(service.fingerprint),
         "place": service.place,
         "noted_at_ms": service.noted_at_ms,
+        "canary_counted_at_ms": service.canary.counted_at_ms,
+        "canary_off_at_ms": service.canary.off_at_ms,
+        "canary_off_run": service.canary.off_run,
     }
     return json.dumps(fields, indent=1).encode()
 
@@ -139,12 +143,24 @@ def _service_of(data: bytes, where: str) -> TierService:
             "catalog": str(catalog),
             "place": str(place),
             "noted_at_ms": int(noted_at_ms),
-        } if cluster_id and place and _FINGERPRINT.fullmatch(catalog) and len(fields) == 5:
+            "canary_counted_at_ms": int() | None as counted_at_ms,
+            "canary_off_at_ms": int() | None as off_at_ms,
+            "canary_off_run": str(off_run),
+        } if (
+            cluster_id
+            and place
+            and _FINGERPRINT.fullmatch(catalog)
+            and (off_at_ms is None) == (not off_run)
+            and len(fields) == _FIELDS
+        ):
             return TierService(
                 cluster_id=cluster_id,
                 fingerprint=int(catalog, 16),
                 place=place,
                 noted_at_ms=noted_at_ms,
+                canary=CanaryProof(
+                    counted_at_ms=counted_at_ms, off_at_ms=off_at_ms, off_run=off_run
+                ),
             )
     raise _damaged(where)
 

@@ -55,7 +55,7 @@ def opened(
     message_timeout_ms: int = TIMEOUT_MS,
     events_per_second_max: int | None = None,
 ) -> Iterator[EventDoor]:
-    """A door to the metadata topic, or to the one that stands in for it."""
+    """A door to the metadata topic, or to the test's own."""
     with connected(client(servers, login or {})) as connection:
         yield EventDoor(
             connection,
@@ -65,7 +65,7 @@ def opened(
         )
 
 
-def standing_in(kafka: KafkaCluster, patch: pytest.MonkeyPatch) -> Topic:
+def stand_in_topic(kafka: KafkaCluster, patch: pytest.MonkeyPatch) -> Topic:
     """A topic with the settings of the metadata topic, which the door takes for that."""
     name = f"metadata-{uuid.uuid4()}"
     patch.setattr(event_door, "METADATA_TOPIC", name)

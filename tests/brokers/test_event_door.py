@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from tests.brokers.outgoing import (
     only,
     opened,
     sizes,
-    standing_in,
+    stand_in_topic,
 )
 from tests.brokers.topics import Topic
 from tests.compaction.looks import LIMITS
@@ -57,7 +57,7 @@ def door(kafka: KafkaCluster) -> Iterator[EventDoor]:
 
 @pytest.fixture
 def stand_in(kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Topic:
-    return standing_in(kafka, monkeypatch)
+    return stand_in_topic(kafka, monkeypatch)
 
 
 def test_each_batch_is_one_record_batch_of_the_metadata_topic(
@@ -147,17 +147,33 @@ def clock_after(monkeypatch: pytest.MonkeyPatch, readings: int, later_s: float) 
     monkeypatch.setattr(clock, "time", machine)
 
 
+class Slow(Producer):
+    """Takes its time after each batch, so that the machine may stand still then."""
+
+    made: ClassVar[list[Producer]] = []
+
+    def produce_batch(self, topic: str, messages: list[Any], **given: Any) -> int:
+        Slow.made.append(self)
+        count = super().produce_batch(topic, messages, **given)
+        time.sleep(0.3)
+        return count
+
+
 def test_what_was_queued_before_the_machine_stood_still_is_withdrawn(
     kafka: KafkaCluster, stand_in: Topic, door: EventDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = [a_batch(0), a_batch(1)]
     assert PLACES[0] != PLACES[1]
-    clock_after(monkeypatch, len(batches), TIMEOUT_MS / 1000)
-    for outcome in door.send(batches):
+    monkeypatch.setattr(event_door, "Producer", Slow)
+    assert isinstance(only(door.send([a_batch(1, 7)])), Sent)
+    with monkeypatch.context() as patch:
+        clock_after(patch, len(batches), TIMEOUT_MS / 1000)
+        outcomes = door.send(batches)
+    for outcome in outcomes:
         assert isinstance(outcome, Unanswered)
         assert outcome.why.startswith("while it was being sent, its look became ")
-    monkeypatch.undo()
-    assert sizes(kafka, stand_in) == {}
+    assert Slow.made[-1].flush(10) == 0
+    assert sizes(kafka, stand_in) == {PLACES[1]: [7]}
 
 
 class Short(Producer):

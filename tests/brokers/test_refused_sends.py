@@ -24,7 +24,7 @@ from tests.brokers.outgoing import (
     refused_soon,
     sent_soon,
     sizes,
-    standing_in,
+    stand_in_topic,
 )
 from tests.brokers.topics import METADATA_TOPIC, Topic
 from tests.storage.brokers.secured import client
@@ -38,7 +38,7 @@ from tierfold.storage.brokers.send_refusals import refusal_of
 
 @pytest.fixture
 def stand_in(kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Topic:
-    return standing_in(kafka, monkeypatch)
+    return stand_in_topic(kafka, monkeypatch)
 
 
 def test_without_the_right_its_command_is_named_and_the_same_door_sends_with_it(

@@ -277,7 +277,7 @@ def test_the_grace_period_of_the_call_counts_where_brokers_serve(
     served.note()
     ran = served.vacuum(*half)
     assert ran.code == 3
-    assert "Set --grace-period 1h, or more" in ran.entries[0]["reason"]
+    assert "Set --grace-period 60m, or more" in ran.entries[0]["reason"]
     assert served.vacuum("--grace-period", "1h").code == 0
     with altered(kafka, "message.timestamp.before.max.ms", str(2 * HOUR_MS)):
         assert served.plan(*NO_MARGIN).code == 0

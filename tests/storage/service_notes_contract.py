@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import pytest
 
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
-from tierfold.compaction.model.tier_service import TierService
+from tierfold.compaction.model.tier_service import CanaryProof, TierService
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.service_notes import (
     FOLDER,
@@ -27,6 +28,31 @@ SERVICE: Final = TierService(
     noted_at_ms=1_800_000_000_000,
 )
 
+WHOLE: Final = {
+    "version": 1,
+    "cluster_id": "5L6g3nShT-eMCtK--X86sw",
+    "catalog": "c0ffee0123",
+    "place": "/tier/",
+    "noted_at_ms": 5,
+    "canary_counted_at_ms": None,
+    "canary_off_at_ms": 6,
+    "canary_off_run": "run",
+}
+NOT_QUITE: Final = [
+    json.dumps(fields).encode()
+    for fields in (
+        *({one: WHOLE[one] for one in WHOLE if one != name} for name in WHOLE),
+        *(WHOLE | {name: [WHOLE[name]]} for name in WHOLE),
+        WHOLE | {"more": 1},
+        WHOLE | {"cluster_id": ""},
+        WHOLE | {"catalog": "C0FFEE0123"},
+        WHOLE | {"place": ""},
+        WHOLE | {"canary_off_run": ""},
+        WHOLE | {"canary_off_at_ms": None},
+    )
+]
+"""Notes in which one thing is wrong."""
+
 
 class ServiceNotesContract:
     store: ObjectStore
@@ -43,6 +69,21 @@ class ServiceNotesContract:
         assert written.note.service == SERVICE
         assert ServiceNotes(self.store, f"{prefix}other-").newest() is None
         assert self.store.exists(f"{prefix}{FOLDER}/00000001.json")
+
+    @pytest.mark.parametrize(
+        "canary",
+        [
+            CanaryProof(counted_at_ms=0),
+            CanaryProof(off_at_ms=7, off_run="a run"),
+            CanaryProof(counted_at_ms=8, off_at_ms=7, off_run="a run"),
+        ],
+    )
+    def test_a_note_keeps_what_is_known_of_canaries(self, canary: CanaryProof) -> None:
+        notes, service = ServiceNotes(self.store), replace(SERVICE, canary=canary)
+        written = notes.write(service, None)
+        assert isinstance(written, Noted)
+        assert notes.newest() == written.note
+        assert written.note.service == service
 
     def test_a_note_is_replaced_only_by_one_who_read_it(self) -> None:
         notes = ServiceNotes(self.store)
@@ -81,6 +122,7 @@ class ServiceNotesContract:
             b'{"version": 1}',
             b'{"version": "1"}',
             b"\xff",
+            *NOT_QUITE,
             b"[" * 10_000,
             b" " * (NOTE_BYTES_MAX + 1),
         ],
@@ -93,6 +135,17 @@ class ServiceNotesContract:
             notes.newest()
         assert caught.value.where == self.store.uri(f"{FOLDER}/00000002.json")
         assert "Nothing was deleted" in caught.value.remedy
+
+    def test_a_note_is_as_documented(self) -> None:
+        self.store.create(f"{FOLDER}/00000001.json", json.dumps(WHOLE).encode())
+        newest = ServiceNotes(self.store).newest()
+        assert newest is not None
+        assert newest.service == replace(
+            SERVICE,
+            place="/tier/",
+            noted_at_ms=5,
+            canary=CanaryProof(off_at_ms=6, off_run="run"),
+        )
 
     def test_a_note_of_a_newer_tierfold_is_an_error(self) -> None:
         self.store.create(f"{FOLDER}/00000001.json", b'{"version": 2}')

@@ -27,6 +27,7 @@ from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, Segme
 from tierfold.compaction.brokers.metadata_fold import MetadataFold, MetadataRecord
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.compaction.publishing.steps import Done, Purpose, Send, Wait
 from tierfold.jobs.reports.broker_report import broker_entry
 from tierfold.jobs.reports.status_report import StatusResult
 from tierfold.jobs.verbs.status import PartitionStatus
@@ -162,6 +163,25 @@ def test_the_entry_has_every_segment_and_its_state(status: PartitionStatus) -> N
         "not_listed": (BESIDE,),
         "never_named": (OURS,),
     }
+
+
+def test_the_open_step_is_named_with_its_reason(status: PartitionStatus) -> None:
+    swap = Send(purpose=Purpose.SWAP, events=(), why="segments are replaced")
+    assert "open: swap, as segments are replaced" in shown(replace(status, step=swap))
+    wait = Wait(until_ms=None, why="brokers upload")
+    assert "open: wait, as brokers upload" in shown(replace(status, step=wait))
+    assert "open:" not in shown(replace(status, step=Done()))
+    assert status.brokers is not None
+    entries = [
+        broker_entry(status.brokers, status.beside, step)["open_step"]
+        for step in (swap, wait, Done(), None)
+    ]
+    assert entries == [
+        {"step": "send", "purpose": "swap", "reason": "segments are replaced"},
+        {"step": "wait", "purpose": None, "reason": "brokers upload"},
+        None,
+        None,
+    ]
 
 
 def test_what_is_the_same_is_not_mentioned() -> None:

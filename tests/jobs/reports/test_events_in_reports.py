@@ -37,7 +37,8 @@ def test_a_document_has_them_where_brokers_were_asked(state: Publishing) -> None
 
 def test_the_text_counts_what_was_sent() -> None:
     other = PartitionReport(key=OTHER, outcome=COMPACTED, events_sent=2)
-    assert "7 events to brokers." in str(CompactResult(tier="/tier", partitions=(SENT, other)))
+    text = str(CompactResult(tier="/tier", partitions=(SENT, other)))
+    assert "Published: 7 events to brokers; 3 more to come, with `tierfold vacuum`." in text
     idle = PartitionReport(key=OTHER, outcome=COMPACTED)
     assert "to brokers" not in str(CompactResult(tier="/tier", partitions=(idle,)))
 
