@@ -3,11 +3,7 @@
     value_digest    a 128-bit digest of a value, in a numba kernel
     latest_values   the latest value of every key, as columns
     comparison      where two sets of latest values differ
-<<<<<<< HEAD
-    canary          what the canary reads after a partition is published
-=======
     canary          what is read of brokers after a swap, and what that can show
     canary_records  whether brokers gave the records that the tier has
     first_canary    which partition is published first, to prove the tier
->>>>>>> canary
 """

@@ -10,7 +10,6 @@
     claiming           claims the partitions, begins the rounds
     round_execution    scans, reduces and rewrites claimed rounds, on any engine
     merging            rewrites the group of a merge
-    segment_copies     copies of segments, under new ids
     check_and_commit   checks the rewritten segments and commits them
     held_partitions    claims, commits, rechecks and releases many partitions
     pace               how large the next wave may be, and whether it may begin

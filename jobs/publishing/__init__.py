@@ -1,6 +1,5 @@
 """publishing: lets the brokers that serve a partition know what its row says, look by look.
 
-<<<<<<< HEAD
     served_partition   a claimed partition, and one look at it
     looks              takes looks: row, listing, metadata topic, offsets, in this order
     verified_objects   reads what brokers are to read, before they are sent it
@@ -10,11 +9,11 @@
     publishing_run     what all partitions share that one run publishes
     publisher          publishes the partitions of one run, some at a time
     open_swaps         publishes what earlier runs have committed
-=======
-    canary         reads a partition as a consumer does, and compares it with the tier
-    canary_errors  what a canary that found something means, and what to do
-    canary_note    the tier's note that a canary counted, or that a person published without one
->>>>>>> canary
+    canary             reads a partition as a consumer does, and compares it with the tier
+    canary_errors      what a canary that found something means, and what to do
+    tier_proof         whether the tier is the one that brokers read, as canaries have shown
+    canary_note        the tier's note that a canary counted, or that a person published without one
 
 `compaction.publishing` decides each step; nothing here does (docs/publishing.md).
+    segment_copies     copies segments under new ids, and verifies the copies
 """

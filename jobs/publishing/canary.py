@@ -99,15 +99,15 @@ def read_canary(
         # Before, since nothing answers readers of a topic that is not there, or not theirs.
         return canary.topic_changed() or canary.read(mode)
     except MissingRight:
-        return CannotRead(_without_right(connection, row.key.topic))
+        return CannotRead(without_right(connection.server, row.key.topic))
     except (UnreadableObject, CorruptLog) as error:
         return CannotRead(error)
 
 
-def _without_right(connection: Connection, topic: str) -> MissingRight:
+def without_right(server: str, topic: str) -> MissingRight:
     """Without Describe, too, Read is the right to ask for: it includes that."""
     right = Right(operation="Read", resource=Resource.TOPIC, name=topic)
-    error = lacking([right], connection.server)
+    error = lacking([right], server)
     return MissingRight(
         error.what,
         where=error.where,

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.commits.commit import NotePublished, proposed
 from tierfold.compaction.commits.row_changes import is_unpublished
+from tierfold.compaction.model.errors import MissingRight
 from tierfold.compaction.model.outcomes import Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
@@ -115,6 +116,11 @@ class JointPublication:
             pause(shared.door.wait_ms_for(1))  # Before the look, which would grow old.
             rules = {key: one.rules for key, one in self.going.items()}
             self._take(looks_at(self.held, shared.cluster, rules, shared.grace_ms))
+
+    def leave_denied(self, denied: Mapping[str, MissingRight]) -> None:
+        """End the partitions of topics for which a right is missing."""
+        for key in [key for key in self.going if key.topic in denied]:
+            self._leave(key, PublicationState.FAILED, str(denied[key.topic]))
 
     def leave_all(self, state: PublicationState, why: str) -> None:
         """End all partitions that are on their way."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tierfold.compaction.discovery.view import Refusal
@@ -17,6 +17,7 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.publishing.batches import batch_bytes_max
 from tierfold.compaction.publishing.look import Look, PublishingLimits
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
@@ -71,9 +72,10 @@ def looks_at(
             rows[key] = now.row
     known = with_brokers(context, cluster, _known(context, rows), is_again=True)
     identity = tier_identity(context, run_binding(context), deletes=True)
+    limits = _limits(context, grace_ms)
 
     def look_at(one: KnownPartition) -> Seen:
-        return _look(context, with_identity(one, identity), rules[one.key], grace_ms)
+        return _look(context, with_identity(one, identity), rules[one.key], limits)
 
     with ThreadPoolExecutor(READERS) as pool:
         seen |= dict(zip(known, pool.map(look_at, known.values()), strict=True))
@@ -94,8 +96,17 @@ def _with_listing(row: PartitionState, listed: Listing | Exception) -> KnownPart
     return KnownPartition(key=row.key, state=row, refusal=None, listed=listed)
 
 
+def _limits(context: RunContext, grace_ms: int) -> PublishingLimits:
+    """The limits, as the newest look has read the metadata topic's settings."""
+    view = context.cluster_view
+    configs = {} if view is None else view.setup.metadata_configs
+    return PublishingLimits(
+        grace_ms=grace_ms, upload_wait_ms=0, batch_bytes_max=batch_bytes_max(configs)
+    )
+
+
 def _look(
-    context: RunContext, known: KnownPartition, rules: Rules, grace_ms: int
+    context: RunContext, known: KnownPartition, rules: Rules, limits: PublishingLimits
 ) -> Seen:
     """The look; a refusal of discovery ends the publication."""
     if known.is_left_alone:
@@ -115,7 +126,7 @@ def _look(
         naming=brokers.naming,
         offsets=brokers.known_offsets,
         lineage=view.lineage,
-        limits=PublishingLimits(grace_ms=grace_ms, upload_wait_ms=rules.upload_wait_ms),
+        limits=replace(limits, upload_wait_ms=rules.upload_wait_ms),
         fingerprint=context.catalog.fingerprint(),
         now_ms=context.clock(),
         whole=frozenset(one.segment_id for one in known.listed if one.is_complete),

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tierfold.compaction.deletion.served_grace import least_grace_ms
@@ -14,11 +14,12 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.stopping import Stopped, finishing
+from tierfold.jobs.context.stopping import Stopped, check, finishing
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.joint_publication import JointPublication
 from tierfold.jobs.publishing.publishing_run import PublishingRun
+from tierfold.jobs.publishing.tier_proof import ALONE, TierProof, alone_first
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.event_door import EventDoor
 
@@ -45,6 +46,7 @@ def publisher_of(context: RunContext, settings: Settings) -> Publisher:
         settings=settings,
         door=door,
         grace_ms=least_grace_ms(publishing.message_timeout_ms),
+        proof=TierProof(context=context, cluster=cluster, mode=publishing.canary),
     )
     return Publisher(run=run)
 
@@ -55,6 +57,13 @@ class Publisher:
 
     run: PublishingRun
 
+    def begin(self, plans: Sequence[PartitionPlan]) -> None:
+        """Read what earlier runs have published, until the tier is proven; raises TierfoldError.
+
+        `plans`: of all partitions in scope.
+        """
+        self.run.proof.read(plans)
+
     def publish(
         self, held: HeldPartitions, plans: Sequence[PartitionPlan]
     ) -> dict[PartitionKey, Publication]:
@@ -63,15 +72,56 @@ class Publisher:
         After a signal nothing more is sent.
         """
         ended: dict[PartitionKey, Publication] = {}
+        left = [*plans]
         with finishing(STAYS):
-            for first in range(0, len(plans), AT_ONCE):
-                rules = {plan.key: plan.rules for plan in plans[first : first + AT_ONCE]}
-                joint = JointPublication.of(self.run, held, rules)
-                try:
-                    joint.run()
-                except Stopped as stopped:
-                    joint.leave_all(PublicationState.LEFT, f"stopped by {stopped.by}")
-                except TierfoldError as error:
-                    joint.leave_all(PublicationState.FAILED, str(error))
-                ended |= joint.ended
-        return ended
+            while left:
+                rows = [held.by_key[plan.key].row for plan in left]
+                first, left = alone_first(self.run.proof, left, rows)
+                if not first:
+                    break
+                for some in _some_at_a_time(first):
+                    ended |= self._published(held, some)
+        why = f"{ALONE}; {self.run.proof.awaited or 'no record was dropped of the others'}"
+        waits = Publication(state=PublicationState.WAITS, why=why)
+        return ended | {plan.key: waits for plan in left}
+
+    def _published(
+        self, held: HeldPartitions, plans: Sequence[PartitionPlan]
+    ) -> dict[PartitionKey, Publication]:
+        joint = JointPublication.of(self.run, held, {plan.key: plan.rules for plan in plans})
+        try:
+            denied = self.run.proof.lacks_read(plan.key.topic for plan in plans)
+            joint.leave_denied(denied)
+            joint.run()
+            return joint.ended | self._with_canaries(joint.ended)
+        except Stopped as stopped:
+            joint.leave_all(PublicationState.LEFT, f"stopped by {stopped.by}")
+        except TierfoldError as error:
+            joint.leave_all(PublicationState.FAILED, str(error))
+        return joint.ended
+
+    def _with_canaries(
+        self, ended: Mapping[PartitionKey, Publication]
+    ) -> dict[PartitionKey, Publication]:
+        """Read the canary of each partition that was swapped; those that failed.
+
+        Consumers may be harmed by the next swap, too, so nothing more is sent after one.
+        """
+        failed: dict[PartitionKey, Publication] = {}
+        for key, publication in ended.items():
+            is_done = publication.state is PublicationState.PUBLISHED
+            if not (is_done and publication.events) or publication.row is None:
+                continue
+            check()
+            error = self.run.proof.why_failed(publication.row)
+            if error is not None:
+                failed[key] = replace(
+                    publication, state=PublicationState.FAILED, why=str(error)
+                )
+                self.run.stopped_by = str(error)
+        return failed
+
+
+def _some_at_a_time(plans: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
+    for first in range(0, len(plans), AT_ONCE):
+        yield plans[first : first + AT_ONCE]

@@ -12,6 +12,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.looks import failed_by
 from tierfold.jobs.publishing.service_note import note_service
+from tierfold.jobs.publishing.tier_proof import TierProof
 from tierfold.jobs.publishing.verified_objects import VerifiedObjects
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.event_door import EventDoor
@@ -27,6 +28,8 @@ class PublishingRun:
     door: EventDoor
     grace_ms: int
     """How long segments stay that are listed for deletion."""
+    proof: TierProof
+    """Whether the tier is the one that brokers read."""
     verified: VerifiedObjects = field(init=False)
     is_noted: bool = False
     """Whether the tier's note says who publishes."""

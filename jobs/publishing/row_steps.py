@@ -45,8 +45,8 @@ from tierfold.jobs.pipeline.check_and_commit import COMMITS, check_and_commit
 from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.merging import merged
-from tierfold.jobs.pipeline.segment_copies import copied_segments, lack_of_space
 from tierfold.jobs.pipeline.survey import inspected
+from tierfold.jobs.publishing.segment_copies import copied_segments, lack_of_space
 from tierfold.jobs.publishing.served_partition import ServedPartition
 from tierfold.storage.catalog.catalog import new_commit_id
 

@@ -5,8 +5,6 @@ Rule: PUBLISHING 2.1, 2.6.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.tier_service import TierService
 from tierfold.jobs.context.run_context import RunContext
@@ -54,5 +52,5 @@ def note_moved(context: RunContext) -> Refusal | None:
     identity = tier_identity(context, binding, deletes=True)
     if present is None or present.service.place == place or identity.refusal(None) is not None:
         return None
-    service = replace(present.service, place=place, noted_at_ms=context.clock())
+    service = present.service.moved(place, context.clock())
     return None if isinstance(notes.write(service, present), Noted) else another_note(notes)

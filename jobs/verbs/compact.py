@@ -87,6 +87,7 @@ def _published(
     from tierfold.jobs.publishing.publisher import publisher_of
 
     publisher, began_at_ms = publisher_of(context, settings), now_ms()
+    publisher.begin(plans)
     rest, reports = after_open_swaps(publisher, plans, scope)
     again = {plan.key for plan in rest}
     _record(context, [reports[key] for key in reports if key not in again], began_at_ms)

@@ -48,8 +48,8 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.segment_copies import SegmentCopies, copied_segments, lack_of_space
 from tierfold.jobs.pipeline.survey import inspected, known_by_name, with_identity
+from tierfold.jobs.publishing.segment_copies import SegmentCopies, copied_segments, lack_of_space
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, noted_binding, refused
 from tierfold.jobs.verbs.waiting import freed

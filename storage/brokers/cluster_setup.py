@@ -87,18 +87,27 @@ def _on_metadata(operation: str) -> Right:
     return Right(operation=operation, resource=Resource.TOPIC, name=METADATA_TOPIC)
 
 
-def _allowed(connection: Connection) -> Collection[AclOperation] | None:
-    """What the user may do with the metadata topic; None: brokers do not say it."""
+def _allowed(
+    connection: Connection, topic: str = METADATA_TOPIC
+) -> Collection[AclOperation] | None:
+    """What the user may do with a topic; None: brokers do not say it."""
     asked = connection.admin.describe_topics(
-        TopicCollection([METADATA_TOPIC]),
+        TopicCollection([topic]),
         include_authorized_operations=True,
         request_timeout=connection.timeout_s,
     )
-    answer = connection.answer(asked[METADATA_TOPIC])
+    answer = connection.answer(asked[topic])
     if isinstance(answer, KafkaError):
-        raise connection.refusal(answer)
+        right = Right(operation="Describe", resource=Resource.TOPIC, name=topic)
+        raise connection.refusal(answer, right)
     allowed: Collection[AclOperation] | None = answer.authorized_operations
     return allowed
+
+
+def may_read(connection: Connection, topic: str) -> bool:
+    """Whether the user may consume a topic, as far as brokers say it; raises UnreadableObject."""
+    allowed = _allowed(connection, topic)
+    return allowed is None or AclOperation.READ in allowed
 
 
 def missing_rights(

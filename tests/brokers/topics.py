@@ -39,7 +39,7 @@ CALL_S: Final = 30.0
 _FIRST_MS: Final = 1_700_000_000_000
 _APART_MS: Final = 3_600_000
 _MOVE: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-_PASSING: Final = frozenset(
+PASSING: Final = frozenset(
     {
         KafkaError.UNKNOWN,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -189,7 +189,7 @@ class Topic:
             try:
                 return asked[self.name].result(CALL_S)
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                if error.args[0].code() not in PASSING or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
@@ -226,7 +226,7 @@ def _answers(kafka: KafkaCluster, asked: list[TopicPartition]) -> Iterator[Messa
         while time.monotonic() < deadline:
             message = consumer.poll(0.5)
             error = message and message.error()
-            if message is None or (error and error.code() in _PASSING):
+            if message is None or (error and error.code() in PASSING):
                 continue
             if error and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)

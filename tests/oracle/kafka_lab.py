@@ -188,6 +188,23 @@ class KafkaLab:
             dumped = dumped.with_failure(file, failure)
         return dumped
 
+    def consume(
+        self, where: Mapping[str, Any], starts: Sequence[int], isolation: str
+    ) -> list[dict[str, Any]]:
+        """Return, per start, the `records` that Java's consumer gets of a running cluster.
+
+        `where` has `servers`, `topic` and `partition`. `stopped` says why it did not get to the
+        end, else it is None. A record is its offset, timestamp, key, checksum and headers
+        (ConsumerReads.java).
+        """
+        return list(self._call("consume", **where, starts=list(starts), isolation=isolation))
+
+    def offsets_for_times(
+        self, where: Mapping[str, Any], times_ms: Sequence[int]
+    ) -> list[int | None]:
+        """Return the offset that Java's consumer finds for each time; None: there is none."""
+        return list(self._call("offsets-for-times", **where, times=list(times_ms)))
+
     def _call(self, name: str, **options: Any) -> Any:
         answer = self._ask(name, **options)
         if answer["failure"]:

@@ -31,7 +31,7 @@ from tierfold.compaction.commits.receipts import (
     WrittenSegment,
 )
 from tierfold.compaction.commits.round_commit import proposal_of
-from tierfold.compaction.commits.row_changes import applied
+from tierfold.compaction.commits.row_changes import applied, is_unpublished
 from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.passes import counting_pass
@@ -318,8 +318,17 @@ def test_publication_is_noted_once_for_all_that_was_open() -> None:
 
 def test_what_was_done_before_brokers_served_the_row_is_one_pass() -> None:
     row = a_claim(THREE, epoch=5, served_by=(CLUSTER,), cleaner_offsets=cleaned_to(11, epoch=4))
+    assert is_unpublished(row)
     seen = change(row, NotePublished(at_ms=AT_MS))
     assert seen.passes == (replace(OPEN, epoch=4, published_at_ms=AT_MS),)
+    assert not is_unpublished(seen)
+
+
+def test_only_a_pass_is_noted_as_published() -> None:
+    assert not is_unpublished(a_claim(THREE, served_by=(CLUSTER,)))
+    published = a_claim(THREE, epoch=4, served_by=(CLUSTER,), passes=(EARLIER,))
+    assert not is_unpublished(published)
+    assert is_unpublished(replace(published, passes=(EARLIER, replace(OPEN, epoch=4))))
 
 
 @pytest.mark.parametrize(("cleaner_offset", "has_spared"), [(33, False), (22, True)])

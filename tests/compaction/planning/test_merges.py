@@ -27,7 +27,8 @@ from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
-from tierfold.compaction.planning.merges import merge_plan
+from tierfold.compaction.model.units import LOG_BYTES_MAX, OFFSET_SPAN_MAX
+from tierfold.compaction.planning.merges import merge_plan, unread_beside, why_not_one
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
 from tierfold.compaction.publishing.next_step import next_step
@@ -135,3 +136,46 @@ def test_an_upload_that_the_row_has_gives_what_lies_beyond() -> None:
 def test_only_neighbours_that_are_known_are_merged(wanted: tuple[str, ...], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         merge_plan(view_of(CLAIMED, TOPIC), Merge(segment_ids=wanted, why="for once"))
+
+
+def test_what_gives_nothing_to_the_log_may_go_with_a_merge() -> None:
+    plan = merge_plan(view_of(CLAIMED, TOPIC), asked_for(ROW, TOPIC))
+    assert unread_beside(plan, 0) == ""
+    assert why_not_one(plan) == ""
+
+
+@pytest.mark.parametrize(
+    ("segment", "log_start", "is_unread"),
+    [
+        (a_segment(10, 29), 0, False),
+        (a_segment(10, 30), 0, True),
+        (a_segment(3, 29), 5, False),
+        (a_segment(3, 29), 4, True),
+    ],
+)
+def test_what_has_more_of_the_log_than_a_merge_is_named(
+    segment: Segment, log_start: int, is_unread: bool
+) -> None:
+    plan = merge_plan(view_of(CLAIMED, TOPIC), asked_for(ROW, TOPIC))
+    (group,) = plan.groups
+    group = replace(group, segments=(replace(R, start_offset=5), TAKEN))
+    why = unread_beside(replace(plan, groups=(group,), beside=(segment,)), log_start)
+    assert (segment.segment_id in why) is is_unread
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "size_bytes", "why"),
+    [
+        (OFFSET_SPAN_MAX, LOG_BYTES_MAX, ""),
+        (OFFSET_SPAN_MAX + 1, 1, "are too many for one segment: an index holds at most 2 147"),
+        (29, LOG_BYTES_MAX + 1, "too large to be one: a .log has at most 2 147"),
+    ],
+)
+def test_one_segment_holds_only_so_much(end_offset: int, size_bytes: int, why: str) -> None:
+    plan = merge_plan(view_of(CLAIMED, TOPIC), asked_for(ROW, TOPIC))
+    (group,) = plan.groups
+    large = replace(TAKEN, end_offset=end_offset, size_bytes=size_bytes - R.size_bytes)
+    group = replace(group, segments=(R, large))
+    found = why_not_one(replace(plan, groups=(group,)))
+    assert why in found
+    assert bool(found) is bool(why)

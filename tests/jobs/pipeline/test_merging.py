@@ -32,6 +32,7 @@ from tests.storage.live_segments import (
     put_segment,
 )
 from tests.storage.stored_logs import small_windows
+from tierfold.compaction.cleaning import merges
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.invariants import violations
 from tierfold.compaction.commits.round_commit import proposal_of
@@ -184,17 +185,28 @@ def test_a_merge_keeps_every_byte_that_its_sources_give(
     assert after.cleaner_offset == 105
 
 
-def test_a_large_merge_becomes_several_segments(
+def test_a_large_merge_is_one_segment(
     tier: LocalTieredStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_windows(monkeypatch, 1)
     before = sources(tier)
     result, _ = merge(tier, before, segment_bytes=120)
-    new = new_segments(result)
+    (new,) = new_segments(result)
     assert violation_of(result, tier) is None
-    assert len(new) > 2
-    assert records_of(tier, new) == records_of(tier, before)
-    assert [one for segment in new for one in read_aborted(tier, KEY, segment)] == [*ABORTS]
+    assert records_of(tier, [new]) == records_of(tier, before)
+
+
+def test_what_cannot_be_one_segment_fails_and_leaves_nothing(
+    tier: LocalTieredStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch, 1)
+    before = sources(tier)
+    objects = len(tier.listing(KEY))
+    monkeypatch.setattr(merges, "LOG_BYTES_MAX", 300)
+    result, _ = merge(tier, before)
+    assert result.failure is not None
+    assert result.failure.startswith("orders-0: 2 segments of offsets 100 to 110 (")
+    assert (result.receipts, len(tier.listing(KEY))) == ((), objects)
 
 
 def test_old_messages_are_converted_and_kept(tier: LocalTieredStorage) -> None:

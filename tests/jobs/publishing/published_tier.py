@@ -8,11 +8,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
 
 from tests.brokers.published import added, updated
 from tests.compaction.broker_events import FINISHED
@@ -33,6 +37,8 @@ from tierfold.compaction.brokers.epoch_ends import EpochEnd
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.brokers.metadata_fold import MetadataFold, MetadataRecord
+from tierfold.compaction.commits.holders import IfHeld
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.compaction.publishing.event_check import Checked, checked
@@ -50,12 +56,11 @@ from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 LOG_END: Final = 30
-EPOCHS: Final = [(3, 0), (5, 20)]
+EPOCHS: Final = [(3, 0), (5, 25)]
 HOUR_MS: Final = 3_600_000
 NOW_SENT_MS: Final = NOW_MS + HOUR_MS
 """When events are sent and looks are taken."""
 LIMITS: Final = PublishingLimits(grace_ms=HOUR_MS, upload_wait_ms=HOUR_MS)
-RULES: Final = Rules(cleanup_policy=frozenset({"compact"}))
 
 
 def a_log() -> ServedLog:
@@ -69,6 +74,11 @@ def a_log() -> ServedLog:
     return log
 
 
+def compacting(**rules: Any) -> Rules:
+    """The topic's settings."""
+    return Rules(cleanup_policy=frozenset({"compact"}), **rules)
+
+
 @dataclass(slots=True, kw_only=True)
 class PublishedTier:
     """The tier, what its brokers learned, and the log that they wrote."""
@@ -77,26 +87,51 @@ class PublishedTier:
     log: ServedLog = field(default_factory=a_log)
     cache: MetadataCache = field(default_factory=MetadataCache)
     sent: list[tuple[Event, int]] = field(default_factory=list)
+    uploads: list[Segment] = field(default_factory=list)
     served: dict[int, CachedSegment] = field(default_factory=dict)
+    rules: Rules = field(default_factory=compacting)
 
     def upload(
-        self, first: int, last: int, *, is_finished: bool = True, batches: Sequence[BatchDraft] = ()
+        self,
+        first: int,
+        last: int,
+        *,
+        batches: Mapping[int, BatchDraft] = MappingProxyType({}),
+        aborted: Sequence[AbortedTransaction] = (),
+        noted_bytes: int = 0,
     ) -> Segment:
-        """Let a leader upload these offsets, by default of the log."""
+        """Let a leader upload these offsets of the log.
+
+        `batches`: by offset, what the log has there instead; `noted_bytes`: how many bytes more
+        brokers note than there are.
+        """
         lineage = tuple(
             LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in EPOCHS if start <= last
         )
         upload = BrokerUpload(
             start_offset=first,
-            log=log_of(batches or [self._batch(offset) for offset in range(first, last + 1)]),
+            log=log_of(
+                [batches.get(offset) or self._batch(offset) for offset in range(first, last + 1)]
+            ),
             index_interval_bytes=INDEX_INTERVAL_BYTES,
             lineage=lineage,
+            aborted=tuple(aborted),
         )
         segment = upload.put(run_context(str(self.folder)).tier, ORDERS, last)
-        self.take(added(ORDERS, segment))
-        if is_finished:
-            self.take(updated(ORDERS, segment.segment_id, FINISHED))
+        size_bytes = segment.log_bytes + noted_bytes
+        self.take(added(ORDERS, segment)._replace(size_bytes=size_bytes))
+        # One that ends before others do may hide what they have: the next look mends that.
+        self.lose(updated(ORDERS, segment.segment_id, FINISHED))
+        self.uploads.append(segment)
         return segment
+
+    def copied(self, folder: Path) -> PublishedTier:
+        """Copy the tier, and what brokers learned."""
+        shutil.copytree(self.folder, folder)
+        copy = PublishedTier(folder=folder, uploads=[*self.uploads])
+        for event, at_ms in self.sent:
+            copy.lose(event, at_ms=at_ms)
+        return copy
 
     def _batch(self, offset: int) -> BatchDraft:
         record = self.log.records[offset]
@@ -106,15 +141,19 @@ class PublishedTier:
         return replace(batch, leader_epoch=epoch)
 
     def take(self, *events: Event, at_ms: int = NOW_SENT_MS) -> None:
-        """Let brokers take these events, one after the other; consumers read after each."""
+        """Let brokers take these events, one after the other; consumers lose no offset."""
         for event in events:
-            self.sent.append((event, at_ms))
-            assert self.cache.apply(event), f"brokers drop {event}"
-            before = self.served
-            self.served = self.cache.all_found(self.log.lineage, self._tiered)
-            lost = [one for one in before if one not in self.served and one >= self.log.log_start]
-            assert not lost, f"{event} loses {lost}"
-            self.check()
+            if lost := self.lose(event, at_ms=at_ms):
+                raise AssertionError(f"{event} loses {lost}")
+
+    def lose(self, event: Event, *, at_ms: int = NOW_SENT_MS) -> list[int]:
+        """Let brokers take an event, and consumers read; return the offsets that are lost."""
+        self.sent.append((event, at_ms))
+        assert self.cache.apply(event), f"brokers drop {event}"
+        before = self.served
+        self.served = self.cache.all_found(self.log.lineage, self._tiered)
+        self.check()
+        return [one for one in before if one not in self.served and one >= self.log.log_start]
 
     @property
     def _tiered(self) -> range:
@@ -174,6 +213,11 @@ class PublishedTier:
         ]
 
     @property
+    def finished_ids(self) -> set[str]:
+        """The ids of what brokers have as whole."""
+        return {one.segment_id for one in self.cache.in_state(FINISHED)}
+
+    @property
     def row(self) -> PartitionState:
         """The catalog's row."""
         return row_of(self.folder)
@@ -181,6 +225,8 @@ class PublishedTier:
     def held(self, *rules: Rule) -> HeldPartitions:
         """A run that has claimed the partition; its later calls are under a script."""
         context = run_context(str(self.folder), None, NOW_SENT_MS)
+        # A run that a test killed may have given a sign of life just now.
+        context = replace(context, if_held=IfHeld.TAKE_OVER)
         held = HeldPartitions(context=context, verb="compact")
         assert held.claim([self.row]) == {}
         script = Script(*rules)
@@ -225,7 +271,7 @@ class PublishedTier:
             present=frozenset(one.segment_id for one in listed),
         )
         known = KnownPartition(key=ORDERS, state=row, refusal=None, listed=listed, brokers=brokers)
-        return ServedPartition(known=known, look=look, rules=RULES)
+        return ServedPartition(known=known, look=look, rules=self.rules)
 
     def advance(self, held: HeldPartitions) -> Step:
         """Take one look, and do what it says."""
@@ -278,4 +324,18 @@ def compacted(folder: Path) -> PublishedTier:
     tier.upload(10, 19)
     assert tierfold("compact", folder, *ALWAYS, CLOCK, str(NOW_MS)).code == 0
     note_served(folder)
+    return tier
+
+
+def compacted_once() -> Any:
+    """A fixture: each test gets a copy of the same compacted tier."""
+    once: list[PublishedTier] = []
+
+    @pytest.fixture
+    def tier(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> PublishedTier:
+        if not once:
+            once.append(compacted(tmp_path_factory.mktemp("once") / "tier"))
+        (first,) = once
+        return first.copied(tmp_path / "copied")
+
     return tier

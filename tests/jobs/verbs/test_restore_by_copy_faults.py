@@ -28,7 +28,7 @@ from tests.jobs.tiers import copied, files_below, latest_updates
 from tests.storage.call_scripts import Killed, Rule, at, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tests.storage.scripted_store import CORRUPTIONS
-from tierfold.jobs.pipeline import segment_copies
+from tierfold.jobs.publishing import segment_copies
 from tierfold.jobs.verbs import restore as restore_verb
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_store import LocalStore

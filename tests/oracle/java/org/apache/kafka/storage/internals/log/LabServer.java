@@ -81,6 +81,8 @@ public final class LabServer {
             case "batches" -> LogDump.batches(a);
             case "side-files" -> LogDump.sideFiles(a);
             case "fetch" -> TierReader.fetch(a);
+            case "consume" -> ConsumerReads.read(a);
+            case "offsets-for-times" -> ConsumerReads.offsetsForTimes(a);
             case "select" -> CleanableRegions.select(a);
             case "decompress" -> PayloadReader.decompressed(a);
             case "metadata-topics" -> MetadataMirror.topics(a.get("topics"));

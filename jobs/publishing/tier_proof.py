@@ -1,0 +1,156 @@
+"""Whether the tier given is the one that brokers read, as canaries have shown (PUBLISHING 7.2).
+
+Until one canary has counted, a single partition is published. Each run reads it again; where it can
+no longer count, another is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.model.errors import MissingRight, TierfoldError
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.planning.local_copies import local_ranges
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.verification.canary import (
+    Agreed,
+    CanaryMode,
+    Counted,
+    NotCounted,
+    replaced_segments,
+)
+from tierfold.compaction.verification.first_canary import (
+    FirstCandidate,
+    first_candidate,
+    first_to_publish,
+)
+from tierfold.jobs.context.run_cluster import RunCluster
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.publishing.canary import read_canary, without_right
+from tierfold.jobs.publishing.canary_errors import canary_error
+from tierfold.jobs.publishing.canary_note import canary_proof, note_counted, note_off
+from tierfold.storage.brokers.cluster_setup import may_read
+
+ALONE: Final = "one partition is published alone first, until a canary has counted"
+
+
+@dataclass(slots=True, kw_only=True)
+class TierProof:
+    """What is known for one run."""
+
+    context: RunContext
+    cluster: RunCluster
+    mode: CanaryMode
+    is_proven: bool = False
+    """Whether a canary has counted, or a person's consent stands in for it, as the tier notes."""
+    awaited: str = ""
+    """Why nothing else is published yet, a clause; empty: no published partition can still count.
+    """
+
+    def read(self, plans: Iterable[PartitionPlan]) -> None:
+        """Read the note, and canaries of what earlier runs published; raises TierfoldError."""
+        self.is_proven = not canary_proof(self.context).is_open
+        published = {plan.key: plan for plan in plans if _is_published(plan)}
+        while published and not self.is_proven and self.mode is not CanaryMode.OFF:
+            rows = [plan.view.state for plan in published.values() if plan.view is not None]
+            key = self.first(row for row in rows if row is not None)
+            if key is None:
+                return
+            plan = published.pop(key)
+            row = None if plan.view is None else plan.view.state
+            if row is None:
+                continue
+            why = self.why_failed(row)
+            if why is not None:
+                raise why
+            if self.awaited:
+                return
+
+    def first(self, rows: Iterable[PartitionState]) -> PartitionKey | None:
+        """The partition whose canary is read first; None: none of them can count."""
+        now_ms = self.context.clock()
+        candidates = [self._candidate(row, now_ms) for row in rows]
+        return first_to_publish([one for one in candidates if one is not None], now_ms)
+
+    def why_failed(self, row: PartitionState) -> TierfoldError | None:
+        """Read the canary of a published partition; the error of what it found, if it is one.
+
+        The first one that counts is noted. Raises as `ServiceNotes` does.
+        """
+        brokers = self._brokers(row.key)
+        if self.mode is CanaryMode.OFF or brokers is None:
+            if self.mode is CanaryMode.OFF and not self.is_proven:
+                self._note(note_off(self.context))
+            return None
+        connection = self.cluster.connection
+        match result := read_canary(
+            self.context, connection, row, brokers.log_start, self.mode
+        ):
+            case Counted():
+                self.awaited = ""
+                if not self.is_proven:
+                    self._note(note_counted(self.context))
+            case Agreed(why=why):
+                can_count = why is NotCounted.STILL_LOCAL and not self.is_proven
+                self.awaited = f"that of {row.key} did not count: {why}" if can_count else ""
+            case _:
+                return canary_error(self.context, row, result, connection.server)
+        return None
+
+    def lacks_read(self, topics: Iterable[str]) -> dict[str, MissingRight]:
+        """The right to consume topics, of those where it is missing; none without a canary.
+
+        Asked before anything is sent for them. Raises UnreadableObject.
+        """
+        if self.mode is CanaryMode.OFF:
+            return {}
+        connection = self.cluster.connection
+        denied = [topic for topic in set(topics) if not may_read(connection, topic)]
+        return {topic: without_right(connection.server, topic) for topic in denied}
+
+    def _note(self, refusal: object) -> None:
+        self.is_proven = refusal is None
+
+    def _candidate(self, row: PartitionState, now_ms: int) -> FirstCandidate | None:
+        brokers = self._brokers(row.key)
+        if brokers is None:
+            return None
+        return first_candidate(row, local_ranges(row, brokers, now_ms), brokers.log_start)
+
+    def _brokers(self, key: PartitionKey) -> BrokerPartition | None:
+        view = self.context.cluster_view
+        return None if view is None else view.partitions.get(key)
+
+
+def _is_published(plan: PartitionPlan) -> bool:
+    """Whether brokers have a segment that a run wrote in place of others, as finished."""
+    view = plan.view
+    if view is None or view.state is None or view.brokers is None:
+        return False
+    states = view.brokers.view.segments
+    return any(
+        segment.segment_id in states
+        and states[segment.segment_id].state is SegmentState.COPY_FINISHED
+        for segment in replaced_segments(view.state)
+    )
+
+
+def alone_first(
+    proof: TierProof, plans: Sequence[PartitionPlan], rows: Sequence[PartitionState]
+) -> tuple[list[PartitionPlan], list[PartitionPlan]]:
+    """The plans to publish first, and those that wait until a canary has counted.
+
+    `rows`: of the plans, as they are claimed. All go at once if the tier is proven.
+    """
+    if proof.is_proven:
+        return [*plans], []
+    if proof.awaited:
+        return [], [*plans]
+    key = proof.first(rows)
+    if key is None and proof.mode is CanaryMode.OFF and plans:
+        key = plans[0].key
+    return [plan for plan in plans if plan.key == key], [plan for plan in plans if plan.key != key]
