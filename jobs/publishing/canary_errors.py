@@ -6,10 +6,20 @@ from typing import Final
 
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.verification.canary import CannotRead, Differs, NotServed, Stale
+from tierfold.compaction.verification.canary import (
+    CannotRead,
+    Difference,
+    Differs,
+    NotServed,
+    Stale,
+)
 from tierfold.jobs.context.run_context import RunContext
 
 CODE: Final = "canary"
+
+_KEPT: Final = (
+    "Do not run `vacuum` until then: what consumers read before is still in the tier."
+)
 
 
 def canary_error(
@@ -24,9 +34,7 @@ def canary_error(
             return CorruptLog(
                 f"consumers do not get what the tier has at offset {offset}: {difference}",
                 where=str(row.key),
-                remedy="Publish nothing more for this cluster. "
-                f"`{_restore(context, row, offset, server)}` brings back what consumers read"
-                " before.",
+                remedy=_remedy(context, row, difference, server),
                 code=CODE,
             )
         case NotServed(offset=offset, error=error):
@@ -35,8 +43,7 @@ def canary_error(
                 where=str(row.key),
                 remedy="Check that they read from this place (their rsm.config), and their logs."
                 f" If they read from another one, copy the objects of segment"
-                f" {_segment_at(row, offset)} there: consumers then go on. Otherwise"
-                f" `{_restore(context, row, offset, server)}` brings back what they read before.",
+                f" {_segment_at(row, offset)} there: consumers then go on. {_KEPT}",
                 code=CODE,
             )
         case Stale(offset=offset):
@@ -53,20 +60,22 @@ def canary_error(
             return error
 
 
+def _remedy(
+    context: RunContext, row: PartitionState, difference: Difference, server: str
+) -> str:
+    """What repairs a difference, and until when what was replaced must stay."""
+    if difference is Difference.OUT_OF_RANGE:
+        again = f"tierfold compact {context.tier_uri} --topic {row.key.topic} --publish"
+        repair = f"`{again} --bootstrap-server {server}` repairs it: it finds what is not served."
+    else:
+        repair = (
+            "Publish nothing more for this cluster, and find out if its brokers read from another"
+            " place than this one (their rsm.config), or if another tool wrote there."
+        )
+    return f"{repair} {_KEPT}"
+
+
 def _segment_at(row: PartitionState, offset: int) -> str:
     """The id of the live segment with that offset."""
     at = (one.segment_id for one in row.segments if one.start_offset <= offset <= one.end_offset)
     return next(at, "none")
-
-
-def _restore(context: RunContext, row: PartitionState, offset: int, server: str) -> str:
-    """The command that restores the state before what is at the offset was replaced."""
-    replaced_ms = [
-        entry.retired_at_ms
-        for entry in row.retired
-        if entry.segment.start_offset <= offset <= entry.segment.end_offset
-    ]
-    before_ms = max(replaced_ms, default=row.committed_at_ms) - 1
-    return (
-        f"tierfold restore {context.place(row.key)} --to {before_ms} --bootstrap-server {server}"
-    )

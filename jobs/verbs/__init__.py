@@ -14,6 +14,7 @@
     leave_alone      `forget --leave-alone`
     forget           `forget`
     vacuum           `vacuum`
+    vacuum_sends     what `vacuum` sends to brokers before and after it deletes
     vacuum_survey    what `vacuum` may delete of each partition
     vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
     catalog_cleanup  deletes what the catalog no longer needs, after `vacuum`
