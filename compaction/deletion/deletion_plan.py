@@ -9,12 +9,13 @@
 Age does not prove that no run can commit an orphan: the run that wrote it may have stalled for
 days. Only a newer epoch, opened *after* the listing that showed the orphan, proves it. Age protects
 runs at work. (docs/semantics.md, 8 and 9.) `discovery.candidates.is_orphan` decides what an
-orphan is, and `deletion.makers` whose orphans may go.
+orphan is, and `deletion.makers` whose orphans may go; `deletion.deletion_checks` compares the plan
+with what is found right before the deletion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -30,6 +31,13 @@ from tierfold.compaction.commits.commit import (
     Update,
 )
 from tierfold.compaction.commits.moved_tier import move_of, place_to_note
+from tierfold.compaction.deletion.deletion_notes import (
+    on_future,
+    on_kept,
+    on_named,
+    on_unsent,
+    on_view,
+)
 from tierfold.compaction.deletion.dropped import Dropped, dropped_by_brokers
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.deletion.makers import (
@@ -43,9 +51,8 @@ from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegmen
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import DAY_MS, Rules
-from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
+from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
 from tierfold.compaction.model.serving import Consent, ConsentKind
-from tierfold.compaction.model.wording import counted
 from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 
 GRACE_MS: Final = DAY_MS
@@ -67,11 +74,23 @@ class VacuumLimits:
     """Segments outside the leader epoch lineage are deleted, too (`vacuum --diverged`)."""
     least_served_ms: int = PUBLISHING_GRACE_MS
     """The least `grace_ms` of a partition that brokers serve (`served_grace`)."""
+    publishes: bool = False
+    """Whether brokers may be sent that what they list for deletion is gone."""
 
-    def is_past_grace(self, entry: RetiredSegment) -> bool:
-        """Whether the deletion of a retired segment may start."""
-        has_waited = self.now_ms - entry.retired_at_ms >= self.grace_ms
-        return has_waited and entry.deletion_started_at_ms is None
+    @property
+    def listed_grace_ms(self) -> int:
+        """How long segments stay after brokers listed them: no event arrives later than that."""
+        return max(self.grace_ms, self.least_served_ms)
+
+    def due_ms(self, entry: RetiredSegment, listed: Mapping[str, int]) -> int:
+        """When the deletion of a retired segment may start; `listed`: as of `Dropped`."""
+        retired_ms = entry.retired_at_ms + self.grace_ms
+        since_ms = listed.get(entry.segment.segment_id)
+        return retired_ms if since_ms is None else max(retired_ms, since_ms + self.listed_grace_ms)
+
+    def is_past_grace(self, entry: RetiredSegment, listed: Mapping[str, int]) -> bool:
+        """Whether the deletion of a retired segment may start; `listed`: as of `due_ms`."""
+        return self.now_ms >= self.due_ms(entry, listed) and entry.deletion_started_at_ms is None
 
     def is_old(self, modified_ms: int) -> bool:
         """Whether an object of that time is too old for a run at work."""
@@ -98,6 +117,11 @@ class DeletionPlan:
     """What brokers do not need of what is retired; None: no cluster is known."""
     place_to_note: str = ""
     """Where the tier stands now, which the row has to note first; empty: it has nothing to note."""
+    publishes: bool = False
+    """Whether the run looks at brokers under its claim, deletes by that look, and sends what
+    follows."""
+    listed_again: tuple[str, ...] = ()
+    """Ids of segments that are to be listed for deletion once more: that is dated in the future."""
     ends_serving: bool = False
     """Whether the row names a cluster, and the user insists that it is no more."""
     notes: tuple[str, ...] = ()
@@ -112,6 +136,7 @@ class DeletionPlan:
             or self.going
             or self.orphans
             or self.set_apart
+            or self.listed_again
             or self.place_to_note
             or self.ends_serving
         )
@@ -120,6 +145,17 @@ class DeletionPlan:
     def is_nothing(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.needs_claim or self.incomplete_uploads)
+
+    @property
+    def gone_events(self) -> int:
+        """How many events say that segments are gone, once their objects are."""
+        listed = () if self.dropped is None else self.dropped.listed
+        return sum(name in listed for name in self.marked_ids)
+
+    @property
+    def events(self) -> int:
+        """How many events brokers are to be sent."""
+        return len(self.listed_again) + self.gone_events
 
     @property
     def marked_ids(self) -> tuple[str, ...]:
@@ -146,16 +182,23 @@ class DeletionPlan:
                 StartDeletion(
                     ids=ids,
                     at_ms=at_ms,
-                    listed=known.gone.intersection(ids),
+                    listed=(known.gone | known.listed.keys()).intersection(ids),
                     never_named=known.never_named.intersection(ids),
                 )
             )
         return tuple(updates)
 
     def last_updates(self, gone: Container[str]) -> tuple[Update, ...]:
-        """The change of the row afterwards; `gone`: ids of segments without any object left."""
-        finished = tuple(marked for marked in self.marked_ids if marked in gone)
+        """The change of the row afterwards; `gone`: ids of segments without any object left.
+
+        What brokers still have stays in the row, whatever is left of it.
+        """
         known = self.dropped or Dropped()
+        finished = tuple(
+            one
+            for one in self.marked_ids
+            if one in gone and (self.dropped is None or one in known.may_leave_row)
+        )
         finish = FinishDeletion(
             ids=finished,
             gone=known.gone.intersection(finished),
@@ -187,8 +230,11 @@ def deletion_plan_of(
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if is_detached and not is_refused else ()
     state, retired = view.state, () if view.state is None else view.state.retired
-    dropped = dropped_by_brokers(view, binding)
-    past_grace = [entry for entry in retired if times.is_past_grace(entry)]
+    publishes = not is_refused and publishes_for(view, rules, binding, times)
+    dropped = dropped_by_brokers(view, binding, publishes=publishes)
+    listed = {} if dropped is None else dropped.listed
+    listed_again = tuple(sorted(one for one in listed if listed[one] > times.now_ms))
+    past_grace = [entry for entry in retired if times.is_past_grace(entry, listed)]
     may_go = [entry for entry in past_grace if is_detached or _may_go(entry, dropped)]
     starting = _without_originals(may_go, view) if is_refused else tuple(may_go)
     set_apart = _old(deletable_set_apart(view, binding), times) if times.takes_set_apart else ()
@@ -205,16 +251,25 @@ def deletion_plan_of(
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
-        going=tuple(entry for entry in retired if _goes_on(entry, dropped)),
+        going=tuple(
+            entry
+            for entry in retired
+            if _goes_on(entry, dropped)
+            and not _waits_again(entry.segment.segment_id, listed, times)
+        ),
         orphans=_old(deletable_orphans(view, binding), times),
         set_apart=set_apart,
         incomplete_uploads=deletable_uploads(uploads, view, binding),
         dropped=dropped,
+        publishes=publishes,
+        listed_again=listed_again,
         ends_serving=is_detached and state is not None and state.is_served,
         notes=(
-            *_on_view(view, expired, set_apart),
-            *_on_kept(len(may_go) - len(starting), len(doubted)),
-            *_on_named(stay, binding),
+            *on_view(view, expired, set_apart),
+            *on_kept(len(may_go) - len(starting), len(doubted)),
+            *on_named(stay, binding),
+            *on_unsent(view, rules, binding, is_on=times.publishes),
+            *on_future(len(listed_again)),
             *maker_notes(view, binding, uploads),
         ),
     )
@@ -230,18 +285,28 @@ def _only_noting(view: PartitionView, place: str) -> DeletionPlan:
     )
 
 
+def publishes_for(
+    view: PartitionView, rules: Rules, binding: Binding, times: VacuumLimits
+) -> bool:
+    """Whether brokers may be sent anything for the partition, which they serve by its row."""
+    is_served = view.state is not None and view.state.is_served
+    return times.publishes and rules.publish and is_served and isinstance(binding, ServedBy)
+
+
 def waits_until(
-    view: PartitionView, binding: Binding, times: VacuumLimits
+    view: PartitionView, rules: Rules, binding: Binding, times: VacuumLimits
 ) -> dict[str, tuple[int, ...]]:
     """What is not due yet, by its name, with the due time of each, epoch milliseconds."""
-    dropped = dropped_by_brokers(view, binding)
+    publishes = publishes_for(view, rules, binding, times)
+    dropped = dropped_by_brokers(view, binding, publishes=publishes)
+    listed = {} if dropped is None else dropped.listed
     retired = () if view.state is None else view.state.whole_retired
     if dropped is not None:
         retired = tuple(entry for entry in retired if _may_go(entry, dropped))
     orphans = deletable_orphans(view, binding)
     set_apart = deletable_set_apart(view, binding) if times.takes_set_apart else ()
     ends_ms = {
-        "retired segment": [entry.retired_at_ms + times.grace_ms for entry in retired],
+        "retired segment": [times.due_ms(entry, listed) for entry in retired],
         "orphan": [orphan.modified_ms + times.orphan_age_ms for orphan in orphans],
         "segment set apart": [apart.modified_ms + times.orphan_age_ms for apart in set_apart],
     }
@@ -250,40 +315,6 @@ def waits_until(
         for what, ends in ends_ms.items()
     }
     return {what: ends for what, ends in to_come.items() if ends}
-
-
-def _on_view(
-    view: PartitionView, expired: Sequence[Expired], going: Sequence[ListedSegment]
-) -> Iterator[str]:
-    """The view's notes, except those on segments that are deleted now."""
-    if expired and len(expired) == len(view.segments):  # A setting may be mistyped.
-        yield "every live segment is past retention"
-    for note in view.notes:
-        if not any(segment.segment_id in note for segment in going):
-            yield note
-
-
-def _on_kept(originals: int, doubted: int) -> Iterator[str]:
-    """What stays for a restore, or beside another cluster's segment."""
-    if originals:
-        yield f"{counted(originals, 'retired original')} kept for `tierfold restore`"
-    if doubted:
-        yield (
-            f"{counted(doubted, 'unfinished upload')} kept: a segment in the same folder may be"
-            " another cluster's"
-        )
-
-
-def _on_named(stay: Mapping[str, int], binding: Binding) -> Iterator[str]:
-    """What stays because of brokers."""
-    listed = ", ".join(f"{count} {what}" for what, count in stay.items() if count)
-    if listed and isinstance(binding, ServedBy):
-        yield f"brokers have or may have these segments, so they stay: {listed}"
-    elif listed:
-        yield (
-            f"a broker may still name these segments, so they stay: {listed}. If no broker serves"
-            " this tier, set tier.binding=detached"
-        )
 
 
 _Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)
@@ -312,49 +343,13 @@ def _without_originals(
     return tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
 
 
+def _waits_again(segment_id: str, listed: Mapping[str, int], times: VacuumLimits) -> bool:
+    """Whether brokers listed a segment so lately that nothing more of it may go yet."""
+    since_ms = listed.get(segment_id)
+    return since_ms is not None and times.now_ms - since_ms < times.listed_grace_ms
+
+
 def _goes_on(entry: RetiredSegment, dropped: Dropped | None) -> bool:
     """Whether a deletion that has started goes on: not if brokers have the segment again."""
     is_started = entry.deletion_started_at_ms is not None
     return is_started and (dropped is None or entry.segment.segment_id in dropped.ids)
-
-
-def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
-    """Why the present row forbids the deletion, a phrase each; empty: it does not.
-
-    Live segments are never deleted, and retired ones only once the row marks them.
-    """
-    live, retired = row.live_ids, row.retired_ids
-    orphans = {orphan.segment_id for orphan in (*deletion.orphans, *deletion.set_apart)}
-    to_be_marked = set(deletion.marked_ids)
-    return (
-        *(f"segment {name} is live" for name in sorted((orphans | to_be_marked) & live)),
-        *(f"segment {name} is retired, not an orphan" for name in sorted(orphans & retired)),
-        *(f"segment {name} is left alone" for name in sorted(orphans & row.left_alone_ids)),
-        *(
-            f"segment {name} is not marked as being deleted"
-            for name in sorted(to_be_marked - row.marked_ids - live)
-        ),
-    )
-
-
-def changed_ids(deletion: DeletionPlan, listing: Iterable[ListedSegment]) -> frozenset[str]:
-    """Ids of orphans that changed after the first listing, so that they stay.
-
-    An ongoing copy may have added a `.log`. An orphan that is no longer listed has not changed.
-    """
-    listed = frozenset(listing)
-    listed_ids = {segment.segment_id for segment in listed}
-    return frozenset(
-        orphan.segment_id
-        for orphan in (*deletion.orphans, *deletion.set_apart)
-        if orphan.segment_id in listed_ids and orphan not in listed
-    )
-
-
-def changed_uploads(
-    deletion: DeletionPlan, uploads: Iterable[IncompleteUpload]
-) -> frozenset[str]:
-    """Keys of unfinished uploads that went on after the first listing, so that they stay."""
-    keys = {upload.object_key for upload in deletion.incomplete_uploads}
-    changed = frozenset(uploads).difference(deletion.incomplete_uploads)
-    return frozenset(upload.object_key for upload in changed if upload.object_key in keys)

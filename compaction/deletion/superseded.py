@@ -5,7 +5,8 @@
     may serve it       tierfold   the same                                 VACUUM
     may serve it       a broker   when brokers expire it                   RETENTION
     may serve it       a broker   nothing is known to remove them          KEPT
-    serve it           any        after their deletion is published        PUBLISHED
+    serve it           any        after they are listed for deletion       PUBLISHED
+    list it            any        with the first `vacuum` past the grace   LISTED
 
 A broker does not know that a segment of its own was replaced (docs/semantics.md, 9): it
 expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` includes `delete`.
@@ -14,7 +15,7 @@ expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,8 +31,10 @@ class Removal(StrEnum):
 
     VACUUM = "vacuum"
     RETENTION = "retention.ms"
+    LISTED = "listed"
+    """`vacuum`, which then lets brokers forget them."""
     PUBLISHED = "published"
-    """`vacuum`, once brokers know of it."""
+    """The same, once brokers list them."""
     KEPT = "kept"
     """Nothing is known to do it."""
 
@@ -59,8 +62,13 @@ class SupersededBytes:
             )
         if self.removal is Removal.PUBLISHED:
             return (
-                f"{what}: brokers serve their range from them until the new segments are published,"
-                f" and keep needing them for the grace period ({duration(GRACE_MS)}) after that"
+                f"{what}: brokers serve their range from them until the new segments are published;"
+                f" they go a grace period ({duration(GRACE_MS)}) after brokers list them"
+            )
+        if self.removal is Removal.LISTED:
+            return (
+                f"{what} until the first `tierfold vacuum --publish` after {gone_at}, a grace"
+                f" period ({duration(GRACE_MS)}) after brokers listed them for deletion"
             )
         if self.removal is Removal.RETENTION:
             return f"{what} until brokers expire them by retention.ms, after {gone_at}"
@@ -69,10 +77,16 @@ class SupersededBytes:
 
 
 def superseded_bytes(
-    retired: Iterable[RetiredSegment], rules: Rules, binding: Binding
+    retired: Iterable[RetiredSegment],
+    rules: Rules,
+    binding: Binding,
+    listed: Mapping[str, int] | None = None,
 ) -> tuple[SupersededBytes, ...]:
-    """When a partition's replaced segments will be gone, joined as by `joined`."""
-    return joined(_of_one(entry, rules, binding) for entry in retired)
+    """When a partition's replaced segments will be gone, joined as by `joined`.
+
+    `listed`: as of `dropped.listed_since`; None: brokers were not asked.
+    """
+    return joined(_of_one(entry, rules, binding, listed or {}) for entry in retired)
 
 
 def joined(parts: Iterable[SupersededBytes]) -> tuple[SupersededBytes, ...]:
@@ -100,8 +114,15 @@ def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
     return max(known_ms, default=None) if len(known_ms) == len(times_ms) else None
 
 
-def _of_one(entry: RetiredSegment, rules: Rules, binding: Binding) -> SupersededBytes:
+def _of_one(
+    entry: RetiredSegment, rules: Rules, binding: Binding, listed: Mapping[str, int]
+) -> SupersededBytes:
     segment = entry.segment
+    if isinstance(binding, ServedBy) and segment.segment_id in listed:
+        since_ms = max(listed[segment.segment_id], entry.retired_at_ms)
+        return SupersededBytes(
+            removal=Removal.LISTED, size_bytes=segment.log_bytes, gone_at_ms=since_ms + GRACE_MS
+        )
     if isinstance(binding, ServedBy) and entry.deletion_started_at_ms is None:
         return SupersededBytes(
             removal=Removal.PUBLISHED, size_bytes=segment.log_bytes, gone_at_ms=None

@@ -8,6 +8,10 @@ Rule: PUBLISHING 5.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS, Look, PublishingLimits
@@ -20,10 +24,25 @@ def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
 
     Only whether it is done matters here: the objects in the tier were not compared.
     """
-    row, brokers = view.state, view.brokers
-    if row is None or not row.is_served or brokers is None:
+    if view.state is None or not view.state.is_served:
         return None
-    if brokers.known_offsets is None:
+    limits = PublishingLimits(grace_ms=PUBLISHING_GRACE_MS, upload_wait_ms=rules.upload_wait_ms)
+    look = look_of(view, limits, now_ms)
+    return None if look is None else next_step(look)
+
+
+def look_of(
+    view: PartitionView,
+    limits: PublishingLimits,
+    now_ms: int,
+    listed: Iterable[ListedSegment] | None = None,
+) -> Look | None:
+    """The view as publishing decides from it; None: it has no row, or brokers do not say all.
+
+    `listed`: the whole listing that the view was made from; None: objects do not matter.
+    """
+    row, brokers = view.state, view.brokers
+    if row is None or brokers is None or brokers.known_offsets is None:
         return None
     look = Look(
         row=row,
@@ -31,11 +50,18 @@ def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
         naming=brokers.naming,
         offsets=brokers.known_offsets,
         lineage=view.lineage,
-        limits=PublishingLimits(grace_ms=PUBLISHING_GRACE_MS, upload_wait_ms=rules.upload_wait_ms),
+        limits=limits,
         fingerprint=brokers.asked_by,
         now_ms=now_ms,
     )
-    return next_step(look)
+    if listed is None:
+        return look
+    found = tuple(listed)
+    return replace(
+        look,
+        whole=frozenset(one.segment_id for one in found if one.is_complete),
+        present=frozenset(one.segment_id for one in found),
+    )
 
 
 def why_open(view: PartitionView, step: Step | None) -> str:

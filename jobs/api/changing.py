@@ -79,10 +79,14 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     >>> tierfold.vacuum("/mnt/tier", settings={"tier.binding": "detached"}, dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given, writing=WritingVerb.VACUUM, asks_brokers=True)
+    tools = opened(
+        tier, given, writing=WritingVerb.VACUUM, asks_brokers=True, publishes=True
+    )
+    publishing = tools.context.publishing_state
     limits = replace(
         limits_of(given, tools.context.now_ms),
         least_served_ms=least_grace_ms(tools.settings.of_run("message_timeout_ms")),
+        publishes=publishing is Publishing.ON,
     )
     verb = (tools.context, tools.settings, tools.scope, limits)
     if is_dry_run:
@@ -93,7 +97,10 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     files = catalog_cleaned(tools.context, is_dry_run=is_dry_run)
     short = () if is_dry_run else (age.sentence for age in short_ages(limits))
     about = tools.about(*short, run_id="" if is_dry_run else tools.context.run)
-    return checked(VacuumResult(partitions=tuple(found), catalog_files=files, **about), given)
+    result = VacuumResult(
+        partitions=tuple(found), catalog_files=files, publishing=publishing, **about
+    )
+    return checked(result, given)
 
 
 @takes(RestoreKeywords)

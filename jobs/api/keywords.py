@@ -92,12 +92,17 @@ class ReplayKeywords(ScopeKeywords, ClusterKeywords, total=False):
     """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
 
 
-class PublishKeywords(TypedDict, total=False):
-    """Whether brokers learn of what is compacted."""
+class SendKeywords(TypedDict, total=False):
+    """Whether brokers learn of what the verb does."""
 
     publish: bool | None
     """Publish to the brokers that are named, or do not. Default: `publish` under `[cluster]`; if
-    that is not set, nothing is changed beside brokers."""
+    that is not set, brokers are sent nothing, and what they serve stays as it is."""
+
+
+class PublishKeywords(SendKeywords, total=False):
+    """Whether brokers learn of what is compacted."""
+
     canary: Literal["off", "borders", "all"]
     """What to read of a partition, as a consumer does, once it is published. `borders`, the
     default: around the borders of replaced segments. `off`: nothing, and you answer for it that
@@ -168,7 +173,9 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, total=False):
+class VacuumKeywords(
+    ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, total=False
+):
     """The keywords of `vacuum`."""
 
     grace_ms: int

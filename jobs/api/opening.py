@@ -123,6 +123,8 @@ def opened(
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     cluster = _cluster_of(given, settings) if asks_brokers else None
     publishing = publishing_of(given, settings, cluster) if publishes else None
+    only_deletes = writing is WritingVerb.VACUUM and publishing is not None and not publishing.is_on
+    needs_settings = _is_planned(settings, publishes and not only_deletes)
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     context = run_context(
@@ -137,7 +139,7 @@ def opened(
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
-        cluster=None if cluster is None else RunCluster(cluster, _is_planned(settings, publishes)),
+        cluster=None if cluster is None else RunCluster(cluster, needs_settings),
         publishing=publishing,
     )
     # With a cluster, the advice is on what the look at it shows.

@@ -16,6 +16,7 @@ from tierfold.jobs.cli.options import (
     holes_option,
     if_held_option,
     output_options,
+    publish_option,
     tier_options,
 )
 from tierfold.jobs.cli.output import Output, finish
@@ -120,6 +121,7 @@ def forget_verb(output: Output, **given: Any) -> None:
 @click.command("vacuum", cls=Verb)
 @tier_options
 @cluster_options
+@publish_option
 @clock_options
 @click.option(
     "--grace-period",
@@ -164,9 +166,11 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     A segment expires by retention.ms or retention.bytes if the topic's cleanup.policy contains
     delete. Expired segments are retired, and the log start moves; their objects are deleted a grace
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
-    that tierfold wrote are deleted. With brokers, only what they never had, or forgot: nothing is
-    sent to them. Catalog files that were superseded thirty days ago are deleted too, whatever
-    --topic is, and so are key indexes of segments that are gone.
+    that tierfold wrote are deleted. With brokers, only what they never had, or forgot. With
+    --publish, also what they list for deletion since `compact` published its replacement, whoever
+    wrote it, a grace period after they listed it; brokers are then sent that it is gone. Catalog
+    files that were superseded thirty days ago are deleted too, whatever --topic is, and so are key
+    indexes of segments that are gone.
 
     With tier.binding=moved, the catalog and the tier note where it stands now. Nothing is deleted
     of a partition before that is noted.
@@ -176,6 +180,7 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
       tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
       tierfold vacuum /mnt/tier --set tier.binding=detached --diverged --topic orders
       tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 10m --yes
+      tierfold vacuum /mnt/tier --bootstrap-server broker-1:9092 --publish
     """
     from tierfold.jobs.api.changing import vacuum
 

@@ -212,14 +212,17 @@ cluster_options: Final = _together(
 )
 """A cluster whose brokers serve the tier; docs/kafka.md."""
 
+publish_option: Final = click.option(
+    "--publish/--no-publish",
+    "publish",
+    default=None,
+    help="Publish to the brokers that are named, or do not: of what they serve, a run that does not"
+    " publish changes nothing. Default: publish under [cluster].",
+)
+"""Whether brokers learn of what the verb does."""
+
 publish_options: Final = _together(
-    click.option(
-        "--publish/--no-publish",
-        "publish",
-        default=None,
-        help="Publish to the brokers that are named, or do not: beside brokers, a run that does not"
-        " publish changes nothing. Default: publish under [cluster].",
-    ),
+    publish_option,
     click.option(
         "--canary",
         type=click.Choice(["off", "borders", "all"]),

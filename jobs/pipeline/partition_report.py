@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.commits.receipts import STAYING, GroupResult, VerifiedParts
+from tierfold.compaction.deletion.dropped import listed_since
 from tierfold.compaction.deletion.superseded import (
     SupersededBytes,
     all_gone_at_ms,
@@ -252,7 +253,8 @@ def with_sources_superseded(
 def _superseded(
     partition: PartitionPlan, retired: Iterable[RetiredSegment]
 ) -> tuple[SupersededBytes, ...]:
-    return superseded_bytes(retired, partition.rules, partition.binding)
+    listed = None if partition.view is None else listed_since(partition.view)
+    return superseded_bytes(retired, partition.rules, partition.binding, listed)
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:

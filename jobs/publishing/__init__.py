@@ -5,8 +5,11 @@
     verified_objects   reads what brokers are to read, before they are sent it
     service_note       the tier's note of who serves it, before the first send
     row_steps          changes the row where a look asks for that, not for events
-    joint_publication  looks, sends or changes the row, and looks again, until it is done
+    joint_sends        looks, sends what follows, and looks again
+    joint_publication  sends or changes the row, until it is done
+    joint_deletion     sends that segments are gone, once their objects are
     publishing_run     what all partitions share that one run publishes
+    deleter            sends what follows from the deletions of one run
     publisher          publishes the partitions of one run, some at a time
     open_swaps         publishes what earlier runs have committed
     canary             reads a partition as a consumer does, and compares it with the tier

@@ -17,8 +17,9 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.planning.open_step import look_of
 from tierfold.compaction.publishing.batches import batch_bytes_max
-from tierfold.compaction.publishing.look import Look, PublishingLimits
+from tierfold.compaction.publishing.look import PublishingLimits
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import run_binding, tier_identity
@@ -70,6 +71,8 @@ def looks_at(
             seen[key] = Publication(state=PublicationState.FENCED, why=why)
         else:
             rows[key] = now.row
+    if not rows:
+        return Looks(taken=taken, seen=seen)
     known = with_brokers(context, cluster, _known(context, rows), is_again=True)
     identity = tier_identity(context, run_binding(context), deletes=True)
     limits = _limits(context, grace_ms)
@@ -118,20 +121,10 @@ def _look(
         view = refusal_of(error, str(known.key))
     if isinstance(view, Refusal):
         return failed_by(view)
-    if row is None or brokers is None or brokers.known_offsets is None:
+    limits = replace(limits, upload_wait_ms=rules.upload_wait_ms)
+    look = look_of(view, limits, context.clock(), known.listed)
+    if look is None:
         raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")
-    look = Look(
-        row=row,
-        view=brokers.view,
-        naming=brokers.naming,
-        offsets=brokers.known_offsets,
-        lineage=view.lineage,
-        limits=replace(limits, upload_wait_ms=rules.upload_wait_ms),
-        fingerprint=context.catalog.fingerprint(),
-        now_ms=context.clock(),
-        whole=frozenset(one.segment_id for one in known.listed if one.is_complete),
-        present=frozenset(one.segment_id for one in known.listed),
-    )
     return ServedPartition(known=known, look=look, rules=rules)
 
 

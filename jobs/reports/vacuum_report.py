@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.pipeline.partition_report import PLANNED
 from tierfold.jobs.reports.holders_report import print_holders, shown_reason
 from tierfold.jobs.reports.refusals_report import print_refusals, see_below
@@ -30,6 +31,9 @@ from tierfold.jobs.reports.tables import (
 )
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 
+_OF_BROKERS: Final = ("events_planned", "events_sent")
+"""The fields that a document has only beside brokers."""
+
 LINES_MAX: Final = 100
 """Maximum number of objects that a dry run lists."""
 
@@ -41,10 +45,13 @@ class VacuumResult(Result[PartitionVacuum]):
     verb = "vacuum"
     catalog_files: int = 0
     """Superseded files of the catalog that were deleted, or would be."""
+    publishing: Publishing = Publishing.NOT_NAMED
+    """What brokers learn of the run."""
 
     def entry(self, partition: PartitionVacuum) -> dict[str, Any]:
         """See `Result`."""
-        return _entry(partition)
+        beside = _OF_BROKERS if self.publishing in {Publishing.ON, Publishing.OFF} else ()
+        return _entry(partition) | fields(partition, *beside)
 
     def stored_bytes_added(self, partition: PartitionVacuum) -> int:
         """See `Result`: of a segment, what the last listing lacks."""
@@ -89,7 +96,8 @@ def _print_vacuum(
     if reports:
         ordered = sorted(reports, key=lambda report: (URGENCY.index(report.outcome), report.key))
         title = f"run {run}" if run else DRY_RUN
-        print_rows(console, title, _COLUMNS, ordered)
+        has_events = any(map(_events, reports))
+        print_rows(console, title, _WITH_EVENTS if has_events else _COLUMNS, ordered)
         print_refusals(console, reports)
         planned = [report for report in ordered if report.outcome == PLANNED]
         lines = [line for report in planned for line in _lines(report)]
@@ -135,6 +143,17 @@ _COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
 )
 
 
+def _events(report: PartitionVacuum) -> int:
+    return report.events_sent or report.events_planned
+
+
+_WITH_EVENTS: Final[Sequence[Column[PartitionVacuum]]] = (
+    *_COLUMNS[:-2],
+    ("events", "right", lambda report: _unless_zero(_events(report))),
+    *_COLUMNS[-2:],
+)
+
+
 def _lines(report: PartitionVacuum) -> Iterator[str]:
     """The lines of a dry run: what would be retired and what would be deleted."""
     for expired in report.deletion.expired:
@@ -157,4 +176,10 @@ def _totals(reports: Sequence[PartitionVacuum]) -> str:
             count = sum(len(one.objects) for one in candidates)
             size_bytes = sum(one.size_bytes for one in candidates)
             line += f" {verb}: {counted(count, 'object')}, {exact_bytes(size_bytes)}."
+    for verb, events in (
+        ("Sent", sum(report.events_sent for report in reports)),
+        ("To send", sum(report.events_planned for report in reports)),
+    ):
+        if events:
+            line += f" {verb}: {counted(events, 'event')} to brokers."
     return line

@@ -1,11 +1,13 @@
 """`tierfold vacuum`: retires expired segments; deletes replaced, expired and orphaned ones.
 
     1 survey   rows, listings -> candidates (`jobs.verbs.vacuum_survey`); a dry run ends here
-    2 claim    open the next epoch: the writer of a listed orphan can no longer commit it
+    2 claim    open the next epoch: the writer of a listed orphan can no longer commit it; where
+               brokers serve a partition, look at them again (`jobs.verbs.vacuum_sends`)
     3 start    one commit: retire expired segments, move the log start, record the deletions
     4 recheck  read the rows again: same epoch, no candidate is live, the orphans are unchanged
     5 delete   the objects and incomplete uploads; an object that is already gone is fine
-    6 finish   list again; one commit removes deleted segments
+    6 finish   list again; let brokers forget what they had listed; one commit removes deleted
+               segments
     7 release  one commit gives up all claims, whatever happened
 
 Stages 2 to 6 are done for a wave of partitions at a time: a few at first, then as many as take half
@@ -32,12 +34,12 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.commits.commit import proposed
 from tierfold.compaction.commits.holders import ENDED_RUN, NotClaimed, Skip, Wait
-from tierfold.compaction.deletion.deletion_plan import (
-    VacuumLimits,
+from tierfold.compaction.deletion.deletion_checks import (
     changed_ids,
     changed_uploads,
     deletion_violations,
 )
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Fenced, LostRace
@@ -63,6 +65,7 @@ from tierfold.jobs.verbs.vacuum_outcome import (
     Kind,
     PartitionVacuum,
 )
+from tierfold.jobs.verbs.vacuum_sends import VacuumSends, sends_of
 from tierfold.jobs.verbs.vacuum_survey import inspect
 from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -102,7 +105,8 @@ def vacuum(
     with deferred():
         if (refusal := note_moved(context)) is not None:
             surveyed = [one.refused(refusal) if one.is_open else one for one in surveyed]
-        ended = _in_waves(context, surveyed, pace)
+        sends = sends_of(context, settings, times)
+        ended = _in_waves(context, surveyed, pace, sends)
         while keys := waiting(context, ended.values()):
             left = freed_scope(context, keys, "vacuum", scope, pace.ends_at_ms)
             if left is None:
@@ -111,14 +115,17 @@ def vacuum(
                 again = inspect(context, settings, left, times)
             except TierfoldError:
                 break  # What is done must be reported; what was waited for stays left.
-            ended |= _in_waves(context, again, pace)
+            ended |= _in_waves(context, again, pace, sends)
         not_begun = [one for one in ended.values() if one.outcome in NOT_BEGUN]
         _record(context, not_begun, started_at_ms)
     return [*ended.values()]
 
 
 def _in_waves(
-    context: RunContext, surveyed: Sequence[PartitionVacuum], pace: Pace
+    context: RunContext,
+    surveyed: Sequence[PartitionVacuum],
+    pace: Pace,
+    sends: VacuumSends | None,
 ) -> dict[PartitionKey, PartitionVacuum]:
     """Vacuum the open partitions wave by wave; those that no wave reaches are left. Return all."""
     due = [partition for partition in surveyed if partition.is_open]
@@ -137,7 +144,7 @@ def _in_waves(
     ):
         for wave in pace.waves(ordered, attrgetter("objects")):
             began_at_ms = now_ms()
-            of_wave = _vacuumed(held, wave, step.advance)
+            of_wave = _vacuumed(held, sends, wave, step.advance)
             left = [partition for partition in of_wave if partition.outcome == LEFT]
             pace.leave(len(left), sum(partition.objects for partition in left))
             begun = [partition for partition in of_wave if partition.outcome != LEFT]
@@ -149,16 +156,21 @@ def _in_waves(
 
 
 def _vacuumed(
-    held: HeldPartitions, wave: Sequence[PartitionVacuum], advance: Callable[[int], None]
+    held: HeldPartitions,
+    sends: VacuumSends | None,
+    wave: Sequence[PartitionVacuum],
+    advance: Callable[[int], None],
 ) -> list[PartitionVacuum]:
     """Stages 2 to 6 for one wave; `advance` as in `_deleted`."""
     seconds = held.context.seconds
     with seconds.timed(TimedStage.CLAIM):
         claimed = _claimed(held, wave)
+        if sends is not None:
+            claimed = sends.before(held, claimed)
     with seconds.timed(TimedStage.COMMIT):
         started = _started(held, claimed)
     with seconds.timed(TimedStage.DELETE):
-        return _deletion(held, started, advance)
+        return _deletion(held, sends, started, advance)
 
 
 def _record(
@@ -222,7 +234,10 @@ def _started(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[Par
 
 
 def _deletion(
-    held: HeldPartitions, started: Sequence[PartitionVacuum], advance: Callable[[int], None]
+    held: HeldPartitions,
+    sends: VacuumSends | None,
+    started: Sequence[PartitionVacuum],
+    advance: Callable[[int], None],
 ) -> list[PartitionVacuum]:
     """Stages 4 to 6."""
     context = held.context
@@ -235,7 +250,8 @@ def _deletion(
         ended += [partition for partition in checked if not partition.is_open]
         open_ones = [partition for partition in checked if partition.is_open]
         deleted = _deleted(context, open_ones, pool, advance)
-        return ended + _finished(held, _listed_again(context, deleted))
+        listed = _listed_again(context, deleted)
+        return ended + _finished(held, listed if sends is None else sends.after(held, listed))
 
 
 def _read_again(held: HeldPartitions, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:

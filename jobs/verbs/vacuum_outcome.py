@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
+from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
     FAILED,
@@ -28,6 +31,9 @@ from tierfold.jobs.pipeline.partition_report import (
 
 NOTHING_DELETED: Final = "nothing was deleted"
 GOES_ON: Final = "the catalog lists what is being deleted, and the next run continues"
+
+
+_RULES: Final = Rules()
 
 
 class Kind(StrEnum):
@@ -83,6 +89,10 @@ class PartitionVacuum:
     candidates: tuple[DeletionCandidate, ...] = ()
     held_by: Holder | None = None
     """The other run that has the partition, or was faster; None: there is none."""
+    rules: Rules = _RULES
+    """Of its topic."""
+    events_sent: int = 0
+    """How many events the run sent to brokers."""
 
     @property
     def key(self) -> PartitionKey:
@@ -109,6 +119,11 @@ class PartitionVacuum:
         return (*self.deletion.notes, note)
 
     @property
+    def events_planned(self) -> int:
+        """How many events brokers are to be sent, by the survey."""
+        return self.deletion.events if self.outcome == PLANNED else 0
+
+    @property
     def objects(self) -> int:
         """The number of objects to delete."""
         return sum(len(candidate.objects) for candidate in self.candidates)
@@ -132,9 +147,15 @@ class PartitionVacuum:
         """Return it as refused after it was planned."""
         return replace(self, outcome=REFUSED, reason=refusal.sentence)
 
-    def left(self, why: str) -> PartitionVacuum:
-        """Return it as left for the next run; `why`: a clause."""
-        return replace(self, outcome=LEFT, reason=f"{why}; {NOTHING_DELETED}")
+    def left(self, why: str, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
+        """Return it as left for the next run; `why`: a clause, `so_far` as in `after`."""
+        return replace(self, outcome=LEFT, reason=f"{why}; {so_far}")
+
+    def allowing(self, deletion: DeletionPlan) -> PartitionVacuum:
+        """Return it with a plan that has less to delete."""
+        kept = {*deletion.marked_ids, *_ids(deletion.orphans), *_ids(deletion.set_apart)}
+        stay = tuple(one for one in self.candidates if not one.segment_id or one.segment_id in kept)
+        return replace(self, deletion=deletion, candidates=stay)
 
     def left_to(self, holder: Holder) -> PartitionVacuum:
         """Return it as left to another run."""
@@ -172,4 +193,9 @@ class PartitionVacuum:
             epoch=self.row.epoch,
             segments_in=len(self.gone_ids),
             bytes_in=sum(one.size_bytes for one in self.candidates if one.is_gone),
+            events_sent=self.events_sent,
         )
+
+
+def _ids(found: Iterable[ListedSegment]) -> Iterator[str]:
+    return (one.segment_id for one in found)

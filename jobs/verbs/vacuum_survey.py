@@ -17,6 +17,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     waits_until,
 )
 from tierfold.compaction.deletion.served_grace import grace_refusal
+from tierfold.compaction.deletion.third_send import why_open
 from tierfold.compaction.discovery.drafted_view import row_view
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import (
@@ -30,6 +31,10 @@ from tierfold.compaction.model.bindings import Binding
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.wording import counted
+from tierfold.compaction.planning.open_step import look_of
+from tierfold.compaction.publishing.look import PublishingLimits
+from tierfold.compaction.publishing.next_step import next_step
+from tierfold.compaction.publishing.steps import Refused
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.tier_identity import tier_identity
@@ -37,7 +42,7 @@ from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.asked_brokers import binding_of_run
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
-from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
+from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, known_among, with_identity
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
@@ -120,13 +125,16 @@ def _inspect(
         incomplete_uploads=incomplete_uploads,
         is_refused=refusal is not None,
     )
-    waits = _waits(view, binding, times)
+    if deletion.publishes and (held_up := _held_up(known, view, rules, times)) is not None:
+        return held_up
+    waits = _waits(view, rules, binding, times)
     if refusal is not None and deletion.is_nothing:
         return _refused(row, refusal, waits)
     found = PartitionVacuum(
         deletion=deletion,
         row=state_with_new(view),
         candidates=tuple(_candidates(context, view, deletion)),
+        rules=rules,
     )
     if not found.deletion.is_nothing:
         return found
@@ -169,12 +177,29 @@ def _left_alone(row: PartitionState, why: str) -> PartitionVacuum:
     )
 
 
-def _waits(view: PartitionView, binding: Binding, times: VacuumLimits) -> list[str]:
+def _held_up(
+    known: KnownPartition, view: PartitionView, rules: Rules, times: VacuumLimits
+) -> PartitionVacuum | None:
+    """The outcome of a partition with a swap that is half done; None: it has none."""
+    limits = PublishingLimits(grace_ms=times.listed_grace_ms, upload_wait_ms=rules.upload_wait_ms)
+    look = look_of(view, limits, times.now_ms, known.listed)
+    if look is None:
+        raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")
+    step = next_step(look)
+    if not (why := why_open(step)):
+        return None
+    found = PartitionVacuum(deletion=DeletionPlan(key=known.key), row=look.row)
+    return replace(found, outcome=REFUSED if isinstance(step, Refused) else LEFT, reason=why)
+
+
+def _waits(
+    view: PartitionView, rules: Rules, binding: Binding, times: VacuumLimits
+) -> list[str]:
     """What is not due yet, and until when; clauses."""
     return [
         f"{counted(len(ends_ms), what)} {'waits' if len(ends_ms) == 1 else 'wait, the first'}"
         f" until {timestamp_text(min(ends_ms))}"
-        for what, ends_ms in waits_until(view, binding, times).items()
+        for what, ends_ms in waits_until(view, rules, binding, times).items()
     ]
 
 

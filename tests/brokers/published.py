@@ -60,12 +60,13 @@ def swaps_of(row: PartitionState) -> tuple[list[Event], list[Event]]:
     return first, second
 
 
-def send(kafka: KafkaCluster, events: Sequence[Event]) -> None:
-    """Write events to the metadata topic, in this order."""
+def send(kafka: KafkaCluster, events: Sequence[Event], ahead_ms: int = 0) -> None:
+    """Write events to the metadata topic, in this order, by a clock that is so far ahead."""
     producer = Producer(kafka.client_settings(enable_idempotence=True))
     for event in events:
         number = metadata_partition(event.key, METADATA_PARTITIONS)
-        producer.produce(METADATA_TOPIC, encode(event), partition=number)
+        at_ms = _now_ms() + ahead_ms
+        producer.produce(METADATA_TOPIC, encode(event), partition=number, timestamp=at_ms)
     assert producer.flush(30) == 0
 
 

@@ -19,12 +19,12 @@ from tests.compaction.builders import (
 )
 from tierfold.compaction.commits.commit import proposed
 from tierfold.compaction.commits.row_changes import applied, claimed
-from tierfold.compaction.deletion.deletion_plan import (
-    DeletionPlan,
+from tierfold.compaction.deletion.deletion_checks import (
     changed_ids,
     changed_uploads,
     deletion_violations,
 )
+from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.segments import PartitionState, Segment
 

@@ -37,11 +37,11 @@ from tierfold.compaction.commits.commit import (
 )
 from tierfold.compaction.commits.invariants import ensure
 from tierfold.compaction.commits.row_changes import applied, claimed
+from tierfold.compaction.deletion.deletion_checks import deletion_violations
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
     deletion_plan_of,
-    deletion_violations,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.candidates import Candidate, EpochStretch

@@ -64,7 +64,7 @@ def test_a_waiting_segment_is_deleted_once_it_is_due_and_not_before(
     for after_ms in range(12):
         times = replace(TIMES, now_ms=NOW_MS + after_ms, takes_set_apart=takes_set_apart)
         due_ms = {what: (NOW_MS + stays_ms[what],) for what in waiting if after_ms < stays_ms[what]}
-        assert waits_until(seen, binding, times) == due_ms
+        assert waits_until(seen, Rules(), binding, times) == due_ms
         plan = deletion_plan_of(seen, RULES, binding, times)
         going = {
             "retired segment": plan.starting,
@@ -80,7 +80,7 @@ def test_waiting_segments_are_listed_and_started_deletions_are_not() -> None:
     started = replace(gone(for_ms=0), deletion_started_at_ms=NOW_MS)
     ages_ms = (2, 3, 7)
     orphans = tuple(found(20 + age_ms, age_ms=age_ms) for age_ms in ages_ms)
-    assert waits_until(view(started, orphans=orphans), Detached(), TIMES) == {
+    assert waits_until(view(started, orphans=orphans), Rules(), Detached(), TIMES) == {
         "orphan": (NOW_MS + 5, NOW_MS + 4)
     }
-    assert waits_until(replace(view(), state=None), Detached(), TIMES) == {}
+    assert waits_until(replace(view(), state=None), Rules(), Detached(), TIMES) == {}

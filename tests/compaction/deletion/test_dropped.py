@@ -82,8 +82,9 @@ def test_what_brokers_have_of_it_decides(state: str, is_ours: bool, is_there: bo
         [segment_id("old")] if never or forgotten else []
     )
     if not deletion.starting:
-        (note,) = deletion.notes
+        note, *unsent = deletion.notes
         assert note == "brokers have or may have these segments, so they stay: 1 retired"
+        assert bool(unsent) is (state == "listed")
         return
     ids = (segment_id("old"),)
     start = StartDeletion(
@@ -108,7 +109,7 @@ def test_what_brokers_have_of_it_decides(state: str, is_ours: bool, is_there: bo
 def test_the_grace_period_holds_all_the_same(state: str) -> None:
     view = seen(entry(is_ours=True, for_ms=DAY_MS - 1), STATES[state])
     assert planned(view).starting == ()
-    waits = waits_until(view, ServedBy(CLUSTER), TIMES)
+    waits = waits_until(view, Rules(), ServedBy(CLUSTER), TIMES)
     assert ("retired segment" in waits) is (state in {"never named", "gone"})
 
 

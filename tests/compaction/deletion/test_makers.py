@@ -79,7 +79,10 @@ def test_an_orphan_goes_only_if_its_id_says_that_it_is_ours(
     assert orphans == ({IDS[maker]} if maker in goes(binding) else set())
     assert bool(deletion.notes) is not bool(orphans)
     waits = waits_until(
-        seen(ROW, [within(IDS[maker], lacking=lacking)]), binding, VacuumLimits(now_ms=1_000_000)
+        seen(ROW, [within(IDS[maker], lacking=lacking)]),
+        Rules(),
+        binding,
+        VacuumLimits(now_ms=1_000_000),
     )
     assert ("orphan" in waits) is (maker in goes(binding))
 

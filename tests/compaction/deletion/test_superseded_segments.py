@@ -155,4 +155,25 @@ def test_the_sentences() -> None:
 def test_beside_brokers_the_sentence_names_no_time() -> None:
     (served,) = superseded_bytes([entry(BROKER)], Rules(cleanup_policy=COMPACT), BOUND)
     assert served.sentence("").startswith("1 000 bytes of replaced segments stay: brokers serve")
-    assert "until the new segments are published" in served.sentence("")
+    assert served.sentence("").endswith(
+        "until the new segments are published; they go a grace period (1 d) after brokers list them"
+    )
+
+
+@pytest.mark.parametrize("writer", [BROKER, OURS])
+@pytest.mark.parametrize("listed_ms", [RETIRED_MS - 5, RETIRED_MS + 5])
+@pytest.mark.parametrize("late_ms", [-1, 0])
+def test_what_brokers_list_goes_a_grace_period_after_the_later_of_both(
+    writer: str, listed_ms: int, late_ms: int
+) -> None:
+    one, rules = entry(writer), Rules(cleanup_policy=COMPACT)
+    (promised,) = superseded_bytes([one], rules, BOUND, {one.segment.segment_id: listed_ms})
+    assert promised.removal is Removal.LISTED
+    assert promised.gone_at_ms == max(listed_ms, RETIRED_MS) + DAY_MS
+    limits = VacuumLimits(now_ms=promised.gone_at_ms + late_ms)
+    is_past = limits.is_past_grace(one, {one.segment.segment_id: listed_ms})
+    assert is_past is (late_ms == 0)
+    assert promised.sentence("1970-01-02") == (
+        "1 000 bytes of replaced segments stay until the first `tierfold vacuum --publish` after"
+        " 1970-01-02, a grace period (1 d) after brokers listed them for deletion"
+    )

@@ -1,0 +1,222 @@
+"""`vacuum --publish` beside a real broker: objects go, then brokers are sent that they are gone.
+
+The machine's clock of a run is set hours ahead. What brokers note of its events is theirs: the
+client dates records with the real clock.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers.cluster import KafkaCluster
+from tests.brokers.published import send, updated
+from tests.brokers.test_status_of_brokers import RECORDS, brokers_of, tierfold, topic_of
+from tests.brokers.test_whose_cluster import HOUR_MS, NO_MARGIN, Served, ids_in
+from tests.jobs.commands import ALWAYS, CLOCK, Ran
+from tests.jobs.scripted_runs import scripted
+from tests.storage.call_scripts import Killed, Rule, killed
+from tierfold.compaction.brokers.events import SegmentState
+from tierfold.storage.brokers.event_door import EventDoor
+from tierfold.storage.tiers.service_notes import FOLDER
+
+DELETE_STARTED = SegmentState.DELETE_STARTED
+PUBLISH = ("--publish", "--canary", "off")
+
+
+class Published(Served):
+    """A topic whose swaps are published, by runs with clocks that are hours ahead."""
+
+    hours = 0.0
+
+    @property
+    def clock(self) -> tuple[str, str]:
+        now_ms = time.time_ns() // 1_000_000
+        return CLOCK, str(now_ms + int(self.hours * HOUR_MS))
+
+    def publish(self, *more: str) -> dict[str, Any]:
+        words = (*ALWAYS, *NO_MARGIN, *self._scope, *PUBLISH, *self.clock, *more, "--json")
+        ran = tierfold(self.kafka, "compact", self.kafka.tier, *words)
+        assert ran.code == 0, ran
+        return ran.entries[0]
+
+    def clean(self, *more: str, hours: float = 0) -> Ran:
+        """A vacuum so much later than the run before, with the shortest grace period."""
+        self.hours += hours
+        words = (*self._scope, "--grace-period", "1h", *self.clock, *more, "--json")
+        return tierfold(self.kafka, "vacuum", self.kafka.tier, *words)
+
+    def states(self) -> dict[str, int]:
+        """How many segments brokers have, by state."""
+        ran = tierfold(self.kafka, "status", self.kafka.tier, *self._scope, "--json")
+        states = brokers_of(ran, self.topic.name)["states"]
+        return {state: found["segments"] for state, found in states.items()}
+
+    def values(self) -> dict[bytes | None, bytes | None]:
+        return {record.key: record.value for record in self.topic.read()}
+
+    def is_clean(self) -> bool:
+        """Whether only live segments are left: in the tier, in the row and with brokers."""
+        live = self.row.live_ids
+        has_only_live = self.states() == {
+            "COPY_STARTED": 0,
+            "COPY_FINISHED": len(live),
+            "DELETE_STARTED": 0,
+        }
+        return ids_in(self.topic.folder()) == live and self.row.retired == () and has_only_live
+
+
+@pytest.fixture(autouse=True)
+def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
+    """Each test publishes with a catalog of its own, which the tier's note would refuse."""
+    yield
+    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+
+
+@contextmanager
+def scripted_sends(*rules: Rule) -> Iterator[None]:
+    """As `scripted`, the sends of this block under the same script."""
+    with scripted(*rules) as script, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventDoor, "send", script.around("send", EventDoor.send))
+        yield
+
+
+def test_what_was_replaced_goes_and_brokers_forget_it(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka, "third-send")
+    served = Published(kafka, tmp_path, topic)
+    uploads, before = ids_in(topic.folder()), served.values()
+    planned = served.publish("--dry-run")
+    assert planned["superseded_gone_at"] is None
+    assert "go a grace period (1 d) after brokers list them" in planned["superseded_note"]
+    served.publish()
+    assert served.states()["DELETE_STARTED"] == 3
+    (entry,) = served.plan(*NO_MARGIN).entries
+    assert entry["superseded_gone_at"] is not None
+    # Not before the grace period is over,
+    young = served.clean("--publish", hours=0.9)
+    assert (young.entries[0]["outcome"], young.entries[0]["events_sent"]) == ("nothing_to_do", 0)
+    assert "3 retired segments wait" in young.entries[0]["reason"]
+    # not without a person's word,
+    unsent = served.clean("--no-publish", hours=0.2).entries[0]
+    assert any("3 segments that brokers list for deletion kept" in one for one in unsent["notes"])
+    # not if the topic is taken out,
+    out = tmp_path / "out.toml"
+    out.write_text(f'[topics."{topic.name}"]\n"publish" = false\n')
+    taken_out = served.clean("--publish", "--config", str(out)).entries[0]
+    assert any("publish is false in the settings" in one for one in taken_out["notes"])
+    # and not by a dry run, which shows bytes and events.
+    dry = served.clean("--publish", "--dry-run").entries[0]
+    assert (dry["outcome"], dry["events_planned"], dry["events_sent"]) == ("planned", 3, 0)
+    assert {one["segment_id"] for one in dry["objects"]} == uploads
+    assert ids_in(topic.folder()) == uploads | served.row.live_ids
+    done = served.clean("--publish")
+    assert (done.entries[0]["outcome"], done.entries[0]["events_sent"]) == ("vacuumed", 3), done
+    assert done.entries[0]["object_bytes"] == dry["object_bytes"]
+    assert served.is_clean()
+    assert served.values() == before
+    again = served.clean("--publish").entries[0]
+    assert (again["outcome"], again["events_sent"]) == ("nothing_to_do", 0)
+
+
+STEPS = [
+    ("claim 1", True),
+    ("commit 1", False),
+    ("commit 1", True),
+    ("delete 1", True),
+    ("delete 5", False),
+    ("send 1", False),
+    ("send 1", True),
+    ("commit 2", False),
+    ("commit 2", True),
+]
+
+
+def test_killed_anywhere_the_next_vacuum_goes_on(kafka: KafkaCluster, tmp_path: Path) -> None:
+    topic = topic_of(kafka, "third-send-killed")
+    served = Published(kafka, tmp_path, topic)
+    for number, (step, is_done) in enumerate(STEPS):
+        topic.append([*RECORDS, (b"key-%d" % number, b"new")])
+        topic.wait_until_tiered()
+        before = served.values()
+        served.publish()
+        with scripted_sends(killed(step, is_done=is_done)), pytest.raises(Killed):
+            served.clean("--publish", hours=1.5)
+        marked = served.row.marked_ids
+        gone = {one for one in served.row.retired_ids if one not in ids_in(topic.folder())}
+        assert gone <= marked, (step, is_done)
+        assert served.values() == before
+        ran = served.clean("--publish", hours=1.5)
+        assert ran.code == 0, ran
+        assert served.is_clean(), (step, is_done, ran)
+        assert served.values() == before
+
+
+def test_a_deletion_that_is_dated_in_the_future_begins_again(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Listed by a machine whose clock was ahead."""
+    topic = topic_of(kafka, "third-send-future")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    row = served.row
+    listed = [updated(row.key, one, DELETE_STARTED) for one in sorted(row.retired_ids)]
+    send(kafka, listed, ahead_ms=HOUR_MS // 2)
+    (entry,) = served.clean("--publish").entries
+    assert (entry["outcome"], entry["events_sent"]) == ("vacuumed", 3), entry
+    assert any("dated in the future: brokers are sent it once more" in n for n in entry["notes"])
+    assert served.row.retired_ids == row.retired_ids
+    assert served.states()["DELETE_STARTED"] == 3
+    # From then on the grace period counts, not from what the other clock said.
+    (entry,) = served.clean("--publish", hours=1.2).entries
+    assert (entry["outcome"], entry["events_sent"]) == ("vacuumed", 3), entry
+    assert served.is_clean()
+
+
+def test_what_brokers_deleted_themselves_is_no_error(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """DeleteRecords past the listed segments: brokers delete them, before the grace period."""
+    topic = topic_of(kafka, "third-send-passed")
+    served = Published(kafka, tmp_path, topic)
+    uploads = ids_in(topic.folder())
+    served.publish()
+    for value in (b"new", b"newer"):
+        topic.append([(b"key-0", value)])
+    topic.wait_until_tiered()
+    topic.delete_records(12)
+    kafka.wait(lambda: not ids_in(topic.folder()) & uploads, "the brokers' own deletion")
+    ran = served.clean("--publish", hours=1.5)
+    assert ran.code == 0, ran
+    assert ran.entries[0]["outcome"] == "vacuumed", ran
+    assert not served.row.retired_ids & uploads, ran
+
+
+def test_a_swap_that_is_half_done_is_left_to_compact(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = topic_of(kafka, "third-send-half")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    (live,) = served.row.live_ids
+    topic.append(RECORDS)
+    topic.wait_until_tiered()
+    with scripted_sends(killed("send 1", is_done=True)), pytest.raises(Killed):
+        served.publish()
+    before = ids_in(topic.folder())
+    ran = served.clean("--publish", hours=1.5)
+    (entry,) = ran.entries
+    assert (ran.code, entry["outcome"], entry["events_sent"]) == (0, "left", 0)
+    assert "`tierfold compact` completes it" in entry["reason"]
+    assert ids_in(topic.folder()) == before
+    served.publish()
+    assert served.clean("--publish", hours=1.5).code == 0
+    assert served.is_clean()
+    assert live not in ids_in(topic.folder())
