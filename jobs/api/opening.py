@@ -19,6 +19,7 @@ from tierfold.jobs.api.cluster_remarks import remarks_beside
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
 from tierfold.jobs.context.byte_progress import unheard
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
+from tierfold.jobs.context.publishing_settings import PublishingSettings
 from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext, run_context
@@ -123,8 +124,7 @@ def opened(
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     cluster = _cluster_of(given, settings) if asks_brokers else None
     publishing = publishing_of(given, settings, cluster) if publishes else None
-    only_deletes = writing is WritingVerb.VACUUM and publishing is not None and not publishing.is_on
-    needs_settings = _is_planned(settings, publishes and not only_deletes)
+    needs_settings = _is_planned(settings, publishing, writing)
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     context = run_context(
@@ -157,8 +157,14 @@ def opened(
     )
 
 
-def _is_planned(settings: Settings, plans: bool) -> Callable[[str], bool]:  # noqa: FBT001
-    """Return whether a topic is to be compacted by this verb, which needs its brokers' settings."""
+def _is_planned(
+    settings: Settings, publishing: PublishingSettings | None, writing: WritingVerb | None
+) -> Callable[[str], bool]:
+    """Return whether this verb compacts a topic, or sends for it: it needs its brokers' settings.
+
+    A `vacuum` that sends nothing does not.
+    """
+    plans = publishing is not None and (publishing.is_on or writing is not WritingVerb.VACUUM)
     return lambda topic: plans and settings.rules_for(topic).is_compacted
 
 

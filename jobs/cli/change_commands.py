@@ -167,8 +167,8 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     delete. Expired segments are retired, and the log start moves; their objects are deleted a grace
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
     that tierfold wrote are deleted. With brokers, only what they never had, or forgot. With
-    --publish, also what they list for deletion since `compact` published its replacement, whoever
-    wrote it, a grace period after they listed it; brokers are then sent that it is gone. Catalog
+    --publish, also what they list for deletion since `compact` published its replacement, uploads
+    included, a grace period after they listed it; brokers are then sent that it is gone. Catalog
     files that were superseded thirty days ago are deleted too, whatever --topic is, and so are key
     indexes of segments that are gone.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
@@ -44,9 +45,15 @@ from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, known_among, with_identity
+from tierfold.jobs.publishing.canary_note import canary_proof
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 from tierfold.storage.catalog.rows import RowsRead
+
+_UNPROVEN: Final = (
+    "no canary has shown yet that these brokers read this tier, so nothing that they may need is"
+    " deleted; `tierfold compact` reads it again"
+)
 
 
 def inspect(
@@ -73,7 +80,9 @@ def _inspected(
     topics = [rules[partition.key.topic] for partition in known]
     uploads = context.tier.incomplete_uploads(keys)
     unfinished = [uploads[partition.key] for partition in known]
-    inspect_one = partial(_inspect, context, binding, times)
+    is_proven = not times.publishes or not canary_proof(context).is_open
+    terms = _Terms(binding=binding, times=times, is_proven=is_proven)
+    inspect_one = partial(_inspect, context, terms)
     with ThreadPoolExecutor(READERS) as pool:
         found_all = pool.map(inspect_one, known, topics, unfinished)
         return list(context.progress.inspected(found_all))
@@ -87,15 +96,26 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
     return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """What counts for all partitions."""
+
+    binding: Binding
+    times: VacuumLimits
+    is_proven: bool
+    """Whether a canary has shown that the brokers asked read this tier, or a person answers for it
+    (PUBLISHING 7.2)."""
+
+
 def _inspect(
     context: RunContext,
-    binding: Binding,
-    times: VacuumLimits,
+    terms: _Terms,
     known: KnownPartition,
     rules: Rules,
     incomplete_uploads: tuple[IncompleteUpload, ...] | Exception,
 ) -> PartitionVacuum:
     row = never_claimed(known.key) if known.state is None else known.state
+    binding, times = terms.binding, terms.times
     try:
         if known.refusal is not None:
             return _refused(row, known.refusal)
@@ -125,7 +145,7 @@ def _inspect(
         incomplete_uploads=incomplete_uploads,
         is_refused=refusal is not None,
     )
-    if deletion.publishes and (held_up := _held_up(known, view, rules, times)) is not None:
+    if deletion.publishes and (held_up := _held_up(known, view, rules, terms)) is not None:
         return held_up
     waits = _waits(view, rules, binding, times)
     if refusal is not None and deletion.is_nothing:
@@ -178,15 +198,17 @@ def _left_alone(row: PartitionState, why: str) -> PartitionVacuum:
 
 
 def _held_up(
-    known: KnownPartition, view: PartitionView, rules: Rules, times: VacuumLimits
+    known: KnownPartition, view: PartitionView, rules: Rules, terms: _Terms
 ) -> PartitionVacuum | None:
-    """The outcome of a partition with a swap that is half done; None: it has none."""
+    """The outcome of a partition with a swap that is half done or unproven; None: it has none."""
+    times = terms.times
     limits = PublishingLimits(grace_ms=times.listed_grace_ms, upload_wait_ms=rules.upload_wait_ms)
     look = look_of(view, limits, times.now_ms, known.listed)
     if look is None:
         raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")
     step = next_step(look)
-    if not (why := why_open(step)):
+    why = why_open(step) or ("" if terms.is_proven else _UNPROVEN)
+    if not why:
         return None
     found = PartitionVacuum(deletion=DeletionPlan(key=known.key), row=look.row)
     return replace(found, outcome=REFUSED if isinstance(step, Refused) else LEFT, reason=why)
