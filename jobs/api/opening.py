@@ -117,8 +117,7 @@ def opened(
 
     `has_advice`: also those in the settings of the topics in scope. `writing`: a verb that checks
     the clocks before it writes; a dry run only reads. `asks_brokers`: it asks brokers, if any are
-    named. `publishes`: it may publish to them. Raises BadSettings if a setting is wrong or there is
-    no tier.
+    named. `publishes`: it may publish to them. Raises BadSettings for a setting or a missing tier.
     """
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.

@@ -80,8 +80,7 @@ def _inspected(
     topics = [rules[partition.key.topic] for partition in known]
     uploads = context.tier.incomplete_uploads(keys)
     unfinished = [uploads[partition.key] for partition in known]
-    is_proven = not times.publishes or not canary_proof(context).is_open
-    terms = _Terms(binding=binding, times=times, is_proven=is_proven)
+    terms = _Terms(binding=binding, times=times, is_proven=_is_proven(context, times))
     inspect_one = partial(_inspect, context, terms)
     with ThreadPoolExecutor(READERS) as pool:
         found_all = pool.map(inspect_one, known, topics, unfinished)
@@ -105,6 +104,12 @@ class _Terms:
     is_proven: bool
     """Whether a canary has shown that the brokers asked read this tier, or a person answers for it
     (PUBLISHING 7.2)."""
+
+
+def _is_proven(context: RunContext, times: VacuumLimits) -> bool:
+    if not times.publishes or not context.catalog.exists():
+        return False
+    return not canary_proof(context).is_open
 
 
 def _inspect(
@@ -156,6 +161,10 @@ def _inspect(
         candidates=tuple(_candidates(context, view, deletion)),
         rules=rules,
     )
+    return _unless_nothing(found, waits)
+
+
+def _unless_nothing(found: PartitionVacuum, waits: Sequence[str]) -> PartitionVacuum:
     if not found.deletion.is_nothing:
         return found
     reason = "; ".join(waits) or _why_nothing(found)

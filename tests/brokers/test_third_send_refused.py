@@ -41,7 +41,7 @@ def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
 
 
 class Due(Published):
-    """A topic whose uploads may go, by a row that names its cluster."""
+    """A topic whose uploads may go; its row names the cluster."""
 
     def vacuum_on(self, tier: Path, server: str, *more: str) -> Ran:
         words = (*self._scope, "--grace-period", "1h", *self.clock, *more, "--json")

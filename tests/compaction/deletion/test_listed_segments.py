@@ -106,7 +106,7 @@ def ids_of(entries: Sequence[RetiredSegment]) -> list[str]:
 
 
 @pytest.mark.parametrize("is_ours", [False, True])
-def test_what_brokers_list_goes_whoever_wrote_it(is_ours: bool) -> None:
+def test_what_brokers_list_goes_uploads_too(is_ours: bool) -> None:
     deletion = planned(seen(entry(is_ours=is_ours)))
     assert ids_of(deletion.starting) == [segment_id("old")]
     assert (deletion.publishes, deletion.events, deletion.notes) == (True, 1, ())
@@ -264,7 +264,7 @@ def test_an_orphan_that_brokers_were_given_meanwhile_stays() -> None:
     assert plan.orphans == (listed(N),)
 
 
-def test_nothing_goes_by_a_look_without_a_listing() -> None:
+def test_nothing_goes_after_a_look_without_a_listing() -> None:
     look = a_look(ROW, SWAPPED, present=None)
     with pytest.raises(ValueError, match="without a listing"):
         confirmed(PLAN, look, next_deletion(look))
