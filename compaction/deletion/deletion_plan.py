@@ -229,14 +229,9 @@ def deletion_plan_of(
     is_detached = isinstance(binding, Detached)
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if is_detached and not is_refused else ()
-    state = view.state
-    publishes = not is_refused and publishes_for(view, rules, binding, times)
-    dropped = dropped_by_brokers(view, binding, publishes=publishes)
-    retired = _retired(view, dropped, times, is_detached=is_detached)
-    may_go = retired.may_go
-    starting = _without_originals(may_go, view) if is_refused else may_go
+    retired = _retired(view, rules, binding, times, is_refused=is_refused)
     set_apart = _old(deletable_set_apart(view, binding), times) if times.takes_set_apart else ()
-    uploads = () if state is None else _old(incomplete_uploads, times)
+    uploads = () if view.state is None else _old(incomplete_uploads, times)
     doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
     stay = {
         "expired": 0 if is_refused else len(due) - len(expired),
@@ -248,18 +243,18 @@ def deletion_plan_of(
         key=view.key,
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
-        starting=starting,
+        starting=retired.starting,
         going=retired.going,
         orphans=_old(deletable_orphans(view, binding), times),
         set_apart=set_apart,
         incomplete_uploads=deletable_uploads(uploads, view, binding),
-        dropped=dropped,
-        publishes=publishes,
+        dropped=retired.dropped,
+        publishes=retired.publishes,
         listed_again=retired.listed_again,
-        ends_serving=is_detached and state is not None and state.is_served,
+        ends_serving=is_detached and view.state is not None and view.state.is_served,
         notes=(
             *on_view(view, expired, set_apart),
-            *on_kept(len(may_go) - len(starting), len(doubted)),
+            *on_kept(retired.originals, len(doubted)),
             *on_named(stay, binding),
             *on_unsent(view, rules, binding, is_on=times.publishes),
             *on_future(len(retired.listed_again)),
@@ -272,32 +267,42 @@ def deletion_plan_of(
 class _Retired:
     """Retired segments, by what becomes of them now."""
 
-    may_go: tuple[RetiredSegment, ...]
+    starting: tuple[RetiredSegment, ...]
     going: tuple[RetiredSegment, ...]
-    """Those whose deletion an earlier run started."""
+    originals: int
+    """How many stay for a restore."""
     staying: int
     """How many are past the grace period, and brokers may need them."""
     listed_again: tuple[str, ...]
     """Ids of those whose deletion is dated in the future."""
+    dropped: Dropped | None
+    publishes: bool
 
 
 def _retired(
-    view: PartitionView, dropped: Dropped | None, times: VacuumLimits, *, is_detached: bool
+    view: PartitionView, rules: Rules, binding: Binding, times: VacuumLimits, *, is_refused: bool
 ) -> _Retired:
+    is_detached = isinstance(binding, Detached)
     retired = () if view.state is None else view.state.retired
+    publishes = not is_refused and publishes_for(view, rules, binding, times)
+    dropped = dropped_by_brokers(view, binding, publishes=publishes)
     listed = {} if dropped is None else dropped.listed
     past_grace = [entry for entry in retired if times.is_past_grace(entry, listed)]
     may_go = tuple(entry for entry in past_grace if is_detached or _may_go(entry, dropped))
+    starting = _without_originals(may_go, view) if is_refused else may_go
     return _Retired(
-        may_go=may_go,
+        starting=starting,
         going=tuple(
             entry
             for entry in retired
             if _goes_on(entry, dropped)
             and not _waits_again(entry.segment.segment_id, listed, times)
         ),
+        originals=len(may_go) - len(starting),
         staying=len(past_grace) - len(may_go),
         listed_again=tuple(sorted(one for one in listed if listed[one] > times.now_ms)),
+        dropped=dropped,
+        publishes=publishes,
     )
 
 
