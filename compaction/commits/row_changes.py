@@ -2,7 +2,6 @@
 
     claimed(state)         -> the row under the next compaction epoch
     applied(proposal, row) -> the row with a proposal's changes
-    is_unpublished(row)    -> whether `NotePublished` would note something
 """
 
 from __future__ import annotations
@@ -126,16 +125,6 @@ def _with_pass(state: PartitionState, update: NotePass) -> PartitionState:
     horizons = (segment.earliest_due_ms for segment in state.segments)
     earliest_ms = min((one for one in horizons if one is not None), default=None)
     return replace(state, passes=remembered(passes, earliest_ms))
-
-
-def is_unpublished(state: PartitionState) -> bool:
-    """Whether a pass is not noted as published.
-
-    Nothing is known of passes that were committed before brokers served the row, if there were any.
-    """
-    if not state.passes:
-        return state.cleaner_offset is not None
-    return any(one.published_at_ms is None for one in state.passes)
 
 
 def _passes_made(state: PartitionState) -> tuple[Pass, ...]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import Pass
 from tierfold.compaction.model.units import TIMESTAMP_MS_MAX
 
@@ -100,3 +101,13 @@ def published_until_ms(passes: Sequence[Pass], retention_ms: int, now_ms: int) -
 
 def _last_ms(one: Pass) -> int:
     return TIMESTAMP_MS_MAX if one.horizon_ms is None else one.horizon_ms
+
+
+def is_unpublished(state: PartitionState) -> bool:
+    """Whether a pass is not noted as published, so that `NotePublished` would note something.
+
+    Nothing is known of passes that were committed before brokers served the row, if there were any.
+    """
+    if not state.passes:
+        return state.cleaner_offset is not None
+    return any(one.published_at_ms is None for one in state.passes)

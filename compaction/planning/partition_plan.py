@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.bindings import UNDECLARED, Binding
+from tierfold.compaction.model.passes import is_unpublished
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
@@ -67,8 +68,22 @@ class PartitionPlan:
 
     @property
     def is_publishing_due(self) -> bool:
-        """Whether something is to be published, though the partition may be clean."""
-        return self.step is not None and not isinstance(self.step, Done | Refused)
+        """Whether something is to be published, though the partition may be clean.
+
+        Nothing is of what is refused, or of a topic that is taken out (PUBLISHING 7.1). A run that
+        died after its last send has not noted that brokers have all of it.
+        """
+        if not self.rules.publish or isinstance(self.choice, Refusal):
+            return False
+        match self.step:
+            case None | Refused():
+                return False
+            case Done():
+                row = None if self.view is None else self.view.state
+                is_to_note = row is not None and row.is_served and is_unpublished(row)
+                return is_to_note and not self.is_due
+            case _:
+                return True
 
     @property
     def events_planned(self) -> int:

@@ -29,10 +29,10 @@ from tierfold.compaction.commits.commit import (
     Update,
     proposed,
 )
-from tierfold.compaction.commits.row_changes import is_unpublished
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_few, state_with_new
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
+from tierfold.compaction.model.passes import is_unpublished
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.merges import merge_plan, unread_beside, why_not_one
 from tierfold.compaction.planning.partition_plan import PartitionPlan

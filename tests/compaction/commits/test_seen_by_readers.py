@@ -31,10 +31,10 @@ from tierfold.compaction.commits.receipts import (
     WrittenSegment,
 )
 from tierfold.compaction.commits.round_commit import proposal_of
-from tierfold.compaction.commits.row_changes import applied, is_unpublished
+from tierfold.compaction.commits.row_changes import applied
 from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS
 from tierfold.compaction.model.origins import Compacted
-from tierfold.compaction.model.passes import counting_pass
+from tierfold.compaction.model.passes import counting_pass, is_unpublished
 from tierfold.compaction.model.rules import DAY_MS, CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import LocalRange, Pass

@@ -12,9 +12,10 @@ from tests.compaction.broker_events import FINISHED, added, updated, uploaded
 from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_view, cleaned_to, retired
 from tests.compaction.claimed import NOW_MS, RULES
 from tierfold.compaction.brokers.events import Event, SegmentState
-from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.serving import Pass
 from tierfold.compaction.planning.open_step import step_of
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
 from tierfold.compaction.planning.plan import Compact, Rest, RestReason
@@ -84,6 +85,32 @@ def test_a_published_pass_is_followed_by_the_next() -> None:
     plan = plan_of(seen([*UPLOADS, *SWAPPED, *listed]))
     assert plan.step == Done()
     assert isinstance(plan.choice, Compact)
+    assert not plan.is_publishing_due
+
+
+@pytest.mark.parametrize(("at_ms", "is_due"), [(None, True), (NOW_MS, False)])
+def test_that_brokers_have_a_pass_is_noted_though_the_run_that_sent_it_died(
+    at_ms: int | None, *, is_due: bool
+) -> None:
+    listed = [updated(one.start_offset, SegmentState.DELETE_STARTED) for one in OLD[:2]]
+    passes = (Pass(epoch=1, horizon_ms=None, published_at_ms=at_ms, has_spared=False),)
+    plan = plan_of(seen([*UPLOADS, *SWAPPED, *listed], 0, passes=passes))
+    assert plan.step == Done()
+    assert not plan.is_due
+    assert plan.is_publishing_due is is_due
+
+
+def test_nothing_is_published_of_a_topic_that_is_taken_out() -> None:
+    plan = plan_of(seen(UPLOADS, 0))
+    assert plan.is_publishing_due
+    assert not replace(plan, rules=replace(HEADER, publish=False)).is_publishing_due
+
+
+def test_nothing_is_published_of_what_is_refused() -> None:
+    plan = plan_of(seen(UPLOADS, 0, has_dropped=True))
+    assert isinstance(plan.choice, Refusal)
+    assert plan.choice.reason is RefusalReason.DELETED_KEYS
+    assert isinstance(plan.step, Send)
     assert not plan.is_publishing_due
 
 
