@@ -70,6 +70,8 @@ def looks_at(
             seen[key] = Publication(state=PublicationState.FENCED, why=why)
         else:
             rows[key] = now.row
+    if not rows:
+        return Looks(taken=taken, seen=seen)
     known = with_brokers(context, cluster, _known(context, rows), is_again=True)
     identity = tier_identity(context, run_binding(context), deletes=True)
     limits = _limits(context, grace_ms)
