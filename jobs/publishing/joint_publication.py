@@ -19,9 +19,9 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.commits.commit import NotePublished, proposed
-from tierfold.compaction.commits.row_changes import is_unpublished
 from tierfold.compaction.model.errors import MissingRight
-from tierfold.compaction.model.outcomes import Fenced, LostRace, Outcome, Unknown
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from tierfold.compaction.model.passes import is_unpublished
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
@@ -134,7 +134,7 @@ class JointPublication:
         done: list[ServedPartition] = []
         for key, seen in looks.seen.items():
             if isinstance(seen, Publication):
-                self._end(key, seen)
+                self._end(key, self._unless_overtaken(key, seen))
                 continue
             step = next_step(seen.look)
             if why := self._stuck(seen, step):
@@ -146,7 +146,8 @@ class JointPublication:
                 case Wait():
                     self._leave(key, PublicationState.WAITS, step.why)
                 case Refused():
-                    self._refuse(seen, step)
+                    failed = Publication(state=PublicationState.FAILED, why=f"{key}: {step.why}")
+                    self._end(key, self._unless_overtaken(key, failed))
                 case _ if key in refused:
                     self._end(key, refused[key])
                 case Send():
@@ -173,14 +174,17 @@ class JointPublication:
             return f"{partition.key}: the same step came {REPEATS_MAX} times: {why}"
         return ""
 
-    def _refuse(self, partition: ServedPartition, step: Refused) -> None:
-        """End it, unless another run changed the row between its reading and the replay."""
-        key = partition.key
+    def _unless_overtaken(self, key: PartitionKey, publication: Publication) -> Publication:
+        """How it ends: perhaps another run changed the row between its reading and the replay.
+
+        Brokers then have what the row, as this run read it, does not name.
+        """
         self.held.recheck([key])
-        if self.held.by_key[key].row.commit_id != partition.look.row.commit_id:
-            self._leave(key, *_of_outcome(self.held.by_key[key].outcome))
-        else:
-            self._leave(key, PublicationState.FAILED, f"{key}: {step.why}")
+        outcome = self.held.by_key[key].outcome
+        if isinstance(outcome, Committed):
+            return publication
+        state, why = _of_outcome(outcome)
+        return Publication(state=state, why=why)
 
     def _note_published(self, done: Sequence[ServedPartition]) -> None:
         """Note in the rows that their passes are published, and end these partitions."""
