@@ -57,6 +57,10 @@ class Publication:
 class PublishesPartitions(Protocol):
     """Publishes claimed partitions."""
 
+    @property
+    def stopped_by(self) -> str:
+        """Why nothing more is published in this run, a sentence; empty: nothing forbids it."""
+
     def publish(
         self, held: HeldPartitions, plans: Sequence[PartitionPlan]
     ) -> Mapping[PartitionKey, Publication]:

@@ -5,9 +5,10 @@ It is small at first, then about as large as half a minute of work, so that a ru
 killed loses little. A partition is claimed with its first chunk; the same commit releases those
 that earlier waves have finished. The next chunk is planned from the row that the previous commit
 wrote. What a wave has committed of partitions that are done is then published to the brokers that
-serve them, so a night that is cut off has published all but its last wave. A partition that fails
-leaves the loop. So does a partition whose commit got no answer; its
-row is read back after all other work. Then one commit releases all claims that are left.
+serve them, so a night that is cut off has published all but its last wave. Once nothing can be
+published, no wave begins. A partition that fails leaves the loop. So does a partition whose commit
+got no answer; its row is read back after all other work. Then one commit releases all claims that
+are left.
 """
 
 from __future__ import annotations
@@ -112,6 +113,9 @@ class Waves:
         """Run waves until all is done, the budget is spent, or a signal raises Stopped."""
         while pending := [key for key in chosen if self.runs[key].is_open]:
             check()
+            if self.publishing is not None and (why := self.publishing.stopped_by):
+                self._leave(pending, f"nothing more can be published: {why}")
+                return
             free = self.context.tier.free_bytes()
             wave = self._next([self.runs[key].plan for key in pending], free)
             if not wave.chunks:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tierfold.compaction.discovery.view import state_with_new
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.scope import Scope
@@ -32,14 +33,18 @@ def after_open_swaps(
     """Publish the partitions with an open step and no round of their own.
 
     Returns the plans to carry out and the reports of the partitions that were tried. A published
-    one is planned again, and is among both if it is due. Raises as `survey_again`.
+    one is planned again, and is among both if it is due.
     """
     reports = _with_open_swaps_published(publisher, plans)
     done = [key for key, report in reports.items() if report.outcome == PUBLISHED]
-    if not done:
-        return [plan for plan in plans if plan.key not in reports], reports
-    newer = survey_again(publisher.run.context, publisher.run.settings, done, scope)
-    again = {plan.key: plan for plan in newer if plan.is_due}
+    again: dict[PartitionKey, PartitionPlan] = {}
+    if done and not is_stopping():
+        try:
+            newer = survey_again(publisher.run.context, publisher.run.settings, done, scope)
+        except TierfoldError as error:  # What is done must be reported.
+            publisher.run.stopped_by = str(error)
+        else:
+            again = {plan.key: plan for plan in newer if plan.is_due}
     rest = [plan for plan in plans if plan.key in again or plan.key not in reports]
     return [again.get(plan.key, plan) for plan in rest], reports
 

@@ -57,6 +57,11 @@ class Publisher:
 
     run: PublishingRun
 
+    @property
+    def stopped_by(self) -> str:
+        """As of `PublishesPartitions`."""
+        return self.run.stopped_by
+
     def begin(self, plans: Sequence[PartitionPlan]) -> None:
         """Read what earlier runs have published, until the tier is proven; raises TierfoldError.
 
@@ -97,6 +102,7 @@ class Publisher:
         except Stopped as stopped:
             joint.leave_all(PublicationState.LEFT, f"stopped by {stopped.by}")
         except TierfoldError as error:
+            self.run.stopped_by = str(error)
             joint.leave_all(PublicationState.FAILED, str(error))
         return joint.ended
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tierfold.compaction.brokers.preconditions import cluster_preconditions
 from tierfold.compaction.discovery.broker_refusals import setup_refusals
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_cluster import RunCluster
@@ -57,8 +58,10 @@ class PublishingRun:
         declared = self.settings.cluster.kafka_version
         refusals = setup_refusals(look, keys, rules, declared=declared, grace_ms=self.grace_ms)
         ended = {key: failed_by(refusal) for key, refusal in refusals.items()}
+        if cluster_preconditions(look.setup, declared=declared, grace_ms=self.grace_ms):
+            self.stopped_by = next((one.why for one in ended.values()), "")
         if look.setup.lacks_write is not None:
-            why = str(look.setup.lacks_write)
-            denied = Publication(state=PublicationState.FAILED, why=why)
+            self.stopped_by = str(look.setup.lacks_write)
+            denied = Publication(state=PublicationState.FAILED, why=self.stopped_by)
             ended |= dict.fromkeys((key for key in keys if key not in ended), denied)
         return ended
