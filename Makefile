@@ -29,6 +29,7 @@ PACKAGING := setup.cfg pyproject.toml
 RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
+PUBLISH_KILLS := $(BIN)/python -m tests.faults.publishing_kills
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kafka dist emulators airflow test check lint pages bench soak clean jdk
@@ -115,6 +116,11 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q tests/brokers/test_broker_versions.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
+	@$(PUBLISH_KILLS).killed_publishing --every KILL --partitions 2
+	@$(PUBLISH_KILLS).killed_publishing --kills $(KILLS) --seed $(SEED)
+	@$(PUBLISH_KILLS).killed_publishing --kills 5 --seed $(SEED) --partitions 18
+	@$(PUBLISH_KILLS).held_publishing
+	@$(PUBLISH_KILLS).cut_publishing --cuts 20 --seed $(SEED)
 	@$(EVICT) --random $(SEED) --signal INT
 	@$(EVICT) --random $(SEED) --signal KILL --partitions 5000 --in-bucket
 	@$(EVICT) --random $(SEED) --signal TERM --partitions 5000 --engine spark --after 120

@@ -114,6 +114,24 @@ def refused_by_brokers(killed: KilledTopic, at: Instant) -> Ran:
     return ran
 
 
+def refused_for_policy(killed: KilledTopic, at: Instant) -> Ran:
+    """A run between whose sends the metadata topic begins to need keys; then it is set back."""
+    kafka = killed.served.kafka
+    killed.served.add_round()
+    run = killed.start(at, SIGSTOP)
+    with stopped(run):
+        alter(kafka, METADATA_TOPIC, {"cleanup.policy": "compact"})
+    try:
+        ran = run.ended()
+    finally:
+        alter(kafka, METADATA_TOPIC, {"cleanup.policy": "delete"})
+    assert ran.code == EXIT_FAILED, ran
+    assert "cleanup.policy=delete" in ran.stdout, ran
+    killed.served.must_read_alike()
+    killed.must_be_completed()
+    return ran
+
+
 @click.command()
 @click.option("--at", "instants", multiple=True, help="Only these instants.")
 def main(instants: tuple[str, ...]) -> None:
@@ -131,6 +149,8 @@ def main(instants: tuple[str, ...]) -> None:
             for at in chosen:
                 if at.place == "flush" and not at.is_after:
                     _say("late for brokers", at, refused_by_brokers(killed, at))
+                if not at.is_after and at.place in {"look", "send", "flush"}:
+                    _say("another policy", at, refused_for_policy(killed, at))
         with served_topic(
             kafka, FOLDER / "brief", "brief", 1, options=brief_looks(FOLDER / "brief.toml")
         ) as served:
