@@ -41,7 +41,7 @@ demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (bui
 	@scripts/require-java
 	@PATH="$(abspath $(BIN)):$$PATH" scripts/demo $(DEMO)
 
-demo-kafka: $(RUNTIME) ## let a real broker fill a tier, and show it (build/demo-kafka)
+demo-kafka: $(RUNTIME) ## compact a topic of a real broker while it is read (build/demo-kafka)
 	@scripts/require-java
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m scripts.demo_kafka build/demo-kafka
 

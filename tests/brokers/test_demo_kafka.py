@@ -1,25 +1,45 @@
-"""`make demo-kafka` fills a topic and shows what tier and broker have; the rest is `.ci/run`'s."""
+"""`make demo-kafka` fails if readers get other values; `.ci/run` runs it whole, on its own broker.
+
+The tests' cluster is none for it: a tier is published to from one catalog.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
-from scripts import demo_kafka
-from tests.brokers.cluster import KafkaCluster
+from scripts.demo_kafka import Scan, compared
+
+_BEFORE = {b"a": b"1", b"b": b"2"}
+_OTHER = {b"a": b"1", b"b": b"3"}
 
 
-def test_the_demo_shows_the_tier_that_a_broker_filled(
-    kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def scan(latest: Mapping[bytes | None, bytes | None], records: int = 3) -> Scan:
+    return Scan(records=records, bytes=1000 * records, latest=latest)
+
+
+def test_the_same_values_all_the_time_are_a_success(capsys: pytest.CaptureFixture[str]) -> None:
+    meanwhile = [scan(_BEFORE), scan(_BEFORE, 2)]
+    assert compared(scan(_BEFORE), meanwhile, scan(_BEFORE, 2)) == 0
+    printed = capsys.readouterr().out
+    assert "read 3 records of 2 keys, 3 000 bytes.\n" in printed
+    assert "reads now 2 records of 2 keys, 2 000 bytes.\n" in printed
+    assert "2 times" in printed
+    assert "always the same." in printed
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "after"), [([_BEFORE, _OTHER], _BEFORE), ([_BEFORE], _OTHER), ([_BEFORE], {})]
+)
+def test_another_value_at_any_time_is_a_failure(
+    meanwhile: list[Mapping[bytes | None, bytes | None]],
+    after: Mapping[bytes | None, bytes | None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    # Other tests have left partitions in the tier that are refused.
-    assert demo_kafka.shown(kafka) in {0, 3}
-    printed = capfd.readouterr().out
-    assert "20 000 records of 1 000 keys, 5 segments uploaded" in printed
-    assert f"$ tierfold status {kafka.tier} --bootstrap-server {kafka.servers}\n" in printed
-    assert printed.count("│ orders-0 ") == 2  # In the tier, and of the brokers.
-    assert "orders-0: " not in printed
+    assert compared(scan(_BEFORE), [scan(latest) for latest in meanwhile], scan(after, 2)) == 1
+    assert "NOT ALWAYS THE SAME." in capsys.readouterr().out
+
+
+def test_as_many_bytes_as_before_are_a_failure() -> None:
+    assert compared(scan(_BEFORE), [scan(_BEFORE)], scan(_BEFORE)) == 1
