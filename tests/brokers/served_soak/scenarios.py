@@ -22,7 +22,7 @@ from tests.brokers.filled_topic import Filling, create_filled, fill
 from tests.brokers.scans import scanning
 from tests.brokers.served_soak.other_producers import producing
 from tests.brokers.served_soak.stage import Soaked, Stage, after_send, before_send, brief
-from tests.brokers.topics import CALL_S, Topic
+from tests.brokers.topics import CALL_S, ROLL_MS, Topic
 from tierfold.compaction.verification.canary import NotCounted
 
 FILLING: Final = Filling(seed=1, records=1_100, keys=120, value_bytes=(100, 5_000))
@@ -141,11 +141,15 @@ def a_fresh_replica_leads(stage: Stage) -> None:
     """A replica that never had what was replaced serves the same, and so does the first one."""
     stage.kafka.broker(2)
     soaked = _published(stage, "fresh")
-    _reassign(stage, soaked.topic, [1, 2])
-    # With KIP-1023 a leader knows what is uploaded only after its next upload (untouched topics,
-    # too), and until then tells its new replica to wait.
+    # With KIP-1023 a new replica never catches up where nothing is left to upload, also of topics
+    # that nobody compacted.
+    _set(stage, soaked.topic, "local.retention.ms", _FOREVER_MS)
     fill(stage.kafka, soaked.topic, Filling(seed=9, records=80, value_bytes=(50, 500)))
+    _reassign(stage, soaked.topic, [1, 2])
     stage.kafka.wait(lambda: soaked.topic.in_sync() == {1, 2}, "the second replica")
+    _set(stage, soaked.topic, "local.retention.ms", "1")
+    soaked.topic.wait_until_tiered()
+    soaked.log.collect()
     for node in (2, 1):
         soaked.topic.move_leader(node)
         stage.assert_served(soaked)
@@ -171,8 +175,10 @@ def leaders_upload_what_overlaps(stage: Stage) -> None:
     soaked.log.collect()
     first = stage.compact(soaked)
     assert first.entries[0]["outcome"] == "compacted", brief(first)
-    stage.kafka.broker(2)  # Its segments begin elsewhere: it gets several of them at once.
+    _set(stage, topic, "segment.ms", _FOREVER_MS)  # So the other one gets all as one segment.
+    stage.kafka.broker(2)
     stage.kafka.wait(lambda: topic.in_sync() == {1, 2}, "the second replica")
+    _set(stage, topic, "segment.ms", str(ROLL_MS))
     known = {log.name for log in topic.logs()}
     topic.move_leader(2)
     topic.append([(b"key-1", b"later")])
