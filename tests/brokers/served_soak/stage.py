@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from unittest import mock
+
+import pytest
 
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.served_reads import assert_served_as
@@ -123,7 +124,8 @@ def before_send(number: int, action: Callable[[], object]) -> Iterator[list[int]
             action()
         return plain(door, batches)
 
-    with mock.patch.object(EventDoor, "send", send):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(EventDoor, "send", send)
         yield sends
 
 
@@ -140,5 +142,6 @@ def after_send(number: int, action: Callable[[], object]) -> Iterator[list[int]]
             action()
         return outcomes
 
-    with mock.patch.object(EventDoor, "send", send):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(EventDoor, "send", send)
         yield sends
