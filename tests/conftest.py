@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
 from tests.brokers.cluster import KafkaCluster
-from tests.brokers.versions import NEWEST, missing_brokers
+from tests.brokers.versions import NEWEST, left_to_soak, missing_brokers
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
 from tests.storage.brokers.secured import SecuredCluster
@@ -58,10 +58,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that start a JVM through a fixture; others are marked where they stand.
 
-    Leave out those whose broker is missing.
+    Leave out those whose broker is missing, or belongs to `make soak` alone.
     """
-    if missing := frozenset(missing_brokers()):
-        items[:] = [item for item in items if not missing & _brokers_of(item)]
+    if without := frozenset((*missing_brokers(), *left_to_soak())):
+        items[:] = [item for item in items if not without & _brokers_of(item)]
     slow_first(items)
     for item in items:
         if isinstance(item, pytest.Function) and STARTS_JVM & set(item.fixturenames):

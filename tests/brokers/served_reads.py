@@ -34,6 +34,9 @@ def assert_served_as(
 ) -> None:
     """Fail unless brokers serve exactly this, in order, from every sampled start.
 
+    Times are not asked for where a log start lies inside a segment: the first segment whose newest
+    record is not older ends a broker's search, also if all such records are below the log start.
+
     Both kinds of consumers read with both isolation levels, from the log start, from `starts` other
     offsets and from the tail, and ask for the offsets of times. Brokers learn of a swap a little
     later, so first a consumer reads until it gets this from the log start, or `_LEARNED_WITHIN_S`
@@ -44,7 +47,7 @@ def assert_served_as(
     borders = (*expected.borders, *(int(log.name[:20]) for log in topic.logs()))
     sampled = sampled_starts(expected, borders, starts)
     found = [line for reader in readers for line in unequal_reads(reader, topic, expected, sampled)]
-    times_ms = sampled_times(expected)
+    times_ms = sampled_times(expected) if expected.is_whole else []
     found += [
         line for reader in readers for line in unequal_times(reader, topic, expected, times_ms)
     ]
@@ -109,7 +112,8 @@ def unequal_times(
     wanted = {at_ms: expected.offset_for_time(at_ms) for at_ms in times_ms}
     answers: dict[int, list[int | None]] = {at_ms: [] for at_ms in wanted}
     asked = [*wanted]
-    # A broker of 4.4.0 answered "none" once in a thousand times, also for an untouched topic.
+    # Once in a thousand times the answer was "none" on 4.4.0, also for an untouched topic; why is
+    # not known, so an answer counts as wrong only if it stays wrong.
     for _ in range(_ASKED_MAX):
         for at_ms, offset in zip(asked, reader.offsets_for_times(topic, asked), strict=True):
             answers[at_ms].append(offset)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import METADATA_TOPIC
-from tests.brokers.versions import smoke_versions
+from tests.brokers.versions import SOAK
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.broker_versions import at_least
 from tierfold.compaction.brokers.epoch_ends import EpochEnd, UnknownEpoch
@@ -21,7 +21,7 @@ from tierfold.storage.brokers.epoch_ends import epoch_ends
 pytestmark = pytest.mark.jvm
 
 
-@pytest.mark.parametrize("broker_version", smoke_versions())
+@pytest.mark.parametrize("broker_version", SOAK)
 def test_a_broker_tiers_serves_and_proves_its_version(tmp_path: Path, broker_version: str) -> None:
     with KafkaCluster(tmp_path, broker_version) as kafka:
         assert METADATA_TOPIC in kafka.admin().list_topics(timeout=30).topics

@@ -49,6 +49,11 @@ class Expected:
     stamps: tuple[tuple[int, int], ...]
     """Offset and timestamp of all records, those of control batches included."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log start is where a segment begins."""
+        return self.log_start in self.borders
+
     def seen_from(self, start: int, isolation: Isolation) -> tuple[SeenRecord, ...]:
         """The records that a consumer sees that begins at an offset."""
         records = self.records[isolation]

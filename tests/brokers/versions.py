@@ -20,20 +20,22 @@ NEWEST: Final = KAFKA_VERSIONS[-1]
 """The version of the one cluster that most tests share."""
 WITHOUT_COMPILER: Final = "4.3.0"
 """The newest version whose test jars fit, so that `make demo-kafka` needs no JDK."""
-SMOKE: Final = ("3.9.2",)
-"""`.ci/run` also runs the demo, on `WITHOUT_COMPILER`."""
-SOAK: Final = ("3.8.1", "4.0.2", "4.1.2", "4.2.1", WITHOUT_COMPILER)
+SOAK: Final = ("3.8.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", WITHOUT_COMPILER)
+"""Those that only `make soak` starts; `.ci/run` also runs the demo, on `WITHOUT_COMPILER`."""
 
 
-def smoke_versions() -> tuple[str, ...]:
-    """The versions that have a smoke test in this run."""
-    all_of_them = os.environ.get("TIERFOLD_BROKER_VERSIONS") == "all"
-    return SMOKE + (SOAK if all_of_them else ())
+def left_to_soak() -> tuple[str, ...]:
+    """The versions that have no test in this run."""
+    return () if os.environ.get("TIERFOLD_BROKER_VERSIONS") == "all" else SOAK
+
+
+def _asked_versions() -> tuple[str, ...]:
+    return (NEWEST, *(version for version in SOAK if version not in left_to_soak()))
 
 
 def missing_brokers() -> tuple[str, ...]:
     """The versions without jars; where brokers are required, that is an error instead."""
-    missing = tuple(version for version in (NEWEST, *smoke_versions()) if not has_jars(version))
+    missing = tuple(version for version in _asked_versions() if not has_jars(version))
     if missing and os.environ.get("TIERFOLD_REQUIRE_BROKERS") == "true":
         names = ", ".join(missing)
         raise RuntimeError(f"no jars of Kafka {names}; run python -m tests.brokers.versions")
@@ -43,7 +45,7 @@ def missing_brokers() -> tuple[str, ...]:
 def main() -> int:
     """Fetch the jars that are missing; the exit code is 1 if there are versions without."""
     missing = 0
-    for version in (NEWEST, *smoke_versions()):
+    for version in _asked_versions():
         try:
             broker_class_path(version)
         except KafkaLabError as error:
