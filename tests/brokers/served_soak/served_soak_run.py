@@ -20,7 +20,7 @@ from typing import Final
 import click
 
 from tests.brokers.cluster import KafkaCluster
-from tests.brokers.served_soak.scenarios import SCENARIOS, Scenario
+from tests.brokers.served_soak.served_situations import SCENARIOS, Scenario
 from tests.brokers.served_soak.stage import Stage
 from tests.brokers.versions import NEWEST, SOAK
 from tests.jobs.commands import ROOT

@@ -28,7 +28,7 @@ from tierfold.compaction.verification.canary import NotCounted
 FILLING: Final = Filling(seed=1, records=1_100, keys=120, value_bytes=(100, 5_000))
 STEADY: Final = [(b"steady-%d" % number, b"value %d" % number) for number in range(50)]
 """The same keys always get the same values, so that all scans see the same latest ones."""
-_MOMENTS: Final = (
+_AROUND: Final = (
     ("before-1", before_send, 1),
     ("before-2", before_send, 2),
     ("after-2", after_send, 2),
@@ -113,7 +113,7 @@ def rounds_with_new_data(stage: Stage) -> None:
 
 def records_deleted_between_sends(stage: Stage) -> None:
     """DeleteRecords around each send, into the group and past it, is never a refusal."""
-    for label, around, number in _MOMENTS:
+    for label, around, number in _AROUND:
         for place in ("into", "past"):
             _delete_around(stage, f"deleted-{label}-{place}", partial(around, number), place)
 
@@ -142,7 +142,7 @@ def a_fresh_replica_leads(stage: Stage) -> None:
     stage.kafka.broker(2)
     soaked = _published(stage, "fresh")
     # With KIP-1023 a new replica never catches up where nothing is left to upload, also of topics
-    # that nobody compacted.
+    # that were never compacted.
     _set(stage, soaked.topic, "local.retention.ms", _FOREVER_MS)
     fill(stage.kafka, soaked.topic, Filling(seed=9, records=80, value_bytes=(50, 500)))
     _reassign(stage, soaked.topic, [1, 2])
