@@ -45,7 +45,8 @@ class Publication:
 
     state: PublicationState
     why: str = ""
-    """Why it is not published, a sentence without its full stop, or with a remedy."""
+    """Why it is not published, a sentence without its full stop, or with a remedy; of a published
+    one a remark."""
     refusals: tuple[RefusalPart, ...] = ()
     """What a person must mend, each by itself."""
     events: int = 0
@@ -99,8 +100,10 @@ def with_publication(report: PartitionReport, publication: Publication) -> Parti
     so_far = _NOT_YET.get(state, "")
     why = f"{so_far}: {publication.why}" if so_far else ""
     reason = "" if report.outcome == NOTHING_TO_DO else report.reason
+    remark = publication.why if state is PublicationState.PUBLISHED else ""
     return replace(
         report,
+        notes=(*report.notes, *filter(None, (remark,))),
         outcome=outcome,
         reason="; ".join(filter(None, (reason, why))),
         events_sent=report.events_sent + publication.events,

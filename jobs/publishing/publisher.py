@@ -109,11 +109,11 @@ class Publisher:
     def _with_canaries(
         self, ended: Mapping[PartitionKey, Publication]
     ) -> dict[PartitionKey, Publication]:
-        """Read the canary of each partition that was swapped; those that failed.
+        """Read the canary of each partition that was swapped; those of which it says something.
 
-        After one nothing more is sent: the next swap may do the same to its consumers.
+        After one that failed nothing more is sent: the next swap may do the same to its consumers.
         """
-        failed: dict[PartitionKey, Publication] = {}
+        changed: dict[PartitionKey, Publication] = {}
         for key, publication in ended.items():
             is_done = publication.state is PublicationState.PUBLISHED
             if not (is_done and publication.events) or publication.row is None:
@@ -121,11 +121,13 @@ class Publisher:
             check()
             error = self.run.proof.why_failed(publication.row)
             if error is not None:
-                failed[key] = replace(
+                changed[key] = replace(
                     publication, state=PublicationState.FAILED, why=str(error)
                 )
                 self.run.stopped_by = str(error)
-        return failed
+            elif awaited := self.run.proof.awaited:
+                changed[key] = replace(publication, why=f"nothing else is published yet: {awaited}")
+        return changed
 
 
 def _some_at_a_time(plans: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:

@@ -96,7 +96,7 @@ class TierProof:
                     self._note(note_counted(self.context))
             case Agreed(why=why):
                 can_count = why is NotCounted.STILL_LOCAL and not self.is_proven
-                self.awaited = f"that of {row.key} did not count: {why}" if can_count else ""
+                self.awaited = f"the canary of {row.key} did not count: {why}" if can_count else ""
             case _:
                 return canary_error(self.context, row, result, connection.server)
         return None
