@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tierfold.compaction.commits.commit import NotePublished, proposed
 from tierfold.compaction.model.errors import MissingRight
 from tierfold.compaction.model.outcomes import Committed
-from tierfold.compaction.model.passes import is_unpublished
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Copy, Done, Merge, Refused, Retire, Send, Wait
@@ -28,9 +26,9 @@ from tierfold.jobs.publishing.row_steps import (
     StepFailed,
     StepOutcome,
     carried_out,
+    note_published,
 )
 from tierfold.jobs.publishing.served_partition import ServedPartition
-from tierfold.storage.catalog.catalog import new_commit_id
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,22 +85,12 @@ class JointPublication(JointSends):
     def _note_published(self, done: Sequence[ServedPartition]) -> None:
         """Note in the rows that their passes are published, and end these partitions."""
         at_ms = self.shared.context.clock()
-        self.held.commit(
-            [
-                proposed(
-                    partition.look.row,
-                    NotePublished(at_ms=at_ms),
-                    commit_id=new_commit_id(),
-                    at_ms=at_ms,
-                )
-                for partition in done
-                if is_unpublished(partition.look.row)
-            ]
-        )
-        self.held.settle()
-        for partition in done:
-            state, why = state_after(self.held.by_key[partition.key].outcome)
-            self._leave(partition.key, state, why)
+        outcomes = note_published(self.held, [partition.look for partition in done], at_ms)
+        for key, outcome in outcomes.items():
+            if isinstance(outcome, Changed):
+                self._leave(key, PublicationState.PUBLISHED, "")
+            else:
+                self._after_change(key, outcome)
 
     def _after_change(self, key: PartitionKey, outcome: StepOutcome) -> None:
         match outcome:

@@ -14,6 +14,7 @@ Rule: PUBLISHING 1.4, 4.2, 4.6, 5.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -108,16 +109,26 @@ def carried_out(
             return _retired(held, partition.look, step)
 
 
-def note_published(held: HeldPartitions, look: Look, at_ms: int) -> StepOutcome:
-    """Note in the row that all its passes are published, unless it says so already.
+def note_published(
+    held: HeldPartitions, looks: Sequence[Look], at_ms: int
+) -> dict[PartitionKey, StepOutcome]:
+    """Note in the rows that all their passes are published, unless they say so; one commit.
 
-    `look`: of which the next step is done, as read back at `at_ms`, epoch milliseconds.
+    `looks`: of which the next step is done, as read back at `at_ms`, epoch milliseconds.
     """
-    if (stale := _stale(held, look)) is not None:
-        return stale
-    if not is_unpublished(look.row):
-        return Changed(row=look.row, bytes_written=0)
-    return _committed(held, _proposal(held, look, NotePublished(at_ms=at_ms)))
+    outcomes: dict[PartitionKey, StepOutcome] = {}
+    proposals = []
+    for look in looks:
+        if (stale := _stale(held, look)) is not None:
+            outcomes[look.row.key] = stale
+        elif not is_unpublished(look.row):
+            outcomes[look.row.key] = Changed(row=look.row, bytes_written=0)
+        else:
+            proposals.append(_proposal(held, look, NotePublished(at_ms=at_ms)))
+    with finishing(COMMITS), held.context.seconds.timed(TimedStage.COMMIT):
+        held.commit(proposals)
+        held.settle()
+    return outcomes | {proposal.key: _settled(held, proposal.key, 0) for proposal in proposals}
 
 
 def _stale(held: HeldPartitions, look: Look) -> NotChanged | None:

@@ -286,7 +286,7 @@ class PublishedTier:
                 assert isinstance(outcome, Changed), outcome
                 assert outcome.row == self.row == held.by_key[ORDERS].row
             case Done():
-                outcome = note_published(held, partition.look, NOW_SENT_MS)
+                outcome = note_published(held, [partition.look], NOW_SENT_MS)[ORDERS]
                 assert isinstance(outcome, Changed), outcome
                 assert outcome.row == self.row == held.by_key[ORDERS].row
             case _:

@@ -84,9 +84,8 @@ def test_nothing_is_written_for_a_row_that_this_run_changed(
     one.held.commit([proposed(tier.row, NoteDropped(), commit_id="later", at_ms=NOW_SENT_MS)])
     assert one.carried_out() == NotChanged(LostRace(found_commit_id="later"))
     assert orphans(tier) == []
-    assert note_published(one.held, one.partition.look, NOW_SENT_MS) == NotChanged(
-        LostRace(found_commit_id="later")
-    )
+    lost = NotChanged(LostRace(found_commit_id="later"))
+    assert note_published(one.held, [one.partition.look], NOW_SENT_MS) == {ORDERS: lost}
 
 
 @every_scene
@@ -113,10 +112,10 @@ def test_a_fenced_run_notes_nothing_as_published(tier: PublishedTier) -> None:
     held = tier.held(at("commit 1", lambda: rival(tier)))
     while tier.look(held).look.view.segments.keys() & tier.row.live_ids != tier.row.live_ids:
         tier.advance(held)
-    outcome = note_published(held, tier.look(held).look, NOW_SENT_MS)
+    outcome = note_published(held, [tier.look(held).look], NOW_SENT_MS)[ORDERS]
     assert isinstance(outcome, NotChanged)
     assert isinstance(outcome.outcome, Fenced)
-    again = note_published(held, tier.look(held).look, NOW_SENT_MS)
+    again = note_published(held, [tier.look(held).look], NOW_SENT_MS)[ORDERS]
     assert again == outcome
     assert tier.row.passes == ()
 
