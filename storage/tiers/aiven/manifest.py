@@ -255,10 +255,25 @@ def _check_stored_sizes(manifest: Manifest) -> None:
             f"the chunk index has {chunks.stored_bytes} stored bytes, but {chunks.log_bytes}"
             f" bytes in {chunks.count} chunks make {expected}"
         )
+    if isinstance(chunks, FixedChunks) and not manifest.is_compressed:
+        _check_chunk_size(chunks, chunks.chunk_bytes + added)
     for part, piece in manifest.pieces.items():
         if 0 < piece.size_bytes < added:
             name = PIECES[part]
             raise _MalformedError(f"{name} is encrypted, but has only {piece.size_bytes} bytes")
+
+
+def _check_chunk_size(chunks: FixedChunks, expected_bytes: int) -> None:
+    """Raise ValueError if chunks that are followed by another one have another stored size.
+
+    Where all chunks together have the right size, too: the plugin finds a byte by the sizes of the
+    chunks before its own, so brokers would get other bytes.
+    """
+    if chunks.count > 1 and chunks.stored_chunk_bytes != expected_bytes:
+        raise _MalformedError(
+            f"the chunk index has chunks of {chunks.chunk_bytes} bytes in"
+            f" {chunks.stored_chunk_bytes} each, not in {expected_bytes}"
+        )
 
 
 def _pieces(found: object) -> dict[Part, Piece]:

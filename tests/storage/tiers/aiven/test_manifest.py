@@ -313,6 +313,7 @@ WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
       for to in (-1, 2**31, 1.0, True, "1", None)),
     (changed("chunkIndex", "transformedChunkSize", to=99), "991 stored bytes, but 1000 bytes in"),
     (changed("chunkIndex", "finalTransformedChunkSize", to=101), "1001 stored bytes"),
+    (changed("chunkIndex", "originalChunkSize", to=101), "chunks of 101 bytes in 100 each, not in"),
     (changed("encryption", to={"dataKey": "a:AAAA"}), "encryption lacks the field 'aad'"),
     (changed("encryption", to={"dataKey": 1, "aad": ""}), "dataKey or aad is not a string"),
     (changed("encryption", to={"dataKey": "a:b", "aad": "?"}), "aad is not base64"),
