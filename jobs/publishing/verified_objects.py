@@ -27,9 +27,10 @@ class VerifiedObjects:
     def why_not(self, partition: ServedPartition, send: Send) -> str:
         """Return why segments must not be read, a sentence; empty: brokers may be sent the events.
 
-        Only what brokers begin to read is read here, each segment once a run.
+        Only what brokers begin to read is read here, each segment once a run. That its objects are
+        there counts by the newest listing.
         """
-        wanted = set(filter(None, map(_to_be_read, send.events))) - self.ids
+        wanted = set(filter(None, map(_to_be_read, send.events)))
         live = {segment.segment_id: segment for segment in partition.look.row.segments}
         for segment_id in sorted(wanted):
             segment = live.get(segment_id)
@@ -44,7 +45,7 @@ class VerifiedObjects:
         where = f"{partition.key}: segment {segment_id}"
         if segment_id not in partition.look.whole:
             return f"{where} is not in the tier with all its objects"
-        if segment is None or segment.written_by_run == self.context.run:
+        if segment_id in self.ids or segment is None or segment.written_by_run == self.context.run:
             return ""
         try:
             read = read_and_check(self.context.tier, self._order(partition, segment))
