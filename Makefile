@@ -114,6 +114,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 		$(BIN)/python -m pytest -q tests/oracle/test_oracle_fuzz.py tests/oracle/test_mid_log.py
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m tests.brokers.versions
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q tests/brokers/test_broker_versions.py
+	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q -m soak tests
 	@$(BIN)/python -m tests.brokers.served_soak.served_soak_run
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3

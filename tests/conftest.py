@@ -60,8 +60,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Leave out those whose broker is missing, or belongs to `make soak` alone.
     """
-    if without := frozenset((*missing_brokers(), *left_to_soak())):
+    left = left_to_soak()
+    if without := frozenset((*missing_brokers(), *left)):
         items[:] = [item for item in items if not without & _brokers_of(item)]
+    if left:
+        items[:] = [item for item in items if item.get_closest_marker("soak") is None]
     slow_first(items)
     for item in items:
         if isinstance(item, pytest.Function) and STARTS_JVM & set(item.fixturenames):

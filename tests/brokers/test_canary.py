@@ -196,6 +196,7 @@ def test_a_canary_counts_once_consumers_read_what_was_written(
         )
 
 
+@pytest.mark.soak
 def test_a_dropped_record_is_searched_for_outside_the_windows(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +270,7 @@ def test_windows_are_read_to_their_ends_also_within_holes(
     assert beyond == OutOfRange(offset=END + 9)
 
 
+@pytest.mark.soak
 def test_a_log_start_that_moved_meanwhile_is_no_difference(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -285,6 +287,7 @@ def test_a_log_start_that_moved_meanwhile_is_no_difference(
         assert watched.read(mode=mode) == passed
 
 
+@pytest.mark.soak
 def test_an_object_that_brokers_do_not_find_is_named(kafka: KafkaCluster, tmp_path: Path) -> None:
     watched = Watched(kafka, tmp_path, "without-objects")
     watched.swap()
@@ -298,6 +301,7 @@ def test_an_object_that_brokers_do_not_find_is_named(kafka: KafkaCluster, tmp_pa
     assert isinstance(watched.read(), Counted)
 
 
+@pytest.mark.soak
 def test_read_on_the_topic_is_the_only_right(kafka: KafkaCluster, tmp_path: Path) -> None:
     watched = Watched(kafka, tmp_path, "readable")
     login = {
@@ -319,6 +323,7 @@ def test_read_on_the_topic_is_the_only_right(kafka: KafkaCluster, tmp_path: Path
         assert isinstance(watched.read(settings=settings), Agreed)
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_deleted_meanwhile_is_not_compared(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_another_number_of_partitions_would_misplace_events(
     assert sizes(kafka, stand_in) == {}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("is_open", [True, False])
 def test_brokers_that_fall_silent_leave_it_open_and_the_next_send_gets_through(
     kafka: KafkaCluster, stand_in: Topic, *, is_open: bool

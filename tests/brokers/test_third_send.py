@@ -144,6 +144,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.soak
 def test_killed_anywhere_the_next_vacuum_goes_on(kafka: KafkaCluster, tmp_path: Path) -> None:
     topic = topic_of(kafka, "third-send-killed")
     served = Published(kafka, tmp_path, topic)
@@ -164,6 +165,7 @@ def test_killed_anywhere_the_next_vacuum_goes_on(kafka: KafkaCluster, tmp_path: 
         assert served.values() == before
 
 
+@pytest.mark.soak
 def test_a_deletion_that_is_dated_in_the_future_begins_again(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_deletion_that_is_dated_in_the_future_begins_again(
     assert served.is_clean()
 
 
+@pytest.mark.soak
 def test_what_brokers_deleted_themselves_is_no_error(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -204,6 +207,7 @@ def test_what_brokers_deleted_themselves_is_no_error(
     assert not served.row.retired_ids & uploads, ran
 
 
+@pytest.mark.soak
 def test_what_brokers_learn_between_survey_and_claim_counts(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_catalog_that_was_set_back(kafka: KafkaCluster, tmp_path: Path) -> Non
     assert ids_in(served.topic.folder()) == before
 
 
+@pytest.mark.soak
 def test_a_row_of_another_cluster(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = Due(kafka, tmp_path, topic_of(kafka, "third-two-clusters"))
     served.compact()
@@ -107,6 +108,7 @@ def test_a_row_of_another_cluster(kafka: KafkaCluster, tmp_path: Path) -> None:
     assert ids_in(served.topic.folder()) == before
 
 
+@pytest.mark.soak
 def test_a_right_that_is_missing(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = due(kafka, tmp_path, "third-denied")
     before = ids_in(served.topic.folder())

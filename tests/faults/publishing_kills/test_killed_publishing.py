@@ -25,6 +25,7 @@ from tests.jobs.commands import tierfold
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, PUBLISHED
 
 
+@pytest.mark.soak
 def test_a_run_that_another_one_overtakes_within_a_look_does_not_take_its_segments_for_foreign(
     killed: KilledTopic,
 ) -> None:
@@ -71,7 +72,9 @@ def test_what_a_killed_run_left_unpublished_the_next_one_publishes(
     killed.must_be_completed()
 
 
-@pytest.mark.parametrize("instant", ["before look 2", "before flush 2"])
+@pytest.mark.parametrize(
+    "instant", [pytest.param("before look 2", marks=pytest.mark.soak), "before flush 2"]
+)
 def test_a_late_send_of_a_run_that_was_overtaken_changes_nothing(
     killed: KilledTopic, instant: str
 ) -> None:
@@ -100,6 +103,7 @@ def test_while_brokers_are_away_nothing_is_committed(
     killed.must_be_completed()
 
 
+@pytest.mark.soak
 def test_what_was_published_is_reported_though_brokers_are_away_by_then(
     killed: KilledTopic, impatient: Path
 ) -> None:
