@@ -9,7 +9,7 @@ from tests.brokers.test_plan_beside_brokers import NO_MARGIN
 from tests.brokers.test_status_of_brokers import topic_of
 from tests.brokers.test_whose_cluster import Served
 from tests.jobs.commands import ALWAYS
-from tierfold.jobs.context.cluster_look import cluster_view
+from tierfold.jobs.context.cluster_look import LookRequest, cluster_view
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.resolution import resolve
@@ -56,6 +56,6 @@ def test_the_look_says_how_long_brokers_keep_local_copies(kafka: KafkaCluster) -
     settings = cluster_of({"bootstrap_server": kafka.servers}, resolve([]).cluster, {})
     assert settings is not None
     with connected(settings) as connection:
-        view = cluster_view(connection, RunProgress(), None)
+        view, _ = cluster_view(connection, RunProgress(), LookRequest())
     (found,) = (one for key, one in view.partitions.items() if key.topic == topic.name)
     assert found.local_retention_ms == 1
