@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.topics import METADATA_TOPIC
@@ -14,6 +16,7 @@ BATCH_BYTES = 380
 """Enough for each event of a broker alone, and for two or three of a run."""
 
 
+@pytest.mark.soak  # While it runs, brokers' own events may be too large, those of any topic.
 def test_a_swap_that_one_batch_cannot_hold_goes_in_several(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
