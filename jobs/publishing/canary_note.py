@@ -73,7 +73,9 @@ def _noted(
 def _is_ours(context: RunContext, service: TierService) -> bool:
     """Whether the note is of the cluster that was asked, this catalog and this place."""
     binding = served_binding(context)
-    return binding is not None and (
+    if binding is None or not context.catalog.exists():
+        return False
+    return (
         service.cluster_id,
         service.fingerprint,
         service.place,

@@ -24,7 +24,7 @@ import pytest
 
 from tierfold.jobs.context.metadata_replay import MetadataReplay
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.publishing import joint_publication, publishing_run
+from tierfold.jobs.publishing import joint_sends, publishing_run
 from tierfold.storage.brokers import event_door
 from tierfold.storage.brokers.event_door import EventDoor
 
@@ -91,7 +91,7 @@ def watched(instants: Instants) -> Iterator[None]:
         for place, owner, name in (
             ("claim", HeldPartitions, "claim"),
             ("commit", HeldPartitions, "commit"),
-            ("look", joint_publication, "looks_at"),
+            ("look", joint_sends, "looks_at"),
             ("replay", MetadataReplay, "go_on"),
             ("note", publishing_run, "note_service"),
             ("send", EventDoor, "send"),
