@@ -123,7 +123,7 @@ def compact(environment: Environment, run: str, actor: Actor) -> None:
     due = [plan.key for plan in plans if plan.is_due]
     environment.due += sum(not environment.histories[key].is_deleted for key in due)
     engine = simulated(environment, actor)
-    reports = carried_out(context, plans, UNBOUND, engine, context.now_ms)
+    reports = carried_out(context, UNBOUND, engine, context.now_ms, plans)
     for plan, report in zip(plans, reports, strict=True):
         if isinstance(plan.choice, Refusal):
             how = f"refused: {plan.choice.reason}"

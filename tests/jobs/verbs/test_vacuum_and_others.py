@@ -134,8 +134,8 @@ def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        ((), ("may be served", "tier.binding=detached")),
-        (("--set", "tier.binding=bound"), ("may be served",)),
+        ((), ("brokers serve this tier", "tier.binding=detached")),
+        (("--set", "tier.binding=bound"), ("brokers serve this tier",)),
         (DETACHED, ()),
     ],
 )
@@ -148,13 +148,13 @@ def test_compact_warns_once_that_brokers_do_not_know(
     assert ran.code == 0
     said = " ".join(ran.stderr.split())
     assert not told(said, *words)
-    assert said.count("They keep serving the segments") == bool(words)
+    assert said.count("they keep serving the segments") == bool(words)
     # A run that changes nothing warns of nothing.
-    assert "They keep serving" not in tierfold("compact", tier, *options).stderr
+    assert "they keep serving" not in tierfold("compact", tier, *options).stderr
     # spark-submit joins stderr to stdout, where the document must be alone: it says the same.
     put_updates(tier, ORDERS, 4)
     documented = compact(tier, *declared)
-    assert "They keep serving" not in documented.stderr
+    assert "they keep serving" not in documented.stderr
     warnings = json.loads(documented.stdout)["warnings"]
     assert len(warnings) == bool(words)
     assert not told("".join(warnings), *words)
