@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Generator, Iterator
 
@@ -20,6 +21,7 @@ from tests.storage.brokers.secured import SecuredCluster
 from tests.storage.emulator_programs import missing_emulators
 from tests.storage.emulators import IDENTITY
 from tierfold.jobs.spark.session import JVM_OPTIONS, tierfold_session
+from tierfold.storage.tiers.service_notes import FOLDER
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -109,9 +111,13 @@ def kafka(halted_kafka: SecuredCluster) -> Iterator[SecuredCluster]:
     A second one is `kafka.broker(2)`; the first test that asks for it starts it. Clients of
     `PLAINTEXT` may do everything, those of `SASL` what is granted (`tests.brokers.access`). No test
     damages its metadata topic: brokers that start again would not know what they have.
+
+    A tier takes one publishing catalog, and each file of tests has its own: the tier's note, which
+    says which one it is, goes with the file.
     """
     halted_kafka.go_on()
     yield halted_kafka
+    shutil.rmtree(halted_kafka.tier / FOLDER, ignore_errors=True)
     halted_kafka.halt()
 
 
