@@ -108,7 +108,7 @@ class OddConnection(Connection):
 
     def consumer(self, options: Mapping[str, Any]) -> Consumer:
         self.consumers += 1
-        return (self.first_one if self.consumers == 1 else Consumer)(self._options(options))
+        return (self.first_one if self.consumers == 1 else Consumer)(self.options(options))
 
 
 @pytest.mark.parametrize(
