@@ -104,12 +104,10 @@ def _asked(
     replay: MetadataReplay | None, setup: ClusterSetup, beside: BesideTier | None
 ) -> MetadataReplay:
     """The replay, or a new one, once it was asked about the segments of the tier."""
-    listed = None if beside is None else beside.listed
     if replay is None:
+        listed = None if beside is None else beside.listed
         replay = MetadataReplay(setup.metadata_topic.partitions, listed)
-        for key, segment_ids in (listed or {}).items():
-            replay.fold.ask(key, segment_ids)
-    elif beside is not None:
+    if beside is not None:
         for key, segment_ids in beside.listed.items():
             replay.ask(key, segment_ids, beside.asked_by)
     return replay

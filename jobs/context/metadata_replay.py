@@ -23,7 +23,6 @@ class MetadataReplay:
         self.records = 0
         """How many were read."""
         self._numbers = range(partition_count)
-        self._has_begun = False
 
     def ask(
         self, key: PartitionKey, segment_ids: Iterable[str], fingerprint: int | None

@@ -48,7 +48,7 @@ class Publication:
     """Why it is not published, a sentence without its full stop, or with a remedy; of a published
     one a remark."""
     refusals: tuple[RefusalPart, ...] = ()
-    """What a person must mend, each by itself."""
+    """What a person must mend, one entry for each fault."""
     events: int = 0
     """How many events were sent."""
     row: PartitionState | None = None

@@ -5,6 +5,7 @@
     verified_objects   reads what brokers are to read, before they are sent it
     service_note       the tier's note of who serves it, before the first send
     row_steps          changes the row where a look asks for that, not for events
+    segment_copies     copies segments under new ids, and verifies the copies
     joint_sends        looks, sends what follows, and looks again
     joint_publication  sends or changes the row, until it is done
     joint_deletion     sends that segments are gone, once their objects are
@@ -18,5 +19,4 @@
     canary_note        the tier's note that a canary counted, or that a person published without one
 
 `compaction.publishing` decides each step; nothing here does (docs/publishing.md).
-    segment_copies     copies segments under new ids, and verifies the copies
 """

@@ -17,14 +17,18 @@ from tierfold.jobs.context.stopping import Stopped, finishing
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.joint_deletion import JointDeletion, LastLook
-from tierfold.jobs.publishing.publisher import AT_ONCE, STAYS, publisher_of
-from tierfold.jobs.publishing.publishing_run import PublishingRun
+from tierfold.jobs.publishing.publishing_run import (
+    STAYS,
+    PublishingRun,
+    publishing_run_of,
+    some_at_a_time,
+)
 from tierfold.jobs.settings.resolution import Settings
 
 
 def deleter_of(context: RunContext, settings: Settings, times: VacuumLimits) -> Deleter:
     """Return what sends for a run that has looked at its cluster; else raises ValueError."""
-    run = publisher_of(context, settings).run
+    run = publishing_run_of(context, settings)
     run.grace_ms = max(run.grace_ms, times.listed_grace_ms)
     return Deleter(run=run)
 
@@ -45,11 +49,9 @@ class Deleter:
         """
         ended: dict[PartitionKey, Publication] = {}
         last: dict[PartitionKey, LastLook] = {}
-        keys = [*rules]
         with finishing(STAYS):
-            for first in range(0, len(keys), AT_ONCE):
-                some = {key: rules[key] for key in keys[first : first + AT_ONCE]}
-                joint = JointDeletion.of(self.run, held, some)
+            for keys in some_at_a_time([*rules]):
+                joint = JointDeletion.of(self.run, held, {key: rules[key] for key in keys})
                 try:
                     joint.run()
                 except Stopped as stopped:

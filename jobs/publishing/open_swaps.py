@@ -24,7 +24,8 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.publication import with_publication
 from tierfold.jobs.pipeline.survey import survey_again
-from tierfold.jobs.publishing.publisher import AT_ONCE, Publisher
+from tierfold.jobs.publishing.publisher import Publisher
+from tierfold.jobs.publishing.publishing_run import some_at_a_time
 
 
 def after_open_swaps(
@@ -61,10 +62,10 @@ def _with_open_swaps_published(
     if not open_ones:
         return reports
     with deferred(), HeldPartitions(context=publisher.run.context, verb="compact") as held:
-        for first in range(0, len(open_ones), AT_ONCE):
+        for some in some_at_a_time(open_ones):
             if is_stopping():
                 break
-            reports |= _published(publisher, held, open_ones[first : first + AT_ONCE])
+            reports |= _published(publisher, held, some)
     return reports
 
 

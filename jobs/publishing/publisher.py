@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-from tierfold.compaction.deletion.served_grace import least_grace_ms
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -18,37 +16,19 @@ from tierfold.jobs.context.stopping import Stopped, check, finishing
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.joint_publication import JointPublication
-from tierfold.jobs.publishing.publishing_run import PublishingRun
-from tierfold.jobs.publishing.tier_proof import ALONE, TierProof, alone_first
+from tierfold.jobs.publishing.publishing_run import (
+    STAYS,
+    PublishingRun,
+    publishing_run_of,
+    some_at_a_time,
+)
+from tierfold.jobs.publishing.tier_proof import ALONE, alone_first
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.storage.brokers.event_door import EventDoor
-
-AT_ONCE: Final = 100
-"""Partitions that share their looks, at most: a look is valid for a minute."""
-
-STAYS: Final = "what brokers were sent stays, and the next run goes on"
 
 
 def publisher_of(context: RunContext, settings: Settings) -> Publisher:
-    """Return what publishes for a run that has looked at its cluster; else raises ValueError."""
-    cluster, publishing, look = context.cluster, context.publishing, context.cluster_view
-    if cluster is None or publishing is None or look is None:
-        raise ValueError("no brokers are named, or no look at them was taken")
-    door = EventDoor(
-        cluster.connection,
-        look.metadata_topic,
-        message_timeout_ms=publishing.message_timeout_ms,
-        events_per_second_max=publishing.max_events_per_second,
-    )
-    run = PublishingRun(
-        context=context,
-        cluster=cluster,
-        settings=settings,
-        door=door,
-        grace_ms=least_grace_ms(publishing.message_timeout_ms),
-        proof=TierProof(context=context, cluster=cluster, mode=publishing.canary),
-    )
-    return Publisher(run=run)
+    """Return what publishes for a run; raises as `publishing_run_of`."""
+    return Publisher(run=publishing_run_of(context, settings))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +64,7 @@ class Publisher:
                 first, left = alone_first(self.run.proof, left, rows)
                 if not first:
                     break
-                for some in _some_at_a_time(first):
+                for some in some_at_a_time(first):
                     ended |= self._published(held, some)
         why = f"{ALONE}; {self.run.proof.awaited or 'no record was dropped of the others'}"
         waits = Publication(state=PublicationState.WAITS, why=why)
@@ -128,8 +108,3 @@ class Publisher:
             elif awaited := self.run.proof.awaited:
                 changed[key] = replace(publication, why=f"nothing else is published yet: {awaited}")
         return changed
-
-
-def _some_at_a_time(plans: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
-    for first in range(0, len(plans), AT_ONCE):
-        yield plans[first : first + AT_ONCE]

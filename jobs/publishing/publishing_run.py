@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from tierfold.compaction.brokers.preconditions import cluster_preconditions
+from tierfold.compaction.deletion.served_grace import least_grace_ms
 from tierfold.compaction.discovery.broker_refusals import setup_refusals
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_cluster import RunCluster
@@ -17,6 +19,40 @@ from tierfold.jobs.publishing.tier_proof import TierProof
 from tierfold.jobs.publishing.verified_objects import VerifiedObjects
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.brokers.event_door import EventDoor
+
+AT_ONCE: Final = 100
+"""Partitions that share their looks, at most: a look is valid for a minute."""
+
+STAYS: Final = "what brokers were sent stays, and the next run goes on"
+
+_T = TypeVar("_T")
+
+
+def some_at_a_time(partitions: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Yield the partitions that share their looks, in order."""
+    for first in range(0, len(partitions), AT_ONCE):
+        yield partitions[first : first + AT_ONCE]
+
+
+def publishing_run_of(context: RunContext, settings: Settings) -> PublishingRun:
+    """Return what is shared in a run that has looked at its cluster; else raises ValueError."""
+    cluster, publishing, look = context.cluster, context.publishing, context.cluster_view
+    if cluster is None or publishing is None or look is None:
+        raise ValueError("no brokers are named, or no look at them was taken")
+    door = EventDoor(
+        cluster.connection,
+        look.metadata_topic,
+        message_timeout_ms=publishing.message_timeout_ms,
+        events_per_second_max=publishing.max_events_per_second,
+    )
+    return PublishingRun(
+        context=context,
+        cluster=cluster,
+        settings=settings,
+        door=door,
+        grace_ms=least_grace_ms(publishing.message_timeout_ms),
+        proof=TierProof(context=context, cluster=cluster, mode=publishing.canary),
+    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import MissingRight, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.local_copies import local_ranges
@@ -54,19 +55,14 @@ class TierProof:
     def read(self, plans: Iterable[PartitionPlan]) -> None:
         """Read the note, and canaries of what earlier runs published; raises TierfoldError."""
         self.is_proven = not canary_proof(self.context).is_open
-        published = {plan.key: plan for plan in plans if _is_published(plan)}
-        while published and not self.is_proven and self.mode is not CanaryMode.OFF:
-            rows = [plan.view.state for plan in published.values() if plan.view is not None]
-            key = self.first(row for row in rows if row is not None)
+        rows = {row.key: row for row in map(_published_row, plans) if row is not None}
+        while rows and not self.is_proven and self.mode is not CanaryMode.OFF:
+            key = self.first(rows.values())
             if key is None:
                 return
-            plan = published.pop(key)
-            row = None if plan.view is None else plan.view.state
-            if row is None:
-                continue
-            why = self.why_failed(row)
-            if why is not None:
-                raise why
+            error = self.why_failed(rows.pop(key))
+            if error is not None:
+                raise error
             if self.awaited:
                 return
 
@@ -112,7 +108,7 @@ class TierProof:
         denied = [topic for topic in set(topics) if not may_read(connection, topic)]
         return {topic: without_right(connection.server, topic) for topic in denied}
 
-    def _note(self, refusal: object) -> None:
+    def _note(self, refusal: Refusal | None) -> None:
         self.is_proven = refusal is None
 
     def _candidate(self, row: PartitionState, now_ms: int) -> FirstCandidate | None:
@@ -126,17 +122,18 @@ class TierProof:
         return None if view is None else view.partitions.get(key)
 
 
-def _is_published(plan: PartitionPlan) -> bool:
-    """Whether brokers have a segment that a run wrote in place of others, as finished."""
+def _published_row(plan: PartitionPlan) -> PartitionState | None:
+    """The row if brokers have a segment that a run wrote in place of others, as finished."""
     view = plan.view
     if view is None or view.state is None or view.brokers is None:
-        return False
+        return None
     states = view.brokers.view.segments
-    return any(
+    is_published = any(
         segment.segment_id in states
         and states[segment.segment_id].state is SegmentState.COPY_FINISHED
         for segment in replaced_segments(view.state)
     )
+    return view.state if is_published else None
 
 
 def alone_first(
