@@ -99,7 +99,7 @@ def test_without_brokers_a_topic_that_is_taken_out_is_compacted(tier: Path) -> N
 def test_nothing_is_claimed_or_written(tier: Path, settings: Sequence[str]) -> None:
     before = files_below(tier)
     run, plans = beside_brokers(tier, ON if settings else OFF), plans_of(tier, *settings)
-    reports = carried_out(run, plans, UNBOUND, in_process(2**30), now_ms())
+    reports = carried_out(run, UNBOUND, in_process(2**30), now_ms(), plans)
     assert [report.outcome for report in reports] == [LEFT]
     assert not run.catalog.look([ORDERS]).states
     assert files_below(tier) == before
