@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.commit import (
     NoteFoundHorizon,
@@ -19,7 +20,8 @@ from tierfold.compaction.commits.commit import (
     Update,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt
-from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.local_copies import joined_past, local_ranges
 
 
@@ -31,12 +33,18 @@ def notes_for_readers(
     brokers = None if work.plan.view is None else work.plan.view.brokers
     if brokers is None:
         return noted
-    ranges = local_ranges(work.state, brokers, at_ms)
-    ranges_noted = NoteLocalRanges(
-        entries=joined_past(ranges, at_ms - work.rules.delete_retention_ms),
+    return *noted, local_ranges_noted(work.state, brokers, work.rules, at_ms)
+
+
+def local_ranges_noted(
+    row: PartitionState, brokers: BrokerPartition, rules: Rules, at_ms: int
+) -> NoteLocalRanges:
+    """The note of a commit that retires uploads of the row, or beside it; `at_ms`: its time."""
+    ranges = local_ranges(row, brokers, at_ms)
+    return NoteLocalRanges(
+        entries=joined_past(ranges, at_ms - rules.delete_retention_ms),
         retention_ms=brokers.local_retention_ms,
     )
-    return *noted, ranges_noted
 
 
 def _horizons_noted(work: Round, receipts: Sequence[GroupReceipt]) -> tuple[Update, ...]:

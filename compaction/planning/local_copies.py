@@ -6,6 +6,8 @@ next segment may begin in the same local one.
 
     an upload          largest timestamp up to the next segment + local.retention.ms + an hour, and
                        not before an hour after it was finished
+    uploads beside     the same for all offsets from their own start on: a new leader may have
+                       uploaded again what the row has
     what is noted      as the row noted it, before rounds replaced the uploads
     not noted, ours    as if its newest record came just now
 
@@ -20,7 +22,8 @@ from itertools import pairwise, zip_longest
 from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
-from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import LocalRange
 
@@ -83,6 +86,7 @@ def _ranges(
     noted_until = noted[-1].end_offset if noted else -1
     newest_ms = -1
     grown_ms = 0
+    uploads = _unnoted_uploads(row, brokers, noted_until)
     new: list[LocalRange] = []
     for segment, following in zip_longest(row.segments, row.segments[1:]):
         next_ms = -1 if following is None else following.max_timestamp_ms
@@ -104,5 +108,23 @@ def _ranges(
     for one in noted:
         noted_ms = one.until_ms + added_ms
         is_last = one.end_offset == noted_until
-        yield replace(one, until_ms=max(noted_ms, grown_ms) if is_last else noted_ms)
-    yield from new
+        new.append(replace(one, until_ms=max(noted_ms, grown_ms) if is_last else noted_ms))
+    for one in sorted(new):
+        own_ms = [
+            max(added.max_timestamp_ms + retention_ms, since_ms, fell_at_ms) + SLACK_MS
+            for added, since_ms in uploads
+            if added.start_offset <= one.end_offset
+        ]
+        yield replace(one, until_ms=max([one.until_ms, *own_ms]))
+
+
+def _unnoted_uploads(
+    row: PartitionState, brokers: BrokerPartition, noted_until: int
+) -> list[tuple[SegmentAdded, int]]:
+    """Finished uploads that no note covers by itself, and since when they are finished."""
+    noted = {one.segment_id for one in row.segments if one.end_offset <= noted_until}
+    return [
+        (one.added, one.since_ms)
+        for one in brokers.view.in_state(SegmentState.COPY_FINISHED)
+        if one.added.segment_id not in noted and not is_own_id(one.added.segment_id)
+    ]

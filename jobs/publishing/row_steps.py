@@ -30,6 +30,7 @@ from tierfold.compaction.commits.commit import (
     Update,
     proposed,
 )
+from tierfold.compaction.commits.seen_by_readers import local_ranges_noted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_few, state_with_new
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
@@ -106,7 +107,7 @@ def carried_out(
         case Copy():
             return _copied(held, partition, step)
         case Retire():
-            return _retired(held, partition.look, step)
+            return _retired(held, partition, step)
 
 
 def note_published(
@@ -223,13 +224,17 @@ def _copied(held: HeldPartitions, partition: ServedPartition, step: Copy) -> Ste
     return _committed(held, proposal, copies.stored_bytes)
 
 
-def _retired(held: HeldPartitions, look: Look, step: Retire) -> StepOutcome:
+def _retired(held: HeldPartitions, partition: ServedPartition, step: Retire) -> StepOutcome:
+    look, brokers, at_ms = partition.look, partition.known.brokers, held.context.clock()
     segments = tuple(
         noted_segment(look.view.segments[segment_id].added, held.context.run)
         for segment_id in step.segment_ids
     )
-    update = NoteRetired(segments=segments, at_ms=held.context.clock(), run=held.context.run)
-    return _committed(held, _proposal(held, look, update))
+    updates: list[Update] = [NoteRetired(segments=segments, at_ms=at_ms, run=held.context.run)]
+    if brokers is not None:
+        # Once they are listed, nothing says any longer when they were finished.
+        updates.append(local_ranges_noted(look.row, brokers, partition.rules, at_ms))
+    return _committed(held, _proposal(held, look, *updates))
 
 
 def _proposal(held: HeldPartitions, look: Look, *updates: Update) -> CommitProposal:

@@ -8,8 +8,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from tests.compaction.builders import CLUSTER, a_chain, a_state, cleaned_to, seen
-from tests.compaction.planning.test_local_copies import brokers
+from tests.compaction.beside_brokers import brokers_have
+from tests.compaction.broker_events import uploaded
+from tests.compaction.builders import CLUSTER, a_chain, a_state, cleaned_to, seen, segment_id
+from tests.compaction.planning.test_local_copies import HOUR_MS, brokers
+from tierfold.compaction.commits.commit import proposed
+from tierfold.compaction.commits.row_changes import applied
+from tierfold.compaction.commits.seen_by_readers import local_ranges_noted
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -205,3 +210,22 @@ def test_each_offset_has_its_own_limit() -> None:
     assert not found.is_due(merged)
     assert found.may_have_passed(HORIZON_MS, 9)
     assert not found.may_have_passed(HORIZON_MS, 10)
+
+
+def test_an_upload_that_is_retired_beside_a_replacement_holds_its_tombstones() -> None:
+    """Once brokers list it, only the note says until when its leader had it locally."""
+    late_ms = GOES_MS - DAY_MS // 2
+    again = segment_id("again")
+    found = brokers_have(
+        [*uploaded(0, 0, 9), *uploaded(10, 10, 19), *uploaded("again", 5, 9)]
+    )
+    segments = dict(found.view.segments)
+    segments[again] = segments[again]._replace(since_ms=late_ms)
+    found = replace(
+        found, view=replace(found.view, segments=segments), local_retention_ms=DAY_MS
+    )
+    note = local_ranges_noted(ROW, found, Rules(), late_ms)
+    row = applied(proposed(ROW, note, commit_id="retired", at_ms=late_ms), ROW)
+    until_ms = late_ms + HOUR_MS + DAY_MS
+    gone = [goes(at, local_ranges=row.local_ranges) for at in (GOES_MS, until_ms - 1, until_ms)]
+    assert gone == [False, False, True]

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from tests.compaction.beside_brokers import brokers_have
-from tests.compaction.broker_events import uploaded
-from tests.compaction.builders import CLUSTER, a_chain, a_state
+from tests.compaction.broker_events import FINISHED, added, updated, uploaded
+from tests.compaction.builders import CLUSTER, a_chain, a_state, segment_id
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -147,3 +147,49 @@ def test_past_ranges_are_joined_except_the_last() -> None:
     assert joined_past(ranges, border_ms + 9) == ranges[2:]
     assert joined_past(ranges, 0) == ranges
     assert joined_past((), 0) == ()
+
+
+LATE_MS: Final = 3 * HOUR_MS
+"""When a new leader's upload was finished: an hour later its local copies may be gone."""
+
+
+def beside(start: int, end: int, max_timestamp_ms: int = 0) -> BrokerPartition:
+    """Brokers that have the first two uploads, and late one that began again below their end."""
+    again = added("again", start, end, max_timestamp_ms=max_timestamp_ms)
+    events = [*uploaded(0, 0, 9), *uploaded(10, 10, 19), again, updated("again", FINISHED)]
+    found = brokers_have(events)
+    segments = dict(found.view.segments)
+    segments[again.segment_id] = segments[again.segment_id]._replace(since_ms=LATE_MS)
+    view = replace(found.view, segments=segments)
+    return replace(found, view=view, local_retention_ms=HOUR_MS)
+
+
+@pytest.mark.parametrize(
+    ("start", "max_timestamp_ms", "expected"),
+    [
+        pytest.param(14, 0, [1, LATE_MS - HOUR_MS], id="until an hour after it was finished"),
+        pytest.param(9, 0, [LATE_MS - HOUR_MS] * 2, id="from its own start on"),
+        pytest.param(14, AT_MS, [1, AT_MS], id="as long as its newest record stays"),
+        pytest.param(20, AT_MS, [1, 2], id="not if it begins behind"),
+    ],
+)
+def test_what_a_new_leader_uploaded_again_is_local_for_longer(
+    start: int, max_timestamp_ms: int, expected: Sequence[int]
+) -> None:
+    """The notes are of the uploads that a run replaced, long before."""
+    replaced = tuple(replace(one, origin=Compacted("run")) for one in FOUR[:2])
+    row = a_row(replaced, local_ranges=noted(1, 2))
+    assert after_ms(row, beside(start, 29, max_timestamp_ms)) == expected
+
+
+def test_a_live_upload_counts_from_where_its_leader_began() -> None:
+    replaced = tuple(replace(one, origin=Compacted("run")) for one in FOUR[:2])
+    upload = replace(
+        FOUR[2], segment_id=segment_id("again"), skipped_offsets=6, max_timestamp_ms=0
+    )
+    row = a_row((*replaced, upload), local_ranges=noted(1, 2))
+    late_ms = LATE_MS - HOUR_MS
+    assert after_ms(row, beside(14, 29)) == [1, late_ms, late_ms]
+    # Once that is noted, the note says it.
+    seen = replace(row, local_ranges=noted(1, 2, 3))
+    assert after_ms(seen, beside(14, 29)) == [1, 2, 3]

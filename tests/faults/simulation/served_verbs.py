@@ -150,7 +150,7 @@ def _retire(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
 def _note_retired(run: ServedRun, look: Look, segments: Sequence[Segment]) -> None:
     """Let the row name as retired what it never named."""
     update = NoteRetired(segments=tuple(segments), at_ms=run.environment.now_ms, run=run.name)
-    run.commit(look, update)
+    run.commit(look, update, _local_noted(run.environment, look))
 
 
 def _note_published(run: ServedRun, look: Look) -> bool:
@@ -175,21 +175,26 @@ def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
     for group in plan:
         _write(run, group)
     horizon_ms = look.now_ms + environment.delete_retention_ms
-    until_ms = environment.now_ms - environment.delete_retention_ms
-    brokers = None if environment.is_detached else brokers_of(environment, look)
-    ranges = joined_past(local_ranges(look.row, brokers, environment.now_ms), until_ms)
     clean = max(source.end_offset + 1 for group in plan for source in group.sources)
     run.commit(
         look,
         *_swapped(run, plan),
         NotePass(earliest_ms=horizon_ms, has_spared=False),
-        NoteLocalRanges(entries=ranges, retention_ms=environment.cluster.local_retention_ms),
+        _local_noted(environment, look),
         AdvanceCleanerOffset(
             epoch=look.row.epoch, offset=max(clean, look.row.cleaner_offset or 0)
         ),
     )
     environment.outcomes["passes"] += 1
     environment.outcomes["groups"] += len(plan)
+
+
+def _local_noted(environment: ServedEnvironment, look: Look) -> NoteLocalRanges:
+    """Until when brokers have local copies, as every commit notes that retires uploads."""
+    until_ms = environment.now_ms - environment.delete_retention_ms
+    brokers = None if environment.is_detached else brokers_of(environment, look)
+    ranges = joined_past(local_ranges(look.row, brokers, environment.now_ms), until_ms)
+    return NoteLocalRanges(entries=ranges, retention_ms=environment.cluster.local_retention_ms)
 
 
 def _rows_of(run: ServedRun, group: Replacement) -> Iterator[Segment]:
@@ -201,7 +206,7 @@ def _rows_of(run: ServedRun, group: Replacement) -> Iterator[Segment]:
 def _merge(run: ServedRun, look: Look, group: Replacement) -> None:
     """Write one replacement of live segments that overlap; it is no pass."""
     _write(run, group)
-    run.commit(look, *_swapped(run, [group]))
+    run.commit(look, *_swapped(run, [group]), _local_noted(run.environment, look))
     run.environment.outcomes["merged"] += 1
 
 

@@ -11,6 +11,7 @@ from tests.brokers.published import updated
 from tests.compaction.broker_events import GONE, LISTED
 from tests.jobs.claims import ORDERS
 from tests.jobs.publishing.published_tier import (
+    HOUR_MS,
     LOG_END,
     NOW_SENT_MS,
     PublishedTier,
@@ -31,12 +32,14 @@ from tests.jobs.publishing.row_step_scenes import (
     to_retire_a_start,
 )
 from tests.storage.live_segments import an_abort, data, marker
-from tierfold.compaction.commits.commit import NoteSpared, proposed
+from tierfold.compaction.commits.commit import NoteLocalRanges, NoteSpared, proposed
 from tierfold.compaction.model.origins import Compacted, Copied, Uploaded
 from tierfold.compaction.model.segment_ids import mark_of
 from tierfold.compaction.model.segments import SparedBytes
-from tierfold.compaction.model.serving import Pass
-from tierfold.jobs.publishing.row_steps import Changed
+from tierfold.compaction.model.serving import LocalRange, Pass
+from tierfold.compaction.publishing.next_step import next_step
+from tierfold.compaction.publishing.steps import Merge, Retire
+from tierfold.jobs.publishing.row_steps import Changed, carried_out
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.segment_metadata import read_aborted
 
@@ -159,6 +162,29 @@ def test_what_is_retired_is_noted_as_brokers_have_it(tier: PublishedTier, scene:
     origin = Uploaded() if scene is to_retire else Compacted(one.held.context.run)
     assert entry.segment.origin == origin
     assert tier.row.segments == before.segments
+
+
+@pytest.mark.parametrize("scene", [to_merge, to_merge_what_is_live, to_retire])
+def test_until_when_an_upload_is_local_is_noted_before_it_goes(
+    tier: PublishedTier, scene: Scene
+) -> None:
+    """A new leader may have had the replacement's last offsets until an hour after its upload."""
+    scene(tier)
+    noted = LocalRange(end_offset=19, until_ms=1)
+    held = tier.held()
+    note = NoteLocalRanges(entries=(noted,), retention_ms=HOUR_MS)
+    held.commit([proposed(tier.row, note, commit_id="noted", at_ms=NOW_SENT_MS)])
+    held.settle()
+    partition = tier.look(held)
+    assert partition.known.brokers is not None
+    brokers = replace(partition.known.brokers, local_retention_ms=HOUR_MS)
+    partition = replace(partition, known=replace(partition.known, brokers=brokers))
+    step = next_step(partition.look)
+    assert isinstance(step, Merge | Retire)
+    assert isinstance(carried_out(held, partition, step), Changed)
+    first = tier.row.local_ranges[0]
+    assert first.end_offset == 19
+    assert first.until_ms >= NOW_SENT_MS + HOUR_MS
 
 
 @pytest.mark.parametrize("seed", range(6))
