@@ -135,6 +135,17 @@ def gone_before(row: PartitionState, ranges: Sequence[LocalRange], now_ms: int) 
     return found
 
 
+def may_show_stale(row: PartitionState, log_start: int, below: int) -> bool:
+    """Whether a record that was dropped can be known, of an offset from the log start on.
+
+    `below`: only offsets below count, as of `gone_before`.
+    """
+    return any(
+        max(entry.segment.start_offset, log_start) < min(entry.segment.next_offset, below)
+        for entry in sources_of(row)
+    )
+
+
 class Difference(StrEnum):
     """How what brokers gave differs from what must be there."""
 

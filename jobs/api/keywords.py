@@ -182,6 +182,10 @@ class VacuumKeywords(
     """How long to keep a retired segment. Default: 24 hours."""
     orphan_age_ms: int
     """How long to keep what no run has committed. Default: 24 hours."""
+    canary: Literal["off", "borders", "all"]
+    """What to read of a partition, as a consumer does, before what was replaced is deleted, where
+    brokers' local copies should be gone. `borders`, the default: around the borders of replaced
+    segments. `off`: nothing, so a broker that does not follow is not found."""
     diverged: bool
     """Also delete segments that are set apart. Only with `tier.binding=detached`."""
     max_duration_ms: int | None

@@ -8,6 +8,7 @@ import click
 
 from tierfold.jobs.cli.confirmation import confirm_short_ages
 from tierfold.jobs.cli.options import (
+    canary_option,
     catalog_options,
     clock_is_right_option,
     clock_options,
@@ -122,6 +123,11 @@ def forget_verb(output: Output, **given: Any) -> None:
 @tier_options
 @cluster_options
 @publish_option
+@canary_option(
+    "What to read of a partition, as a consumer does, before what was replaced is deleted, where"
+    " brokers' local copies should be gone: around the borders of replaced segments, or all of it."
+    " off: nothing, so a broker that does not follow is not found."
+)
 @clock_options
 @click.option(
     "--grace-period",

@@ -221,16 +221,24 @@ publish_option: Final = click.option(
 )
 """Whether brokers learn of what the verb does."""
 
-publish_options: Final = _together(
-    publish_option,
-    click.option(
+
+def canary_option(text: str) -> Callable[[_Verb], _Verb]:
+    """How much a canary reads; `text`: the help, which says when."""
+    return click.option(
         "--canary",
         type=click.Choice(["off", "borders", "all"]),
         default="borders",
         show_default=True,
-        help="What to read of a partition, as a consumer does, once it is published: around the"
-        " borders of replaced segments, or all of it. off: you answer for it that these brokers"
-        " read this tier.",
+        help=text,
+    )
+
+
+publish_options: Final = _together(
+    publish_option,
+    canary_option(
+        "What to read of a partition, as a consumer does, once it is published: around the borders"
+        " of replaced segments, or all of it. off: you answer for it that these brokers read this"
+        " tier."
     ),
     click.option(
         "--readers-begin-again",

@@ -7,7 +7,7 @@
 What differs is read again for some seconds before it counts: a broker may follow its metadata topic
 a little later. A log start that moved meanwhile explains what is missing below it.
 
-Rule: PUBLISHING 7.2.
+Rule: PUBLISHING 7.2; before a deletion 6.1.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from tierfold.compaction.verification.canary import (
     canary_windows,
     gone_before,
     latest_sources,
+    may_show_stale,
     replaced_segments,
     sources_of,
     window_around,
@@ -94,14 +95,24 @@ def read_canary(
 
     `log_start`: the brokers', as last asked; `mode`: not `OFF`. Needs Read on the topic.
     """
-    try:
-        canary = _Canary(context=context, connection=connection, row=row, log_start=log_start)
-        # Before, since nothing answers readers of a topic that is not there, or not theirs.
-        return canary.topic_changed() or canary.read(mode)
-    except MissingRight:
-        return CannotRead(without_right(connection.server, row.key.topic))
-    except (UnreadableObject, CorruptLog) as error:
-        return CannotRead(error)
+    canary = _Canary(context=context, connection=connection, row=row, log_start=log_start)
+    return canary.result(mode)
+
+
+def read_before_deletion(
+    context: RunContext,
+    connection: Connection,
+    row: PartitionState,
+    log_start: int,
+    mode: CanaryMode,
+) -> CanaryResult | None:
+    """As `read_canary`, only of offsets of which no broker can have local copies any longer.
+
+    None: there are none of which it is known that a record was dropped, so nothing was read.
+    """
+    canary = _Canary(context=context, connection=connection, row=row, log_start=log_start)
+    canary.below = canary.gone_before
+    return canary.result(mode) if may_show_stale(row, log_start, canary.below) else None
 
 
 def without_right(server: str, topic: str) -> MissingRight:
@@ -126,6 +137,8 @@ class _Canary:
     log_start: int
     """The brokers', as far as it is known."""
     gone_before: int = field(init=False)
+    below: int = field(init=False)
+    """Only offsets below are read."""
     sources: frozenset[str] = field(init=False)
     unreadable: set[str] = field(default_factory=set)
     """Ids of retired segments whose objects are gone or damaged: nothing is concluded from them."""
@@ -136,7 +149,18 @@ class _Canary:
         view, now_ms = self.context.cluster_view, self.context.clock()
         brokers = None if view is None else view.partitions.get(self.row.key)
         self.gone_before = gone_before(self.row, local_ranges(self.row, brokers, now_ms), now_ms)
+        self.below = self.row.next_offset
         self.sources = frozenset(entry.segment.segment_id for entry in sources_of(self.row))
+
+    def result(self, mode: CanaryMode) -> CanaryResult:
+        """What is found, or why nothing could be compared."""
+        try:
+            # Before, since nothing answers readers of a topic that is not there, or not theirs.
+            return self.topic_changed() or self.read(mode)
+        except MissingRight:
+            return CannotRead(without_right(self.connection.server, self.row.key.topic))
+        except (UnreadableObject, CorruptLog) as error:
+            return CannotRead(error)
 
     def read(self, mode: CanaryMode) -> CanaryResult:
         """Read the windows; raises UnreadableObject and CorruptLog."""
@@ -179,9 +203,9 @@ class _Canary:
         """All that agrees, up to the first difference that stays."""
         total, waiting = Agreement(), deque(windows)
         while waiting:
-            window = waiting.popleft()
+            window = _until(waiting.popleft(), self.below)
             if window.span.is_empty:
-                continue  # The log start has passed it.
+                continue  # The log start has passed it, or brokers may have all of it locally.
             for part in reader.read(window):
                 check()
                 found = self._found(part)
@@ -278,7 +302,8 @@ class _Canary:
         shrunk = {one: dropped_bytes(self.row, one) for one in replaced_segments(self.row)}
         for segment in sorted(shrunk, key=lambda one: -shrunk[one]):
             span = OffsetSpan(
-                start=max(self.log_start, segment.start_offset), end=segment.next_offset
+                start=max(self.log_start, segment.start_offset),
+                end=min(self.below, segment.next_offset),
             )
             for source in latest_sources(self.row, segment):
                 for records in self._pieces(source, span):
@@ -300,3 +325,8 @@ def _start_of(part: WindowPart) -> int:
 def _from(window: CanaryWindow, start: int) -> CanaryWindow:
     """The rest of the window."""
     return replace(window, span=replace(window.span, start=start))
+
+
+def _until(window: CanaryWindow, end: int) -> CanaryWindow:
+    """The part of the window below an offset."""
+    return replace(window, span=replace(window.span, end=min(window.span.end, end)))

@@ -1,6 +1,6 @@
 """Sends what follows from the deletions of one run, some partitions at a time.
 
-`joint_deletion` has the loop.
+`joint_deletion` has the loop. Before objects go, a canary says whether brokers follow.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.verification.canary import Agreed, CanaryMode, Counted
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import Stopped, finishing
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
+from tierfold.jobs.publishing.canary import read_before_deletion
+from tierfold.jobs.publishing.canary_errors import canary_error
 from tierfold.jobs.publishing.joint_deletion import JointDeletion, LastLook
 from tierfold.jobs.publishing.publishing_run import (
     STAYS,
@@ -61,3 +65,30 @@ class Deleter:
                 ended |= joint.ended
                 last |= joint.last
         return ended, last
+
+    @property
+    def has_canary(self) -> bool:
+        """Whether consumers' view of a partition is read before something of it is deleted."""
+        return self.run.proof.mode is not CanaryMode.OFF
+
+    def kept(self, look: Look) -> Publication | None:
+        """Why nothing of the partition may be deleted after this look; None: it may.
+
+        Where brokers' local copies are gone, and consumers do not get what they should, some broker
+        does not follow the metadata topic or reads elsewhere (PUBLISHING 6.1). Without the right to
+        read nothing is known of that, so it counts the same.
+        """
+        connection, proof = self.run.cluster.connection, self.run.proof
+        if not self.has_canary:
+            return None
+        try:
+            with finishing(STAYS):
+                result = read_before_deletion(
+                    self.run.context, connection, look.row, look.log_start, proof.mode
+                )
+        except Stopped as stopped:
+            return Publication(state=PublicationState.LEFT, why=f"stopped by {stopped.by}")
+        if result is None or isinstance(result, Counted | Agreed):
+            return None
+        error = canary_error(self.run.context, look.row, result, connection.server)
+        return Publication(state=PublicationState.FAILED, why=str(error))

@@ -1,7 +1,8 @@
 """What `vacuum` sends to brokers before and after it deletes, and what it deletes by their looks.
 
     before   after the claim: deletions dated in the future are sent once more; then the newest look
-             confirms what may go
+             confirms what may go; where no local copies are left and consumers still get a dropped
+             record, nothing does
     after    after the objects are gone: brokers are sent that, and it is read back
 
 A run that was killed leaves marks in the row, listed segments in the metadata, or both: the next
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tierfold.compaction.commits.holders import ENDED_RUN
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
@@ -29,6 +30,11 @@ from tierfold.jobs.verbs.vacuum_outcome import GOES_ON, NOTHING_DELETED, Partiti
 
 if TYPE_CHECKING:  # The client is loaded only where brokers are named.
     from tierfold.jobs.publishing.deleter import Deleter
+
+_NO_CANARY: Final = (
+    "no canary was read before the deletion (--canary off): whether every broker follows is not"
+    " known"
+)
 
 
 def sends_of(
@@ -63,7 +69,12 @@ class VacuumSends:
             if key not in last:
                 return partition
             seen = last[key]
-            return partition.allowing(confirmed(partition.deletion, seen.look, seen.deletion))
+            plan = confirmed(partition.deletion, seen.look, seen.deletion)
+            if plan.marked_ids and not self.deleter.has_canary:
+                plan = replace(plan, notes=(*plan.notes, _NO_CANARY))
+            partition = partition.allowing(plan)
+            kept = self.deleter.kept(seen.look) if partition.candidates else None
+            return partition if kept is None else _ended(partition, kept, NOTHING_DELETED)
 
         return [looked_at(partition) for partition in claimed]
 

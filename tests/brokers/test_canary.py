@@ -38,7 +38,7 @@ from tierfold.compaction.verification.canary import (
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.publishing import canary
-from tierfold.jobs.publishing.canary import read_canary
+from tierfold.jobs.publishing.canary import read_before_deletion, read_canary
 from tierfold.storage.brokers import record_reader
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.brokers.connection import connected
@@ -130,6 +130,18 @@ class Watched:
         with connected(settings or self.settings) as connection:
             return read_canary(context, connection, row or self.row, 0, mode)
 
+    @property
+    def partly_local(self) -> PartitionState:
+        """The row if no broker should have the first upload locally, except its last record."""
+        first = LocalRange(end_offset=KEYS - 2, until_ms=0)
+        (rest,) = self.row.local_ranges
+        ranges = (first, replace(rest, until_ms=rest.until_ms + LATER_MS))
+        return replace(self.row, local_ranges=ranges)
+
+    def before_deletion(self, mode: CanaryMode, later_ms: int) -> CanaryResult | None:
+        context, row = self.context(later_ms), self.partly_local
+        with connected(self.settings) as connection:
+            return read_before_deletion(context, connection, row, 0, mode)
 
     def delete(self) -> None:
         admin = self.kafka.admin()
@@ -157,6 +169,10 @@ def test_what_brokers_gave_is_compared_with_the_row(kafka: KafkaCluster, tmp_pat
         still_local = Agreed(records=records, why=NotCounted.STILL_LOCAL)
         assert watched.read(mode=mode) == still_local
         assert watched.read(mode=mode, later_ms=LATER_MS) == Stale(offset=0)
+    # Before a deletion only what no broker should have locally is read.
+    for mode in RECORDS:
+        assert watched.before_deletion(mode, 0) is None
+        assert watched.before_deletion(mode, LATER_MS) == Stale(offset=0)
     agreed = Agreed(records=RECORDS[CanaryMode.ALL], why=NotCounted.NOTHING_DROPPED)
     foreign = Differs(offset=0, difference=Difference.FOREIGN)
     alone = replace(row, retired=())
@@ -189,6 +205,8 @@ def test_a_canary_counts_once_consumers_read_what_was_written(
     assert found.dropped == 2 * (UPLOADS - 1) + 1
     assert found.records == RECORDS[CanaryMode.ALL] - found.dropped
     assert isinstance(watched.read(), Counted)
+    partly = watched.before_deletion(CanaryMode.ALL, LATER_MS)
+    assert partly == Counted(records=KEYS - 2, dropped=1)
     monkeypatch.setattr(canary, "CONFIRM_S", 0.6)  # It is read again once.
     for mode in RECORDS:
         assert watched.read(of_sources(watched.row), mode) == Differs(

@@ -16,15 +16,18 @@ from typing import Any
 
 import pytest
 
+from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import added, send, updated
 from tests.brokers.test_status_of_brokers import RECORDS, brokers_of, tierfold, topic_of
 from tests.brokers.test_whose_cluster import HOUR_MS, NO_MARGIN, Served, ids_in
+from tests.brokers.topics import FIRST_MS
 from tests.jobs.claims import own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran
 from tests.jobs.scripted_runs import scripted
 from tests.storage.call_scripts import Killed, Rule, at, killed
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.jobs.publishing import canary
 from tierfold.storage.brokers.event_door import EventDoor
 from tierfold.storage.tiers.service_notes import FOLDER
 
@@ -132,6 +135,34 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     assert served.values() == before
     again = served.clean("--publish").entries[0]
     assert (again["outcome"], again["events_sent"]) == ("nothing_to_do", 0)
+
+
+def test_nothing_goes_while_a_broker_still_gives_what_was_dropped(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the run's clock, which is ahead, local copies are gone; the broker still has them."""
+    monkeypatch.setattr(canary, "CONFIRM_S", -1.0)
+    topic = kafka.create("third-send-stale")
+    local_ms = time.time_ns() // 1_000_000 - FIRST_MS + HOUR_MS // 2
+    alter(kafka, topic.name, {"local.retention.ms": str(local_ms)})
+    for _ in range(4):
+        topic.append(RECORDS)
+    kafka.wait(lambda: len(topic.logs()) == 3, "three uploads")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    retired = served.row.retired_ids
+    ran = served.clean("--publish", hours=5)
+    (entry,) = ran.entries
+    assert (ran.code, entry["outcome"], entry["events_sent"]) == (3, "failed", 0), ran
+    assert "brokers still give the record at offset 0, which was dropped" in entry["reason"]
+    assert "Nothing of this partition is deleted." in entry["reason"]
+    assert entry["reason"].endswith("nothing was deleted")
+    assert retired <= ids_in(topic.folder())
+    assert served.row.marked_ids == frozenset()
+    # A person may go on without a canary.
+    (entry,) = served.clean("--publish", "--canary", "off").entries
+    assert (entry["outcome"], entry["events_sent"]) == ("vacuumed", 3), entry
+    assert any("no canary was read before the deletion" in note for note in entry["notes"])
 
 
 STEPS = [

@@ -36,7 +36,7 @@ ROLL_MS: Final = 60_000
 CALL_S: Final = 30.0
 """Every call of a client ends within this."""
 
-_FIRST_MS: Final = 1_700_000_000_000
+FIRST_MS: Final = 1_700_000_000_000
 _APART_MS: Final = 3_600_000
 _MOVE: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 PASSING: Final = frozenset(
@@ -85,7 +85,7 @@ class Topic:
         They are an hour later than those of the call before, and `segment.ms` is a minute, so the
         broker rolls. More than `segment.bytes` become several segments.
         """
-        timestamp_ms = _FIRST_MS + next(self._appended) * _APART_MS
+        timestamp_ms = FIRST_MS + next(self._appended) * _APART_MS
         errors: list[KafkaError] = []
         for key, value in records:
             self._producer.produce(

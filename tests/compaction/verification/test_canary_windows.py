@@ -18,6 +18,7 @@ from tierfold.compaction.verification.canary import (
     canary_windows,
     gone_before,
     latest_sources,
+    may_show_stale,
     replaced_segments,
     sources_of,
     window_around,
@@ -127,3 +128,20 @@ def test_local_copies_are_gone_before_the_first_range_that_may_have_any() -> Non
     ranges = [LocalRange(end_offset=14, until_ms=100), LocalRange(end_offset=24, until_ms=200)]
     assert [gone_before(row, ranges, now_ms) for now_ms in (99, 100, 199, 200)] == [5, 15, 15, 25]
     assert gone_before(row, (), 300) == 5
+
+
+@pytest.mark.parametrize(
+    ("log_start", "below", "expected"),
+    [
+        pytest.param(0, 1000, False, id="brokers may have all of it locally"),
+        pytest.param(0, 1001, True, id="not its first offset"),
+        pytest.param(2999, 4000, True, id="the last offset is in the log"),
+        pytest.param(3000, 4000, False, id="the log start has passed it"),
+        pytest.param(1500, 1500, False, id="what is left may be local"),
+    ],
+)
+def test_a_dropped_record_can_be_stale_only_within_a_source(
+    log_start: int, below: int, *, expected: bool
+) -> None:
+    assert may_show_stale(ROW, log_start, below) is expected
+    assert not may_show_stale(a_state(UPLOADS), log_start, below)
