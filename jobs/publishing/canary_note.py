@@ -25,8 +25,9 @@ def canary_proof(context: RunContext) -> CanaryProof:
     Raises as `ServiceNotes.newest`.
     """
     newest = notes_of(context).newest()
-    is_ours = newest is not None and _is_ours(context, newest.service)
-    return newest.service.canary if newest is not None and is_ours else UNPROVEN
+    if newest is None or not _is_ours(context, newest.service):
+        return UNPROVEN
+    return newest.service.canary
 
 
 def note_counted(context: RunContext) -> Refusal | None:

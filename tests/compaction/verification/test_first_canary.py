@@ -70,6 +70,10 @@ def test_a_candidate_is_local_until_its_first_smaller_segment_is_not() -> None:
         key=KEY, dropped_bytes=600, local_until_ms=2
     )
     assert first_candidate(ROW, RANGES[:1], 10).local_until_ms is None
+    # Not until one of which nothing was dropped is not.
+    whole = replace(SMALL, size_bytes=1000)
+    second = replace(ROW, segments=(UPLOADS[0], whole, replace(SAME, size_bytes=1500)))
+    assert first_candidate(second, RANGES, 0).local_until_ms is None
     smaller = replace(ROW, segments=(UPLOADS[0], SMALL, replace(SAME, size_bytes=1500)))
     assert first_candidate(smaller, RANGES, 0).dropped_bytes == 1100
 

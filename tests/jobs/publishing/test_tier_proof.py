@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_state
+from tests.compaction.beside_brokers import brokers_have, own_id
+from tests.compaction.broker_events import FINISHED, added, updated
+from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_state, a_view, retired
 from tests.jobs.runs_beside import beside
 from tests.jobs.tiers import key_of, made_tier
+from tests.storage.brokers.secured import client
+from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.compaction.verification.canary import CanaryMode
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.publishing.tier_proof import TierProof, alone_first
-from tierfold.storage.brokers.client_settings import ClientSettings
 
 PLANS = [
     PartitionPlan(
@@ -29,7 +36,8 @@ ROWS = [a_state(a_chain(10)), a_state(a_chain(10))]
 @pytest.fixture
 def proof(tmp_path: Path) -> TierProof:
     context = beside(made_tier(tmp_path / "tier"))
-    cluster = RunCluster(ClientSettings(servers=("b:1",), timeout_ms=1, options={}))
+    # Nothing listens there.
+    cluster = RunCluster(client("127.0.0.1:1", {"request.timeout.ms": "1000"}))
     return TierProof(context=context, cluster=cluster, mode=CanaryMode.BORDERS)
 
 
@@ -57,3 +65,63 @@ def test_without_a_canary_one_goes_first_all_the_same(proof: TierProof) -> None:
 def test_without_a_canary_no_right_to_read_is_needed(proof: TierProof) -> None:
     proof.mode = CanaryMode.OFF
     assert proof.lacks_read(["orders"]) == {}
+
+
+UPLOADS = a_chain(10, 10)
+OURS = a_segment(0, 19, segment_id=own_id(), size_bytes=500, origin=Compacted("earlier"))
+SWAPPED = a_state((OURS,), retired=tuple(map(retired, UPLOADS)), served_by=(CLUSTER,))
+
+
+def published(*events: Event, row: PartitionState = SWAPPED) -> PartitionPlan:
+    """A plan of the row, whose brokers have taken these events."""
+    found = brokers_have(events, row.named_ids)
+    view = replace(a_view(row.segments), state=row, brokers=found)
+    return replace(PLANS[0], key=row.key, view=view)
+
+
+STARTED_ONLY = added("ours", 0, 19)._replace(segment_id=OURS.segment_id)
+TAKEN = (STARTED_ONLY, updated("ours", FINISHED)._replace(segment_id=OURS.segment_id))
+
+
+def asks(proof: TierProof, plan: PartitionPlan) -> bool:
+    """Whether a canary of the partition is read: no broker answers here, which is an error."""
+    found = plan.view.brokers if plan.view is not None else None
+    view = proof.context.cluster_view
+    assert view is not None
+    proof.cluster.view = replace(view, partitions={} if found is None else {plan.key: found})
+    proof.context = replace(proof.context, cluster=proof.cluster)
+    try:
+        proof.read([plan])
+    except UnreadableObject:
+        return True
+    return False
+
+
+def test_a_canary_of_what_brokers_read_already_is_read_first(proof: TierProof) -> None:
+    assert asks(proof, published(*TAKEN))
+    assert not proof.is_proven
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(PLANS[0], id="without a view"),
+        pytest.param(published(), id="brokers do not know it"),
+        pytest.param(published(STARTED_ONLY), id="brokers do not read it yet"),
+        pytest.param(published(*TAKEN, row=replace(SWAPPED, retired=())), id="nothing replaced"),
+    ],
+)
+def test_no_canary_is_read_of_what_cannot_count(proof: TierProof, plan: PartitionPlan) -> None:
+    assert not asks(proof, plan)
+    assert not proof.is_proven
+
+
+def test_no_canary_is_read_if_nothing_was_dropped(proof: TierProof) -> None:
+    same = replace(SWAPPED, segments=(replace(OURS, size_bytes=2000),))
+    assert not asks(proof, published(*TAKEN, row=same))
+
+
+def test_no_canary_is_read_if_a_person_wants_none(proof: TierProof) -> None:
+    proof.mode = CanaryMode.OFF
+    assert not asks(proof, published(*TAKEN))
+    assert not proof.is_proven
