@@ -51,7 +51,7 @@ def why_absent(known: KnownPartition) -> str:
     why = "" if known.brokers is None else known.brokers.why_unknown.removesuffix(".")
     why = why[:1].lower() + why[1:]
     if known.whose is OfCluster.DELETED:
-        return f"the topic with this id was deleted ({why}); what tierfold wrote of it stays"
+        return f"the topic with this id was deleted ({why}); tierfold deletes nothing of it"
     return why
 
 
